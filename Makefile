@@ -1,0 +1,38 @@
+# Everything happens in .venv, made from the lock file on first use.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PYTEST := $(BIN)/pytest
+
+.PHONY: help demo test test-long check format lock dynoxide bench clean
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("countledger needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.13 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## Count this repository's history on the embedded engine (ARGS="--repo PATH")
+	@$(BIN)/countledger demo $(ARGS)
+
+test: $(READY) ## The test suite
+	$(PYTEST) -m "not long" $(ARGS)
+
+test-long: $(READY) ## The whole suite, and what takes minutes
+	$(PYTEST) $(ARGS)
+
+check: $(READY) ## Format, lint, types, imports, template
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/cfn-lint infra/template.yaml
+
+format: $(READY) ## Format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

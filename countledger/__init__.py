@@ -1,0 +1,1 @@
+"""Ledger-based counters on DynamoDB."""
