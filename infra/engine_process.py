@@ -1,0 +1,177 @@
+"""The embedded engine's process: MiniStack on an inherited socket, with its gaps patched by name.
+
+Run by `engine.py` as a script of its own, and never imported elsewhere: importing MiniStack reads
+the environment, and there may be one engine per process. It imports nothing of countledger, so that
+it starts quickly.
+
+A pipe from the parent tells whether the parent still lives: at its end (also after a kill -9 of the
+parent) this process ends, with the workers of its functions and its temporary directory.
+"""
+
+import argparse
+import asyncio
+import base64
+import decimal
+import json
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import psutil
+from hypercorn.asyncio import serve as hypercorn_serve
+from hypercorn.config import Config
+from ministack import app
+from ministack.core import iam_actions
+from ministack.services import dynamodb
+
+DYNAMODB_DIGITS: Final = 38
+
+
+# ---- gaps of MiniStack 1.5.33, each with what AWS does instead ----
+
+
+def patch_38_digit_arithmetic() -> None:
+    """Sums keep 38 digits, and one that needs more is refused.
+
+    MiniStack rounds to 28.
+    """
+
+    def exact(apply: Callable[..., None]) -> Callable[..., None]:
+        def applied(*args: object) -> None:
+            with decimal.localcontext(prec=DYNAMODB_DIGITS) as context:
+                context.traps[decimal.Inexact] = True
+                try:
+                    apply(*args)
+                except decimal.Inexact:
+                    raise ValueError(
+                        f"Number overflow: the result has more than {DYNAMODB_DIGITS} digits"
+                    ) from None
+
+        return applied
+
+    # It has no seam, so its own functions are wrapped.
+    dynamodb._apply_add = exact(dynamodb._apply_add)  # noqa: SLF001
+    dynamodb._apply_set = exact(dynamodb._apply_set)  # noqa: SLF001
+
+
+def patch_iam_names_streams() -> None:
+    """Stream calls are authorised on the stream that they name.
+
+    MiniStack authorises them on `*`, which no policy for one stream admits.
+    """
+    of_tables = iam_actions.dynamodb_resource_arns
+
+    def resource_arns(body: bytes, region: str, account_id: str) -> list[str]:
+        request = _json_object(body)
+        if "StreamArn" in request:
+            return [str(request["StreamArn"])]
+        if "ShardIterator" in request:
+            iterator = _json_object(base64.urlsafe_b64decode(request["ShardIterator"]))
+            return [str(iterator.get("arn", ""))]
+        arns: list[str] = of_tables(body, region, account_id)
+        return arns
+
+    iam_actions.dynamodb_resource_arns = resource_arns
+
+
+def patch_iam_leading_keys() -> None:
+    """The condition key `dynamodb:LeadingKeys` carries the partition key of the request.
+
+    MiniStack leaves it out, and `ForAllValues` over nothing admits everything.
+    """
+    plain = iam_actions.dynamodb_service_context
+
+    def with_leading_keys(body: bytes) -> dict[str, Any]:
+        context: dict[str, Any] = plain(body)
+        request = _json_object(body)
+        table = dynamodb._tables.get(str(request.get("TableName", "")))  # noqa: SLF001 - as above
+        name = table.get("pk_name") if table else None
+        item = request.get("Key") or request.get("Item") or {}
+        if name in item:
+            context["dynamodb:LeadingKeys"] = [str(*item[name].values())]
+        return context
+
+    iam_actions.dynamodb_service_context = with_leading_keys
+
+
+def patch_loopback_is_secure() -> None:
+    """A call over loopback passes `aws:SecureTransport`: there is no TLS on 127.0.0.1."""
+    pin = app.pin_request_origin
+
+    def pin_secure(source_ip: str, secure_transport: bool) -> None:  # noqa: ARG001, FBT001 - its signature
+        pin(source_ip, True)
+
+    app.pin_request_origin = pin_secure
+
+
+PATCHES = (
+    patch_38_digit_arithmetic,
+    patch_iam_names_streams,
+    patch_iam_leading_keys,
+    patch_loopback_is_secure,
+)
+
+
+def _json_object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text or b"{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# ---- life and death ----
+
+
+def end_with_parent(pipe: int) -> None:
+    """Wait for the end of the parent's pipe, then leave nothing behind."""
+    while os.read(pipe, 1):
+        pass
+    home = tempfile.gettempdir()
+    # First those that could still write, then what they wrote, then ourselves (the group's leader).
+    _kill_children()
+    shutil.rmtree(home, ignore_errors=True)
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _kill_children() -> None:
+    for child in psutil.Process().children(recursive=True):
+        try:
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+        child.wait()
+
+
+async def serve(socket_fd: int) -> None:
+    """Serve MiniStack on the inherited socket until a SIGTERM or SIGINT."""
+    for patch in PATCHES:
+        patch()
+    config = Config()
+    config.bind = [f"fd://{socket_fd}"]
+    config.keep_alive_timeout = 75
+    config.graceful_timeout = 1
+    config.loglevel = "WARNING"
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await hypercorn_serve(app.app, config, shutdown_trigger=stop.wait)
+
+
+def main() -> None:
+    """Parse the two descriptors, watch the one, serve on the other."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--socket-fd", type=int, required=True)
+    parser.add_argument("--parent-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    threading.Thread(target=end_with_parent, args=(arguments.parent_fd,), daemon=True).start()
+    asyncio.run(serve(arguments.socket_fd))
+
+
+if __name__ == "__main__":
+    main()

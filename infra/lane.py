@@ -1,0 +1,162 @@
+"""One shard on its way through the function: one batch at a time, in order."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from countledger.infra import delivery
+from countledger.infra.delivery import Batch, Failed, Handled, StreamRecord, Verdict, Window
+from countledger.infra.shards import ShardReader
+from countledger.infra.template import MappingSettings
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an invocation came to: the decoded payload, or the function's error."""
+
+    payload: object
+    error: str | None = None
+
+
+Invoke: TypeAlias = Callable[[bytes], Answer]
+OnFailure: TypeAlias = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One invocation that was made.
+
+    Attributes:
+        shard_id: of which shard.
+        sequences: the sequence numbers of the records delivered, in order.
+        final: whether it closed a window.
+        verdict: what came of it.
+    """
+
+    shard_id: str
+    sequences: tuple[str, ...]
+    final: bool
+    verdict: Verdict
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything of it must be delivered again or was given up."""
+        return not isinstance(self.verdict, Handled)
+
+
+class Lane:
+    """Takes the records of one shard to the function."""
+
+    def __init__(
+        self,
+        shard_id: str,
+        reader: ShardReader,
+        settings: MappingSettings,
+        *,
+        stream_arn: str,
+        invoke: Invoke,
+        on_failure: OnFailure | None,
+    ) -> None:
+        self._shard_id = shard_id
+        self._reader = reader
+        self._settings = settings
+        self._stream_arn = stream_arn
+        self._invoke = invoke
+        self._on_failure = on_failure
+        self._waiting: deque[StreamRecord] = deque()
+        self._batches: deque[Batch] = deque()
+        self._window: Window | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the shard is closed and all of it has been handled."""
+        left = self._waiting or self._batches or self._window is not None
+        return self._reader.ended and not left
+
+    def fill(self) -> int:
+        """Read until a batch is full or the shard shows nothing; how many records came.
+
+        Nothing is read while a batch must be delivered again.
+        """
+        read = 0
+        while not self._batches and len(self._waiting) < self._settings.batch_size:
+            count, records = self._reader.read()
+            self._waiting += records
+            read += count
+            if count == 0:
+                break
+        return read
+
+    def deliver(self, now_s: float) -> Delivery | None:
+        """Make the next invocation, if there is one to make.
+
+        An exception of the invocation itself changes nothing: the same batch is next again.
+        """
+        if not self._batches:
+            if self._window_is_over(now_s):
+                return self._close_window()
+            if self._waiting:
+                self._form_batch()
+        if not self._batches:
+            return None
+        batch = self._batches[0]
+        verdict = self._call(batch, final=False)
+        self._batches.popleft()
+        follow_up = delivery.follow_up(batch, verdict, self._settings)
+        self._batches.extendleft(reversed(follow_up.again))
+        self._report(follow_up.given_up)
+        if self._window is not None and not isinstance(verdict, Failed):
+            self._window = Window(self._window.start_s, self._window.length_s, verdict.state)
+        return self._delivery(batch, verdict, final=False)
+
+    def _window_is_over(self, now_s: float) -> bool:
+        if self._window is None:
+            return False
+        if self._waiting:
+            return self._waiting[0].created_s >= self._window.end_s
+        return self._reader.ended or now_s >= self._window.end_s
+
+    def _close_window(self) -> Delivery:
+        nothing = Batch(())
+        verdict = self._call(nothing, final=True)
+        if isinstance(verdict, Handled):  # otherwise the shard waits, as it does on AWS
+            self._window = None
+        return self._delivery(nothing, verdict, final=True)
+
+    def _form_batch(self) -> None:
+        length_s = self._settings.window_s
+        if length_s and self._window is None:
+            start_s = delivery.window_start(self._waiting[0].created_s, length_s)
+            self._window = Window(start_s, length_s)
+        size = delivery.next_batch_size(self._waiting, self._settings, self._window)
+        self._batches.append(Batch(tuple(self._waiting.popleft() for _ in range(size))))
+
+    def _call(self, batch: Batch, *, final: bool) -> Verdict:
+        event = delivery.event(
+            batch,
+            shard_id=self._shard_id,
+            stream_arn=self._stream_arn,
+            window=self._window,
+            final=final,
+        )
+        answer = self._invoke(event)
+        if answer.error is not None:
+            _LOG.warning("the function failed: %s", answer.error)
+            return Failed(answer.error)
+        windowed = self._window is not None
+        return delivery.judge(answer.payload, batch, self._settings, windowed=windowed)
+
+    def _report(self, given_up: Batch | None) -> None:
+        if given_up is not None and self._on_failure is not None:
+            note = delivery.on_failure_note(
+                given_up, shard_id=self._shard_id, stream_arn=self._stream_arn
+            )
+            self._on_failure(note)
+
+    def _delivery(self, batch: Batch, verdict: Verdict, *, final: bool) -> Delivery:
+        sequences = tuple(record.sequence for record in batch.records)
+        return Delivery(self._shard_id, sequences, final, verdict)

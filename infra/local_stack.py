@@ -1,0 +1,231 @@
+"""The whole product on this machine: engine, deployed template, patches, pump."""
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import boto3
+from botocore.config import Config
+
+from countledger.infra.deploy import deploy
+from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
+from countledger.infra.lane import OnFailure
+from countledger.infra.pump import Pump, lambda_invoker
+from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
+
+STACK_NAME: Final = "countledger"
+_BUCKET: Final = "countledger-code"
+# Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
+_INVOKE_TIMEOUT_S: Final = 910
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A key pair of the local engine."""
+
+    access_key: str
+    secret_key: str
+
+
+ROOT: Final = Credentials(ROOT_KEY, ROOT_SECRET)
+
+
+class LocalStack:
+    """The deployed stack on the embedded engine, for a `with` block.
+
+    Attributes:
+        name: of the stack.
+        outputs: of the stack.
+        engine: the engine that it runs on.
+        pump: plays the materializer's event source mapping. It delivers in the background if asked
+            to; else drive it with `step` and `drain`.
+    """
+
+    outputs: dict[str, str]
+    pump: Pump
+
+    def __init__(
+        self,
+        *,
+        name: str = STACK_NAME,
+        bundle: bytes | None = None,
+        auth: bool = False,
+        pumping: bool = True,
+        parent_dir: Path | None = None,
+    ) -> None:
+        """Describe a stack; nothing runs yet.
+
+        Args:
+            name: of the stack.
+            bundle: the zip of the functions, built for this interpreter; None: they run from the
+                installed package (an editable install: from the checkout).
+            auth: whether the engine enforces IAM policies.
+            pumping: whether the pump delivers in the background.
+            parent_dir: where the engine makes its private directory.
+        """
+        self.name = name
+        self.engine = Engine(auth=auth, parent_dir=parent_dir)
+        self._bundle = bundle if bundle is not None else _empty_bundle()
+        self._pumping = pumping
+        self._open = ExitStack()
+        self._credentials: dict[str, Credentials] = {}
+
+    def __enter__(self) -> Self:
+        with self._open as opening:
+            opening.enter_context(self.engine)
+            self._deploy()
+            self._patch_time_to_live()
+            self._patch_mapping_is_ours()
+            self.pump = self.new_pump()
+            if self._pumping:
+                self.pump.start()
+            opening.callback(self.pump.stop)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    @property
+    def url(self) -> str:
+        """The endpoint of the engine."""
+        return self.engine.url
+
+    def environment(self, credentials: Credentials = ROOT) -> dict[str, str]:
+        """What a process needs in its environment to work on this stack."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": credentials.access_key,
+            "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
+            "COUNTLEDGER_STACK_NAME": self.name,
+        }
+
+    def session(self, credentials: Credentials = ROOT) -> boto3.Session:
+        """A session with these credentials; the endpoint is `url`."""
+        return boto3.Session(
+            aws_access_key_id=credentials.access_key,
+            aws_secret_access_key=credentials.secret_key,
+            region_name=REGION,
+        )
+
+    def client(
+        self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None
+    ) -> Any:  # noqa: ANN401 - the caller knows which client it asks for
+        """A client of the engine; by default as the root user."""
+        # A proxy of the user's network has no way to our loopback.
+        plain = Config(proxies={}, retries={"mode": "standard", "total_max_attempts": 3})
+        return self.session(credentials).client(  # type: ignore[call-overload]
+            service, endpoint_url=self.url, config=plain.merge(config) if config else plain
+        )
+
+    def credentials_for(self, policy_output: str) -> Credentials:
+        """The keys of a user who has exactly one of the stack's policies.
+
+        Args:
+            policy_output: the output that names it: `EmitPolicyArn`, `ReadPolicyArn`,
+                `OperatePolicyArn`.
+        """
+        if policy_output not in self._credentials:
+            iam = self.client("iam")
+            user = f"only-{policy_output}"
+            iam.create_user(UserName=user)
+            iam.attach_user_policy(UserName=user, PolicyArn=self.outputs[policy_output])
+            key = iam.create_access_key(UserName=user)["AccessKey"]
+            self._credentials[policy_output] = Credentials(
+                key["AccessKeyId"], key["SecretAccessKey"]
+            )
+        return self._credentials[policy_output]
+
+    def new_pump(
+        self,
+        settings: MappingSettings | None = None,
+        *,
+        stream_arn: str | None = None,
+        function_name: str | None = None,
+        on_failure: OnFailure | None = None,
+        now_s: Callable[[], float] = time.time,
+    ) -> Pump:
+        """A pump of its own, which begins at the start of the stream: all is delivered again.
+
+        Args:
+            settings: of the mapping (default: the template's).
+            stream_arn: what it reads (default: the ledger's stream).
+            function_name: what it invokes (default: the materializer).
+            on_failure: told what was given up after the last retry.
+            now_s: the clock that closes windows.
+        """
+        client: LambdaClient = self.client(
+            "lambda",
+            config=Config(read_timeout=_INVOKE_TIMEOUT_S, retries={"total_max_attempts": 1}),
+        )
+        return Pump(
+            streams=self.client("dynamodbstreams"),
+            stream_arn=stream_arn or self.outputs["LedgerStreamArn"],
+            invoke=lambda_invoker(
+                client, function_name or self.outputs["MaterializerFunctionName"]
+            ),
+            settings=settings or mapping_settings(),
+            on_failure=on_failure,
+            now_s=now_s,
+        )
+
+    def _deploy(self) -> None:
+        s3 = self.client("s3")
+        s3.create_bucket(Bucket=_BUCKET)
+        self.outputs = deploy(
+            cloudformation=self.client("cloudformation"),
+            s3=s3,
+            stack_name=self.name,
+            bucket=_BUCKET,
+            bundle=self._bundle,
+            parameters={"DeletionProtection": "false", "LogLevel": "INFO"},
+            poll_s=0.01,
+            timeout_s=60.0,
+        )
+
+    # ---- gaps of the engine, closed after the deployment ----
+
+    def _patch_time_to_live(self) -> None:
+        """The engine ignores TimeToLiveSpecification in a template."""
+        dynamodb = self.client("dynamodb")
+        tables = {"ledger": "LedgerTableName", "counters": "CountersTableName"}
+        for name, schema in table_schemas().items():
+            if schema.ttl_attribute is not None:
+                dynamodb.update_time_to_live(
+                    TableName=self.outputs[tables[name]],
+                    TimeToLiveSpecification={
+                        "AttributeName": schema.ttl_attribute,
+                        "Enabled": True,
+                    },
+                )
+
+    def _patch_mapping_is_ours(self) -> None:
+        """The engine's own mapping loses records and knows no windows: the pump plays it."""
+        self.client("lambda").update_event_source_mapping(
+            UUID=self.outputs["MaterializerMappingId"], Enabled=False
+        )
+
+
+def _empty_bundle() -> bytes:
+    """A bundle with nothing of ours in it: the engine's workers find the installed package."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("bundle.json", json.dumps({"countledger": "as installed"}))
+    return buffer.getvalue()

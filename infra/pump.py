@@ -1,0 +1,228 @@
+"""Plays the event source mapping between a DynamoDB stream and a deployed Lambda function.
+
+The local engine's own mapping loses the records of a partial failure and knows no windows. So this
+reads the stream, invokes the function, and follows the decisions of `delivery.py`, with the
+settings that the template gives the real mapping. One difference is wanted: it does not wait for
+the batching window, so that a person sees totals at once.
+"""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from countledger.infra.lane import Answer, Delivery, Invoke, Lane, OnFailure
+from countledger.infra.shards import Shard, ShardReader, list_shards, readable
+from countledger.infra.stream_filter import record_filter
+from countledger.infra.template import MappingSettings, TemplateUnsupported
+from countledger.ledger.errors import ServiceFailed
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_lambda import LambdaClient
+
+_LOG: Final = logging.getLogger(__name__)
+
+IDLE_PAUSE_S: Final = 0.05
+FIRST_BACK_OFF_S: Final = 0.05
+LONGEST_BACK_OFF_S: Final = 5.0
+LISTING_AGE_S: Final = 1.0
+
+
+class PumpStalled(ServiceFailed):
+    """The function went on failing for as long as `drain` may take; the message has the reason."""
+
+
+def lambda_invoker(client: "LambdaClient", function_name: str) -> Invoke:
+    """Invokes a deployed function and waits for its answer.
+
+    The client must not retry by itself (a second delivery would be none of the mapping's) and must
+    wait longer than the function may run.
+    """
+
+    def invoke(event: bytes) -> Answer:
+        answer = client.invoke(FunctionName=function_name, Payload=event)
+        text = answer["Payload"].read()
+        payload = json.loads(text) if text else None
+        return Answer(payload, str(payload) if answer.get("FunctionError") else None)
+
+    return invoke
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one round over all shards did: records read from the stream, invocations made."""
+
+    read: int
+    deliveries: tuple[Delivery, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Whether there was nothing to do."""
+        return self.read == 0 and not self.deliveries
+
+    @property
+    def failed(self) -> bool:
+        """Whether an invocation failed in whole or in part."""
+        return any(one.failed for one in self.deliveries)
+
+
+class Pump:
+    """Delivers a stream to a function. Drive it with `step` and `drain`, or let it run: `start`.
+
+    A new pump begins where the settings say (with TRIM_HORIZON: everything is delivered again).
+    """
+
+    def __init__(
+        self,
+        *,
+        streams: "DynamoDBStreamsClient",
+        stream_arn: str,
+        invoke: Invoke,
+        settings: MappingSettings,
+        on_failure: OnFailure | None = None,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        """Describe a pump; nothing is read yet.
+
+        Args:
+            streams: the door to the stream.
+            stream_arn: which stream.
+            invoke: calls the function with an event.
+            settings: of the event source mapping.
+            on_failure: told what was given up after the last retry.
+            now_s: the clock that closes windows.
+
+        Raises:
+            TemplateUnsupported: the settings ask for something that it cannot play.
+        """
+        if settings.record_age_s != -1:
+            raise TemplateUnsupported("the pump knows no MaximumRecordAgeInSeconds but -1")
+        if settings.starting_position not in {"TRIM_HORIZON", "LATEST"}:
+            raise TemplateUnsupported(f"unknown StartingPosition {settings.starting_position!r}")
+        self._streams = streams
+        self._stream_arn = stream_arn
+        self._invoke = invoke
+        self._settings = settings
+        self._on_failure = on_failure
+        self._now_s = now_s
+        self._passes = record_filter(settings.filter_patterns)
+        self._lanes: dict[str, Lane] = {}
+        self._finished: set[str] = set()
+        self._listed_at_s = float("-inf")
+        self._one_at_a_time = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # ---- driven ----
+
+    def step(self) -> Step:
+        """One round: per shard, read until a batch is full, and make at most one invocation."""
+        with self._one_at_a_time:
+            self._open_lanes()
+            read, made = 0, []
+            for shard_id, lane in list(self._lanes.items()):
+                read += lane.fill()
+                one = lane.deliver(self._now_s())
+                if one is not None:
+                    made.append(one)
+                if lane.finished:
+                    self._finished.add(shard_id)
+                    del self._lanes[shard_id]
+                    self._listed_at_s = float("-inf")
+            return Step(read, tuple(made))
+
+    def drain(self, timeout_s: float = 60.0) -> list[Delivery]:
+        """Step until the stream shows nothing more and everything read has been handled.
+
+        Returns:
+            The invocations that this took.
+
+        Raises:
+            PumpStalled: the function still failed when the time was over.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        made: list[Delivery] = []
+        back_off_s = FIRST_BACK_OFF_S
+        while True:
+            self._listed_at_s = float("-inf")
+            step = self.step()
+            made += step.deliveries
+            if step.idle:
+                return made
+            if time.monotonic() > deadline_s:
+                last = made[-1].verdict if made else "nothing was delivered"
+                raise PumpStalled(f"the stream is not drained after {timeout_s} s: {last}")
+            if step.failed:
+                self._stopping.wait(back_off_s)
+                back_off_s = min(2 * back_off_s, 1.0)
+
+    # ---- running ----
+
+    def start(self) -> None:
+        """Deliver in the background until `stop`."""
+        if self._thread is None:
+            self._stopping.clear()
+            self._thread = threading.Thread(target=self._run, name="pump", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the background delivery, after the invocation that is under way."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping.set()
+            thread.join()
+            self._stopping.clear()
+
+    def _run(self) -> None:
+        back_off_s = FIRST_BACK_OFF_S
+        while not self._stopping.is_set():
+            try:
+                step = self.step()
+            except (BotoCoreError, ClientError):
+                # The engine may be on its way down, or out of breath: what is not handled stays.
+                _LOG.warning("the pump could not read or invoke", exc_info=True)
+                step = None
+            if step is None or step.failed:
+                self._stopping.wait(back_off_s)
+                back_off_s = min(2 * back_off_s, LONGEST_BACK_OFF_S)
+                continue
+            back_off_s = FIRST_BACK_OFF_S
+            if step.idle:
+                self._stopping.wait(IDLE_PAUSE_S)
+
+    # ---- shards ----
+
+    def _open_lanes(self) -> None:
+        if time.monotonic() - self._listed_at_s < LISTING_AGE_S:
+            return
+        first_look = not self._lanes and not self._finished
+        # A shard that appears later is a child: nothing of it may be skipped.
+        latest = first_look and self._settings.starting_position == "LATEST"
+        shards = list(list_shards(self._streams, self._stream_arn))
+        for shard in readable(shards, self._finished):
+            if shard.shard_id not in self._lanes:
+                self._lanes[shard.shard_id] = self._lane(shard, latest=latest)
+        self._listed_at_s = time.monotonic()
+
+    def _lane(self, shard: Shard, *, latest: bool) -> Lane:
+        reader = ShardReader(
+            self._streams,
+            self._stream_arn,
+            shard.shard_id,
+            start="LATEST" if latest else "TRIM_HORIZON",
+            passes=self._passes,
+        )
+        return Lane(
+            shard.shard_id,
+            reader,
+            self._settings,
+            stream_arn=self._stream_arn,
+            invoke=self._invoke,
+            on_failure=self._on_failure,
+        )

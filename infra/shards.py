@@ -1,0 +1,138 @@
+"""Reads the shards of a DynamoDB stream, parents before children."""
+
+import base64
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from countledger.infra.delivery import StreamRecord
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+
+_PAGE_RECORDS: Final = 1000  # the most that GetRecords gives
+
+StartingPosition = Literal["TRIM_HORIZON", "LATEST"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard of a stream, and the one it was split from."""
+
+    shard_id: str
+    parent_id: str | None
+
+
+def list_shards(streams: "DynamoDBStreamsClient", stream_arn: str) -> Iterator[Shard]:
+    """All shards of the stream that the service still shows. One call per hundred shards."""
+    after: dict[str, Any] = {}
+    while True:
+        answer = streams.describe_stream(StreamArn=stream_arn, **after)["StreamDescription"]
+        for shard in answer["Shards"]:
+            yield Shard(shard["ShardId"], shard.get("ParentShardId"))
+        if "LastEvaluatedShardId" not in answer:
+            return
+        after = {"ExclusiveStartShardId": answer["LastEvaluatedShardId"]}
+
+
+def readable(shards: Collection[Shard], finished: Collection[str]) -> list[Shard]:
+    """The shards whose turn it is: not finished, and their parent is finished or long gone."""
+    known = {shard.shard_id for shard in shards}
+    return [
+        shard
+        for shard in shards
+        if shard.shard_id not in finished
+        and (shard.parent_id not in known or shard.parent_id in finished)
+    ]
+
+
+class ShardReader:
+    """Reads one shard from a starting position, in order.
+
+    Attributes:
+        last_sequence: of the last record read, passed by the filter or not.
+        ended: whether the shard is closed and all of it has been read.
+    """
+
+    def __init__(
+        self,
+        streams: "DynamoDBStreamsClient",
+        stream_arn: str,
+        shard_id: str,
+        *,
+        start: StartingPosition,
+        passes: Callable[[Mapping[str, Any]], bool],
+    ) -> None:
+        self._streams = streams
+        self._stream_arn = stream_arn
+        self._shard_id = shard_id
+        self._start: StartingPosition = start
+        self._passes = passes
+        self._iterator: str | None = None
+        self.last_sequence: str | None = None
+        self.ended = False
+
+    def read(self) -> tuple[int, list[StreamRecord]]:
+        """One GetRecords: how many records came, and those of them that pass the filter."""
+        if self.ended:
+            return 0, []
+        try:
+            answer = self._streams.get_records(
+                ShardIterator=self._iterator or self._new_iterator(), Limit=_PAGE_RECORDS
+            )
+        except self._streams.exceptions.ExpiredIteratorException:
+            # The shard was held up by failures for longer than an iterator lives (15 minutes).
+            self._iterator = None
+            return self.read()
+        self._iterator = answer.get("NextShardIterator")
+        self.ended = self._iterator is None
+        records = answer["Records"]
+        if records:
+            self.last_sequence = records[-1]["dynamodb"]["SequenceNumber"]
+        return len(records), [
+            _stream_record(record, self._stream_arn) for record in records if self._passes(record)
+        ]
+
+    def _new_iterator(self) -> str:
+        position: dict[str, Any] = {"ShardIteratorType": self._start}
+        if self.last_sequence is not None:
+            position = {
+                "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
+                "SequenceNumber": self.last_sequence,
+            }
+        try:
+            answer = self._streams.get_shard_iterator(
+                StreamArn=self._stream_arn, ShardId=self._shard_id, **position
+            )
+        except self._streams.exceptions.TrimmedDataAccessException:
+            answer = self._streams.get_shard_iterator(
+                StreamArn=self._stream_arn, ShardId=self._shard_id, ShardIteratorType="TRIM_HORIZON"
+            )
+        return answer["ShardIterator"]
+
+
+def _stream_record(record: Mapping[str, Any], stream_arn: str) -> StreamRecord:
+    """The record as Lambda delivers it: JSON, times as numbers, binary as base64."""
+    inner = record["dynamodb"]
+    delivered = {**record, "eventSourceARN": stream_arn}
+    if "userIdentity" in record:  # the stream's API and Lambda spell it differently
+        delivered["userIdentity"] = {
+            "type": record["userIdentity"].get("Type"),
+            "principalId": record["userIdentity"].get("PrincipalId"),
+        }
+    return StreamRecord(
+        sequence=inner["SequenceNumber"],
+        created_s=inner["ApproximateCreationDateTime"].timestamp(),
+        encoded=json.dumps(delivered, default=_plain, separators=(",", ":")),
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        seconds = value.timestamp()
+        return int(seconds) if seconds.is_integer() else seconds
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"a stream record holds {value!r}, which has no JSON form")
