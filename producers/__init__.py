@@ -1,1 +1,1 @@
-
+"""The write side: entries go into the ledger, each once."""

@@ -1,0 +1,111 @@
+"""The fold: a batch of stream records becomes one change per counter. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from countledger.consumers.record import Change, Poison, change_of, created_at_ms, sequence_of
+from countledger.ledger import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from countledger.ledger.amount import Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that goes to the quarantine.
+
+    Attributes:
+        record: as it came.
+        reason: why it can never be applied.
+        sequence: its sequence number, where it has one.
+    """
+
+    record: Mapping[str, Any]
+    reason: str
+    sequence: int | None
+
+
+@dataclass(slots=True)
+class Fold:
+    """What a batch does.
+
+    Attributes:
+        changes: per counter its changes, in order.
+        rejected: what could not be understood.
+        records: how many records there were.
+        last_sequence: the last record's sequence number, where any had one.
+        last_created_at_ms: when the stream made that record.
+    """
+
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+    records: int = 0
+    last_sequence: int | None = None
+    last_created_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Changes of one counter as one change of its total.
+
+    Attributes:
+        first: the lowest sequence number in it.
+        last: the highest.
+        delta, events, entries: what it adds.
+    """
+
+    first: int
+    last: int
+    delta: Amount
+    events: int
+    entries: int
+
+
+def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
+    """Fold a batch: one walk over the records, no model per record."""
+    result = Fold(records=len(records))
+    changes = result.changes
+    for record in records:
+        sequence: int | None = None
+        try:
+            sequence = sequence_of(record)
+            result.last_sequence = sequence
+            change = change_of(record, sequence, now_ms)
+        except Poison as poison:
+            result.rejected.append(Rejected(record, str(poison), sequence))
+            continue
+        if change is not None:
+            changes.setdefault(change.counter, []).append(change)
+    result.last_created_at_ms = _last_created_at_ms(records)
+    return result
+
+
+def after(changes: Sequence[Change], watermark: int | None) -> list[Change]:
+    """The changes above a watermark: those that its total has not taken in."""
+    if watermark is None:
+        return list(changes)
+    return [change for change in changes if change.sequence > watermark]
+
+
+def step_of(changes: Sequence[Change]) -> Step:
+    """Changes of one counter (at least one) as one."""
+    return Step(
+        first=changes[0].sequence,
+        last=changes[-1].sequence,
+        delta=amount.total_of(change.delta for change in changes),
+        events=sum(change.events for change in changes),
+        entries=sum(change.entries for change in changes),
+    )
+
+
+def _last_created_at_ms(records: Sequence[Mapping[str, Any]]) -> int | None:
+    for record in reversed(records):
+        try:
+            return created_at_ms(record)
+        except Poison:
+            continue
+    return None

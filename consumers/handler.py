@@ -1,0 +1,106 @@
+"""The Lambda function of the materializer: wiring, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from countledger.consumers.materializer import Materializer, Outcome
+from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.shard import Shard, label_of
+from countledger.ledger.connection import Connection
+from countledger.ledger.errors import BadPayload
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    materializer: Materializer
+    logger: Logger
+    metrics: Metrics
+
+
+@cache
+def _parts() -> _Parts:
+    """Built at the first invocation, from the function's environment."""
+    connection = Connection.open()
+    return _Parts(
+        Materializer(
+            connection.door("standard"),
+            connection.setting("counters_table"),
+            QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url")),
+        ),
+        Logger(),
+        Metrics(),
+    )
+
+
+def shard_of(event: dict[str, Any]) -> Shard:
+    """The shard that an event's records come from.
+
+    Raises:
+        BadPayload: the event does not tell; without it nothing can be applied exactly once.
+    """
+    shard_id = event.get("shardId")
+    stream_arn = event.get("eventSourceARN")
+    if not isinstance(shard_id, str) or not isinstance(stream_arn, str):
+        raise BadPayload(
+            "the event has no shardId and eventSourceARN: set TumblingWindowInSeconds on the event "
+            "source mapping, Lambda sends them with windows only"
+        )
+    return Shard(label_of(stream_arn), shard_id)
+
+
+def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Bring a batch of records of the `ledger` stream into the totals.
+
+    Args:
+        event: as an event source mapping with a tumbling window sends it.
+        context: of the invocation.
+
+    Returns:
+        An (empty) window state, and from which record on the shard has to be delivered again.
+
+    Raises:
+        BadPayload: the event names no shard.
+        ServiceFailed: the quarantine takes nothing.
+    """
+    parts = _parts()
+    shard = shard_of(event)
+    outcome = parts.materializer.apply(event.get("Records") or [], shard)
+    _report(parts, outcome, shard, context)
+    failures = (
+        [] if outcome.retry_from is None else [{"itemIdentifier": _identifier(event, outcome)}]
+    )
+    return {"state": {}, "batchItemFailures": failures}
+
+
+def _report(parts: _Parts, outcome: Outcome, shard: Shard, context: LambdaContext) -> None:
+    for counter, error in outcome.failed.items():
+        parts.logger.error("a counter could not be written", counter=counter, reason=str(error))
+    parts.logger.info(
+        "batch",
+        shard=str(shard),
+        request_id=getattr(context, "aws_request_id", None),
+        records=outcome.records,
+        counters=outcome.counters,
+        duplicates=outcome.duplicates,
+        quarantined=outcome.quarantined,
+        lag_ms=outcome.lag_ms,
+        retry_from=outcome.retry_from,
+    )
+    metrics = parts.metrics
+    metrics.add_metric("Records", MetricUnit.Count, outcome.records)
+    metrics.add_metric("Counters", MetricUnit.Count, outcome.counters)
+    metrics.add_metric("DuplicatesDropped", MetricUnit.Count, outcome.duplicates)
+    metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
+    metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed))
+    if outcome.lag_ms is not None:
+        metrics.add_metric("LagMs", MetricUnit.Milliseconds, outcome.lag_ms)
+    metrics.flush_metrics()

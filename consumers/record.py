@@ -1,0 +1,122 @@
+"""What one stream record of `ledger` does to a total, straight from the event's plain dicts.
+
+INSERT of an entry    adds its delta
+MODIFY of an entry    adds the new delta minus the old one
+REMOVE of an entry    adds nothing: compaction took it, its worth lives on in the head
+any other item        adds nothing
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from countledger.ledger import amount, keys
+from countledger.ledger.limits import FORMAT, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from countledger.ledger.amount import Amount
+
+_SEQUENCE_MAX_DIGITS: Final = 40
+
+
+class Change(NamedTuple):
+    """What one record adds to its counter's total."""
+
+    sequence: int
+    counter: str
+    delta: Amount
+    events: int
+    entries: int
+
+
+class Poison(Exception):
+    """A record that cannot be understood, now or later; the text is the reason."""
+
+
+def sequence_of(record: Mapping[str, Any]) -> int:
+    """A record's sequence number.
+
+    Raises:
+        Poison: it has none.
+    """
+    try:
+        text = record["dynamodb"]["SequenceNumber"]
+        if len(text) <= _SEQUENCE_MAX_DIGITS and text.isdecimal():
+            return int(text)
+    except (KeyError, TypeError, AttributeError):
+        pass
+    raise Poison("the record has no sequence number")
+
+
+def find(records: Iterable[Mapping[str, Any]], sequence: int) -> Mapping[str, Any]:
+    """The record of that sequence number, which is among them."""
+    for record in records:
+        try:
+            if sequence_of(record) == sequence:
+                return record
+        except Poison:
+            continue
+    raise LookupError(f"no record has sequence number {sequence}")
+
+
+def created_at_ms(record: Mapping[str, Any]) -> int:
+    """When the stream made a record; in whole seconds.
+
+    Raises:
+        Poison: it does not tell.
+    """
+    try:
+        return int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
+    except (KeyError, TypeError, ValueError):
+        raise Poison("the record has no creation time") from None
+
+
+def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change | None:
+    """What a record adds to a total, or None for nothing.
+
+    Raises:
+        Poison: an attribute is absent or malformed, or the record is older than the stream keeps
+            records: its watermark may be gone, so it may have been applied before.
+    """
+    try:
+        stream = record["dynamodb"]
+        counter: str = stream["Keys"]["counter"]["S"]
+        entry: str = stream["Keys"]["entry"]["S"]
+        name: str = record["eventName"]
+    except (KeyError, TypeError):
+        raise Poison("the record lacks its keys or its event name") from None
+    if not entry.startswith(keys.ENTRY_PREFIX):
+        if entry in (keys.HEAD, keys.SETTINGS):
+            return None
+        raise Poison(f"the sort key {entry[:40]!r} has an unknown prefix")
+    if name == "REMOVE":
+        return None
+    if name not in ("INSERT", "MODIFY"):
+        raise Poison(f"the event name {name!r} is unknown")
+    if keys.id_of(entry) is None:
+        raise Poison(f"the sort key {entry[:60]!r} is malformed")
+    if now_ms - created_at_ms(record) > STREAM_RECORD_MAX_AGE_MS:
+        raise Poison("the record is older than a stream keeps records")
+    delta, events = _worth(stream.get("NewImage"), "new")
+    if name == "INSERT":
+        return Change(sequence, counter, delta, events, 1)
+    old_delta, old_events = _worth(stream.get("OldImage"), "old")
+    if delta == old_delta and events == old_events:
+        return None
+    return Change(sequence, counter, amount.add(delta, -old_delta), events - old_events, 0)
+
+
+def _worth(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside
+    """Delta and number of events of an entry's image."""
+    try:
+        if "v" in image and image["v"] != {"N": str(FORMAT)}:
+            raise Poison(f"the {which} image has format {image['v']}; this release reads {FORMAT}")
+        delta = amount.from_number(image["delta"]["N"])
+        events = int(image["events"]["N"]) if "events" in image else 1
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Poison(f"the {which} image has no well-formed delta and events") from None
+    if not amount.fits(delta) or events < 0:
+        raise Poison(f"the {which} image's delta or events are out of range")
+    return delta, events

@@ -1,0 +1,164 @@
+"""Writes one counter's changes into its total: effect and watermark are one write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers import watermark
+from countledger.consumers.fold import Step, after, step_of
+from countledger.ledger import amount, keys
+from countledger.ledger.attributes import check_format
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    RequestRejected,
+    ServiceFailed,
+)
+from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare, Drop
+from countledger.ledger.operations import Update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from countledger.consumers.record import Change
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.door import Door
+
+# A watermark moves under an update only where a late write of an earlier invocation lands beside
+# it; each attempt leaves fewer changes.
+_ATTEMPTS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one counter's changes.
+
+    Attributes:
+        applied: how many this call brought in.
+        duplicates: how many were in already.
+        rejected: how many can never be brought in, and lie in the quarantine.
+        error: why the others could not be written now, or None.
+    """
+
+    applied: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    error: CountledgerError | None = None
+
+
+def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> Update:
+    """The one write of a step: its effect and the shard's watermark, if that lies below it.
+
+    One write unit while the item stays below 1 KB.
+    """
+    mark = watermark.attribute(shard)
+    return Update(
+        table,
+        keys.total_key(counter),
+        (
+            Add("total", step.delta),
+            Add("events", step.events),
+            Add("entries", step.entries),
+            Add("version", 1),
+            Assign("updated_at", now_ms),
+            Assign(mark, watermark.encode(step.last, now_ms)),
+        ),
+        AllOf(
+            Absent("v"),
+            AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
+        ),
+        returning="ALL_NEW",
+    )
+
+
+def clean_up_of(table: str, counter: str, stale: Mapping[str, bytes]) -> Update:
+    """Remove watermarks that no record can meet any more, unless one of them has moved."""
+    return Update(
+        table,
+        keys.total_key(counter),
+        tuple(Drop(name) for name in stale),
+        AllOf(*(Compare(name, "=", value) for name, value in stale.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TotalWriter:
+    """Writes the totals of one batch.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        table: the table `counters`.
+        shard: whose records these are.
+        set_aside: puts a record into the quarantine: the change, and why.
+        now_ms: the time of the batch.
+    """
+
+    door: Door
+    table: str
+    shard: str
+    set_aside: Callable[[Change, str], None]
+    now_ms: int
+
+    def write(self, counter: str, changes: Sequence[Change]) -> Written:
+        """Bring changes of one counter, in their order, into its total. One write unit.
+
+        What the service calls invalid is halved until the culprit stands alone. It is set aside
+        *before* a later change can move the watermark past it: dropped silently it must not be.
+        """
+        try:
+            applied = self._apply(counter, changes)
+            return Written(applied=applied, duplicates=len(changes) - applied)
+        except RequestRejected as rejection:
+            if len(changes) > 1:
+                half = len(changes) // 2
+                first = self.write(counter, changes[:half])
+                return first if first.error else _both(first, self.write(counter, changes[half:]))
+            try:
+                self.set_aside(changes[0], str(rejection))
+            except CountledgerError as error:
+                return Written(error=error)
+            return Written(rejected=1)
+        except CountledgerError as error:
+            return Written(error=error)
+
+    def _apply(self, counter: str, changes: Sequence[Change]) -> int:
+        """Write what is not in yet; how many that was."""
+        pending = list(changes)
+        for _ in range(_ATTEMPTS):
+            step = step_of(pending)
+            if not amount.fits(step.delta):
+                raise RequestRejected(f"counter {counter!r}: the sum needs more than 38 digits")
+            try:
+                item = self.door.update(
+                    update_of(self.table, counter, step, self.shard, self.now_ms)
+                )
+            except ConditionFailed as failed:
+                check_format(failed.item or {})
+                left = after(pending, watermark.sequence_in(failed.item, self.shard))
+                if not left:
+                    return 0
+                pending = left
+            else:
+                self._clean_up(counter, item or {})
+                return len(pending)
+        raise ServiceFailed(f"counter {counter!r}: its watermark moved under {_ATTEMPTS} updates")
+
+    def _clean_up(self, counter: str, item: Item) -> None:
+        stale = watermark.stale(item, self.now_ms)
+        if len(stale) < watermark.STALE_ENOUGH:
+            return
+        try:
+            self.door.update(clean_up_of(self.table, counter, stale))
+        except (ConditionFailed, ServiceFailed):
+            # The changes are in; the next update of this counter tries again.
+            return
+
+
+def _both(first: Written, second: Written) -> Written:
+    return replace(
+        second,
+        applied=first.applied + second.applied,
+        duplicates=first.duplicates + second.duplicates,
+        rejected=first.rejected + second.rejected,
+    )

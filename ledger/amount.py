@@ -1,0 +1,125 @@
+"""Amounts: exact numbers, integers or decimals, never floats.
+
+An integral amount is always an `int`, any other a normalised `Decimal`, so that equal amounts
+are equal values of equal type whatever they were spelled like.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from countledger.ledger.errors import BadDelta
+from countledger.ledger.limits import NUMBER_MAX_DIGITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Amount: TypeAlias = int | Decimal
+
+# Two amounts of 38 places each side by side, and room for the carries of a long sum. Python's
+# default context would round to 28 digits without a word; this one raises.
+EXACT = Context(prec=4 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow])
+_INTEGER_LIMIT: Final[int] = 10**NUMBER_MAX_DIGITS
+
+
+def canonical(value: Amount) -> Amount:
+    """The one spelling of an amount: `int` where it is integral, else a normalised `Decimal`."""
+    if isinstance(value, int):
+        return value
+    if value == value.to_integral_value(context=EXACT):
+        return int(value)
+    return value.normalize(EXACT)
+
+
+def add(left: Amount, right: Amount) -> Amount:
+    """The exact sum of two amounts."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    return canonical(EXACT.add(Decimal(left), Decimal(right)))
+
+
+def total_of(amounts: Iterable[Amount]) -> Amount:
+    """The exact sum of amounts; 0 for none."""
+    whole = 0
+    rest = Decimal(0)
+    for amount in amounts:
+        if isinstance(amount, int):
+            whole += amount
+        else:
+            rest = EXACT.add(rest, amount)
+    return add(whole, canonical(rest))
+
+
+def fits(value: Amount) -> bool:
+    """Whether DynamoDB can hold the amount exactly: at most 38 places around the point."""
+    if isinstance(value, int):
+        return -_INTEGER_LIMIT < value < _INTEGER_LIMIT
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        return False
+    places: int = max(len(digits) + exponent, 0) + max(-exponent, 0)
+    return places <= NUMBER_MAX_DIGITS
+
+
+def parse_delta(value: object) -> Amount:
+    """A caller's delta as an exact amount.
+
+    Raises:
+        BadDelta: it is no `int` or `Decimal`, not finite, zero, or needs more than 38 places.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise BadDelta(
+            f"delta {value!r} is a {type(value).__name__}: give an int or a decimal.Decimal "
+            "(a float cannot carry an exact amount)"
+        )
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise BadDelta(f"delta {value} is not a finite number")
+    if not fits(value):
+        raise BadDelta(f"delta {_short(value)} needs more than {NUMBER_MAX_DIGITS} digits")
+    if value == 0:
+        raise BadDelta("delta 0 changes nothing: leave the entry out")
+    return canonical(value)
+
+
+def parse_delta_text(text: str) -> Amount:
+    """A delta from text such as `-5` or `12.50`.
+
+    Raises:
+        BadDelta: as `parse_delta`, or the text is no decimal number.
+    """
+    try:
+        value = Decimal(text.strip())
+    except DecimalException:
+        raise BadDelta(f"delta {_short(text)} is not a decimal number") from None
+    return parse_delta(value)
+
+
+def to_text(value: Amount) -> str:
+    """The amount in plain digits, without an exponent."""
+    return str(value) if isinstance(value, int) else format(value, "f")
+
+
+def from_number(text: str) -> Amount:
+    """An amount from DynamoDB's text of a number.
+
+    Raises:
+        ValueError: the text is no finite number.
+    """
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        value = Decimal(text)
+    except DecimalException:
+        raise ValueError(f"{_short(text)} is no number") from None
+    if not value.is_finite():
+        raise ValueError(f"{text} is not finite")
+    return canonical(value)
+
+
+def _short(value: object, width: int = 60) -> str:
+    """A value for a message; a huge integer is never turned into digits (that is slow)."""
+    if isinstance(value, int) and not -(_INTEGER_LIMIT**2) < value < _INTEGER_LIMIT**2:
+        return f"of {value.bit_length()} bits"
+    text = str(value) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,0 +1,110 @@
+"""Items as plain Python values, and their form at the service.
+
+An item is a dict of `str`, exact amounts, `bytes`, maps and lists. boto3's own serialiser does the
+work; it refuses floats and anything that would be rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from boto3.dynamodb.types import Binary, TypeDeserializer, TypeSerializer
+
+from countledger.ledger.amount import Amount, canonical
+from countledger.ledger.errors import CorruptItem, NewerFormat
+from countledger.ledger.limits import FORMAT
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+
+Item: TypeAlias = dict[str, Any]
+Key: TypeAlias = Mapping[str, str]
+
+_serialize = TypeSerializer().serialize
+_deserialize = TypeDeserializer().deserialize
+_T = TypeVar("_T")
+
+
+def encode(item: Mapping[str, object]) -> dict[str, AttributeValueTypeDef]:
+    """The item in the service's form; attributes that are None are left out."""
+    return {name: encode_value(value) for name, value in item.items() if value is not None}
+
+
+def encode_value(value: object) -> AttributeValueTypeDef:
+    """One value in the service's form."""
+    return _serialize(value)
+
+
+def decode(item: Mapping[str, AttributeValueTypeDef]) -> Item:
+    """The item as plain values: integral numbers as `int`, binaries as `bytes`."""
+    return {name: _plain(_deserialize(value)) for name, value in item.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return canonical(value)
+    if isinstance(value, Binary):
+        raw: Any = value
+        return bytes(raw)
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def check_format(item: Item) -> None:
+    """Refuse an item that a later release wrote.
+
+    Raises:
+        NewerFormat: its format number is higher than this release's.
+    """
+    version = item.get("v", 1)
+    if version != FORMAT:
+        raise NewerFormat(
+            f"{describe(item)} has format {version!r}; this release reads up to {FORMAT}"
+        )
+
+
+def require(item: Item, name: str, kind: type[_T]) -> _T:
+    """An attribute that must be there, of that type.
+
+    Raises:
+        CorruptItem: it is absent or of another type.
+    """
+    value = optional(item, name, kind)
+    if value is None:
+        raise CorruptItem(f"{describe(item)} has no {name!r}")
+    return value
+
+
+def optional(item: Item, name: str, kind: type[_T]) -> _T | None:
+    """An attribute that may be absent, of that type.
+
+    Raises:
+        CorruptItem: it is of another type.
+    """
+    value = item.get(name)
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
+        return value
+    raise CorruptItem(f"{describe(item)}: {name!r} is {value!r}, not {kind.__name__}")
+
+
+def require_amount(item: Item, name: str) -> Amount:
+    """A number that must be there.
+
+    Raises:
+        CorruptItem: it is absent or no number.
+    """
+    value = item.get(name)
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return value
+    raise CorruptItem(f"{describe(item)}: {name!r} is {value!r}, not a number")
+
+
+def describe(item: Item) -> str:
+    """Which item, for a message."""
+    sort = item.get("entry", item.get("part"))
+    return f"item ({item.get('counter')!r}, {sort!r})"

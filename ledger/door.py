@@ -1,0 +1,157 @@
+"""The one door to DynamoDB: it carries out operations, and knows nothing of counters.
+
+It retries nothing by itself, but for the leftovers of a batch read: how often a write may be sent
+is decided where its meaning is known. What the SDK retries is a matter of the client that it is
+given (see `connection`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from countledger.ledger.attributes import Item, Key, decode, encode
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import ConditionFailed, Throttled
+from countledger.ledger.limits import BATCH_GET_KEYS
+from countledger.ledger.meter import Meter
+from countledger.ledger.operations import Query
+from countledger.ledger.retry import Backoff
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import KeysAndAttributesTypeDef
+
+    from countledger.ledger.operations import Put, Scan, Update
+
+_METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
+_CONDITION_FAILED = "ConditionalCheckFailedException"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Carries out operations through a boto3 client.
+
+    Attributes:
+        client: the low-level client.
+        meter: where consumed units are summed.
+        clock: what waits between the tries of a batch read.
+        random: what the jitter of those waits is drawn from.
+        backoff: how often and how long.
+    """
+
+    client: DynamoDBClient
+    meter: Meter = field(default_factory=Meter)
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    backoff: Backoff = field(default_factory=Backoff)
+
+    def metered(self) -> Door:
+        """The same door with a meter of its own, whose units count in this one's as well."""
+        return replace(self, meter=Meter(parent=self.meter))
+
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
+        """One item, or None: half a read unit, one if consistent, for each 4 KB."""
+        with translated(f"GetItem on {table}"):
+            answer = self.client.get_item(
+                TableName=table, Key=encode(key), ConsistentRead=consistent, **_METERED
+            )
+        self.meter.read([answer["ConsumedCapacity"]])
+        return decode(answer["Item"]) if "Item" in answer else None
+
+    def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
+        """The items of those keys that exist, in any order: half a read unit each for 4 KB.
+
+        Raises:
+            Throttled: some keys stayed unanswered through every attempt.
+        """
+        items: list[Item] = []
+        for start in range(0, len(keys), BATCH_GET_KEYS):
+            items += self._get_batch(table, keys[start : start + BATCH_GET_KEYS])
+        return items
+
+    def _get_batch(self, table: str, keys: Sequence[Key]) -> list[Item]:
+        items: list[Item] = []
+        asked: dict[str, KeysAndAttributesTypeDef] = {table: {"Keys": [encode(k) for k in keys]}}
+        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
+            if wait_ms:
+                self.clock.sleep_ms(wait_ms)
+            with translated(f"BatchGetItem on {table}"):
+                answer = self.client.batch_get_item(RequestItems=asked, **_METERED)
+            self.meter.read(answer["ConsumedCapacity"])
+            items += map(decode, answer["Responses"].get(table, []))
+            asked = answer["UnprocessedKeys"]  # type: ignore[assignment]
+            if not asked:
+                return items
+        raise Throttled(
+            f"BatchGetItem on {table}: keys unanswered after {self.backoff.attempts} attempts"
+        )
+
+    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
+        """The pages of a query or scan, read as they are asked for; no snapshot."""
+        arguments = {**read.arguments(), **_METERED}
+        call: Any = self.client.query if isinstance(read, Query) else self.client.scan
+        while True:
+            with translated(f"{type(read).__name__} on {read.table}"):
+                answer = call(**arguments)
+            self.meter.read([answer["ConsumedCapacity"]])
+            yield [decode(item) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                return
+            arguments["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def put(self, write: Put) -> None:
+        """Write one item: one write unit for each KB, also where the condition fails.
+
+        Raises:
+            ConditionFailed: with the item that is there.
+        """
+        with translated(f"PutItem on {write.table}"), _conditions():
+            answer = self.client.put_item(**write.arguments(), **_METERED)
+        self.meter.written([answer["ConsumedCapacity"]])
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item: one write unit for each KB, also where the condition fails.
+
+        Returns:
+            The item as it is now, where the operation asks for it.
+
+        Raises:
+            ConditionFailed: with the item that is there.
+        """
+        with translated(f"UpdateItem on {write.table}"), _conditions():
+            answer = self.client.update_item(**write.arguments(), **_METERED)
+        self.meter.written([answer["ConsumedCapacity"]])
+        attributes = answer.get("Attributes")
+        return decode(attributes) if attributes else None
+
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write up to 25 items without condition, once: one write unit for each KB.
+
+        Returns:
+            The items that the service did not take this time.
+        """
+        requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
+        with translated(f"BatchWriteItem on {table}"):
+            answer = self.client.batch_write_item(RequestItems={table: requests}, **_METERED)
+        self.meter.written(answer["ConsumedCapacity"])
+        left: Any = answer["UnprocessedItems"].get(table, [])
+        return [decode(request["PutRequest"]["Item"]) for request in left]
+
+
+class _conditions:  # noqa: N801 - reads as the statement that it is used as
+    """Turn a failed condition into `ConditionFailed` before it is taken for a failed call."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ClientError) and error.response["Error"]["Code"] == _CONDITION_FAILED:
+            found: Any = error.response.get("Item")
+            raise ConditionFailed(decode(found) if found else None) from error

@@ -1,0 +1,148 @@
+"""An entry: one change of one counter, made once and never altered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from countledger.ledger import keys
+from countledger.ledger.attributes import (
+    Item,
+    check_format,
+    describe,
+    optional,
+    require,
+    require_amount,
+)
+from countledger.ledger.clock import show_duration, to_datetime
+from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired
+from countledger.ledger.limits import NOTE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from countledger.ledger.amount import Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a counter's ledger.
+
+    Attributes:
+        counter: the counter's name.
+        id: its identity within the counter.
+        delta: what it adds, exact.
+        at_ms: when it was made, milliseconds since the epoch; fixed before the first attempt.
+        origin: the AWS region where it was made.
+        events: how many events it carries.
+        key: the idempotency key, where the caller gave one.
+        note: the caller's own short texts.
+        occurred_at_ms: the event's own business time, milliseconds since the epoch.
+    """
+
+    counter: str
+    id: str
+    delta: Amount
+    at_ms: int
+    origin: str
+    events: int = 1
+    key: str | None = None
+    note: Mapping[str, str] | None = None
+    occurred_at_ms: int | None = None
+
+    @property
+    def at(self) -> datetime:
+        """When it was made, in UTC."""
+        return to_datetime(self.at_ms)
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """The event's own business time, in UTC, where one was given."""
+        return None if self.occurred_at_ms is None else to_datetime(self.occurred_at_ms)
+
+
+def encode_entry(entry: Entry, spread: int) -> Item:
+    """The entry's item in `ledger`; the same entry gives the same item, always."""
+    return {
+        "counter": entry.counter,
+        "entry": keys.entry_key(entry.id, spread),
+        "delta": entry.delta,
+        "at": entry.at_ms,
+        "origin": entry.origin,
+        "events": entry.events if entry.events != 1 else None,
+        "key": entry.key,
+        "note": dict(entry.note) if entry.note else None,
+        "occurred_at": entry.occurred_at_ms,
+    }
+
+
+def decode_entry(item: Item) -> Entry:
+    """The entry in an item of `ledger`.
+
+    Raises:
+        CorruptItem: an attribute is absent or of another type.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    entry_id = keys.id_of(require(item, "entry", str))
+    if entry_id is None:
+        raise CorruptItem(f"{describe(item)} has no entry's sort key")
+    events = optional(item, "events", int)
+    return Entry(
+        counter=require(item, "counter", str),
+        id=entry_id,
+        delta=require_amount(item, "delta"),
+        at_ms=require(item, "at", int),
+        origin=require(item, "origin", str),
+        events=1 if events is None else events,
+        key=optional(item, "key", str),
+        note=optional(item, "note", dict),
+        occurred_at_ms=optional(item, "occurred_at", int),
+    )
+
+
+def check_note(note: Mapping[Any, Any]) -> dict[str, str]:
+    """The note, if it is a map of texts of at most 1,024 bytes in all.
+
+    Raises:
+        BadNote: naming the rule that it breaks.
+    """
+    size = 0
+    for name, text in note.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise BadNote(f"note {name!r}={text!r}: names and values must be str")
+        if not name:
+            raise BadNote(f"note ''={text[:40]!r} has no name")
+        try:
+            size += len(name.encode()) + len(text.encode())
+        except UnicodeEncodeError:
+            raise BadNote(f"note {name!r}={text!r} is no valid Unicode text") from None
+    if size > NOTE_MAX_BYTES:
+        raise BadNote(f"the note is {size} bytes long; at most {NOTE_MAX_BYTES} fit")
+    return dict(note)
+
+
+def check_age(entry: Entry, *, now_ms: int, horizon_ms: int, clock_skew_ms: int) -> None:
+    """Whether the entry may still be written; asked before *every* attempt.
+
+    Compaction takes entries that no producer may still send. That holds only because every
+    producer asks this first, with the time of the very attempt.
+
+    Raises:
+        KeyExpired: it was made longer ago than the horizon.
+        ClockSkew: it is dated further ahead than clocks may differ.
+    """
+    what = f"entry {entry.id}" if entry.key is None else f"idempotency key {entry.key!r}"
+    age_ms = now_ms - entry.at_ms
+    if age_ms > horizon_ms:
+        raise KeyExpired(
+            f"{what} of counter {entry.counter!r} was made {show_duration(age_ms)} ago, beyond the "
+            f"horizon of {show_duration(horizon_ms)}: whether it counted is no longer known; look "
+            "for it in the change log before you make a new one"
+        )
+    if -age_ms > clock_skew_ms:
+        raise ClockSkew(
+            f"{what} of counter {entry.counter!r} is dated {show_duration(-age_ms)} ahead; clocks "
+            f"may differ by {show_duration(clock_skew_ms)}: correct the time or this clock"
+        )

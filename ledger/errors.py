@@ -1,0 +1,166 @@
+"""What can go wrong, by blame. One root; a class says whose turn it is to act.
+
+CountledgerError
+├── BadInput                  the caller's: change the call               exit 2
+│   ├── BadCounterName  BadDelta  BadKey  BadNote  BadTime  BadSetting  BadPayload
+│   ├── IdempotencyKeyReused  the key was used for another delta
+│   ├── KeyExpired            the entry was made longer ago than the horizon
+│   ├── ClockSkew             the entry is dated further ahead than clocks may differ
+│   └── NamespaceUnknown  NamespaceConflict  WrongKind
+├── SetupError                the operator's: names, permissions, network  exit 2
+│   └── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
+├── ServiceFailed             the service's: try again                    exit 3
+│   ├── Throttled             refused for now, nothing was written
+│   ├── Unclear               no answer: it may have been applied or not
+│   ├── RequestRejected       the service calls the request invalid
+│   └── Unacknowledged        an entry that no attempt could confirm
+├── CorruptItem               a stored item cannot be read as what it should be
+│   └── NewerFormat           it was written by a later release
+└── ConditionFailed           a condition did not hold (inner use: becomes an outcome)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.entry import Entry
+
+
+class CountledgerError(Exception):
+    """The root of all errors of this library; its text is one line for a person."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class BadInput(CountledgerError, ValueError):
+    """The call itself is wrong; nothing was written."""
+
+    exit_code = 2
+
+
+class BadCounterName(BadInput):
+    """A counter name breaks the grammar of names."""
+
+
+class BadDelta(BadInput):
+    """A delta is zero, no exact number, or too long."""
+
+
+class BadKey(BadInput):
+    """An idempotency key is empty, too long, or holds control characters."""
+
+
+class BadNote(BadInput):
+    """A note is no map of short strings."""
+
+
+class BadTime(BadInput):
+    """A time is not a point in time: naive, malformed or out of range."""
+
+
+class BadSetting(BadInput):
+    """A setting has a value that it cannot have."""
+
+
+class BadPayload(BadInput):
+    """An event's text is malformed."""
+
+
+class IdempotencyKeyReused(BadInput):
+    """The key is taken by an entry with another delta."""
+
+
+class KeyExpired(BadInput):
+    """The entry was made longer ago than the horizon: whether it counted is no longer known."""
+
+
+class ClockSkew(BadInput):
+    """The entry is dated further ahead than clocks may differ."""
+
+
+class NamespaceUnknown(BadInput):
+    """The namespace cannot be seen from here and may not be made here."""
+
+
+class NamespaceConflict(BadInput):
+    """The namespace exists with other settings; they are fixed when it is made."""
+
+
+class WrongKind(BadInput):
+    """The call belongs to another kind of namespace."""
+
+
+class SetupError(CountledgerError):
+    """What surrounds the call is not in place; nothing was written."""
+
+    exit_code = 2
+
+
+class StackNotFound(SetupError):
+    """There is no such stack here, or it has no outputs of ours."""
+
+
+class TableNotFound(SetupError):
+    """A table does not exist."""
+
+
+class NoCredentials(SetupError):
+    """No AWS credentials, or they were not accepted."""
+
+
+class AccessDenied(SetupError):
+    """The credentials are good but may not do this."""
+
+
+class Unreachable(SetupError):
+    """Nothing answers at the endpoint."""
+
+
+class ServiceFailed(CountledgerError):
+    """AWS failed; the same call may succeed later."""
+
+
+class Throttled(ServiceFailed):
+    """Refused for now; nothing was written by that attempt."""
+
+
+class Unclear(ServiceFailed):
+    """No clear answer came: the write may have been applied or not."""
+
+
+class RequestRejected(ServiceFailed):
+    """The service calls the request invalid; nothing was written and a retry would not help."""
+
+
+class Unacknowledged(ServiceFailed):
+    """Every attempt to write an entry stayed unclear or was throttled.
+
+    Attributes:
+        entry: send it again as it is (`resend`) within the horizon; it cannot count twice.
+    """
+
+    def __init__(self, message: str, entry: Entry) -> None:
+        super().__init__(message)
+        self.entry = entry
+
+
+class CorruptItem(CountledgerError):
+    """A stored item lacks an attribute or holds one of another type."""
+
+
+class NewerFormat(CorruptItem):
+    """A stored item was written by a later release than this one."""
+
+
+class ConditionFailed(CountledgerError):
+    """The condition of a write did not hold.
+
+    Attributes:
+        item: the item that stood in the way, or None where there is none.
+    """
+
+    def __init__(self, item: Item | None) -> None:
+        super().__init__("the condition of the write did not hold")
+        self.item = item

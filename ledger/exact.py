@@ -1,0 +1,127 @@
+"""The exact sum of a counter, also while a compaction runs, in every region.
+
+    1  read the head            strongly consistent
+    2  query the entries        strongly consistent, in key order, all pages
+    3  read the head again      strongly consistent
+    4  moved by two generations or more: start over
+    5  sum = head of 3 + the entries in the covers of neither 1 nor 3
+
+A query is no snapshot: entries may be taken into the head and deleted while it runs. What the
+head of (1) covers may be half deleted, so it is skipped. What the head of (3) covers is in its
+sum, so it is skipped as well, seen or not. Between two generations every region shows none of what
+the first one covered, so with one step at the most nothing falls between the two readings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import amount, keys
+from countledger.ledger.entry import decode_entry
+from countledger.ledger.errors import ServiceFailed
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare
+from countledger.ledger.head import Head, decode_head
+from countledger.ledger.operations import Query
+
+if TYPE_CHECKING:
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.door import Door
+
+# Each attempt is beaten only by a compactor that publishes twice while it reads.
+_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSum:
+    """The exact sum of a counter.
+
+    Attributes:
+        counter: its name.
+        sum: of all entries ever visible here when the read began, each once.
+        events: how many events they carried.
+        entries: how many there were.
+        entries_read: how many of them the read had to fetch; the others lie in the head.
+        generation: of the head.
+        read_units: what the read cost: one unit for each head, one for each 4 KB of entries.
+    """
+
+    counter: str
+    sum: Amount
+    events: int
+    entries: int
+    entries_read: int
+    generation: int
+    read_units: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one entry adds, kept until the second head tells whether it is in there already."""
+
+    delta: Amount
+    events: int
+
+
+def moved_too_far(first: Head, second: Head) -> bool:
+    """Whether more than one generation was published between the two readings."""
+    return second.generation - first.generation > 1
+
+
+def uncovered(seen: dict[str, Seen], first: Head, second: Head) -> list[Seen]:
+    """The entries that neither head stands for."""
+    skip = first.covers.keys() | second.covers.keys()
+    return [entry for key, entry in seen.items() if key not in skip]
+
+
+def combine(head: Head, rest: list[Seen]) -> tuple[Amount, int, int]:
+    """Sum, events and entries of a head and the entries beside it."""
+    total = amount.add(head.sum, amount.total_of(entry.delta for entry in rest))
+    return total, head.events + sum(entry.events for entry in rest), head.entries + len(rest)
+
+
+@dataclass(frozen=True, slots=True)
+class ExactReader:
+    """Reads exact sums.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry its reads.
+        table: the table `ledger`.
+    """
+
+    door: Door
+    table: str
+
+    def read(self, counter: str) -> ExactSum:
+        """The exact sum: two read units and one for each 4 KB of entries not yet compacted.
+
+        Raises:
+            BadCounterName: the name breaks the grammar.
+            CorruptItem: the head or an entry cannot be read.
+            ServiceFailed: compactions overtook every attempt.
+        """
+        keys.check_counter(counter)
+        door = self.door.metered()
+        for _ in range(_ATTEMPTS):
+            first = self._head(door, counter)
+            seen = self._entries(door, counter)
+            second = self._head(door, counter)
+            if not moved_too_far(first, second):
+                total, events, entries = combine(second, uncovered(seen, first, second))
+                cost = door.meter.read_units
+                return ExactSum(counter, total, events, entries, len(seen), second.generation, cost)
+        raise ServiceFailed(
+            f"counter {counter!r}: compactions overtook {_ATTEMPTS} exact reads; try again"
+        )
+
+    def _head(self, door: Door, counter: str) -> Head:
+        return decode_head(door.get(self.table, keys.head_key(counter), consistent=True))
+
+    def _entries(self, door: Door, counter: str) -> dict[str, Seen]:
+        condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
+        seen: dict[str, Seen] = {}
+        for page in door.pages(Query(self.table, condition, consistent=True)):
+            for item in page:
+                entry = decode_entry(item)
+                seen[item["entry"]] = Seen(entry.delta, entry.events)
+        return seen

@@ -1,0 +1,158 @@
+"""Conditions and updates as values: composed, printed and tested without a service.
+
+Each value knows only how to encode itself; a `Placeholders` hands out the names and values of one
+request. Nothing else in the product writes an expression's text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from countledger.ledger.attributes import encode_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(slots=True)
+class Placeholders:
+    """The names and values of one request, each once."""
+
+    _names: dict[str, str] = field(default_factory=dict)
+    _values: list[object] = field(default_factory=list)
+
+    def name(self, attribute: str) -> str:
+        """The placeholder of an attribute's name."""
+        return self._names.setdefault(attribute, f"#{len(self._names)}")
+
+    def value(self, value: object) -> str:
+        """The placeholder of a value."""
+        self._values.append(value)
+        return f":{len(self._values) - 1}"
+
+    def arguments(self) -> dict[str, Any]:
+        """The request's arguments that explain the placeholders."""
+        arguments: dict[str, Any] = {}
+        if self._names:
+            arguments["ExpressionAttributeNames"] = {p: n for n, p in self._names.items()}
+        if self._values:
+            arguments["ExpressionAttributeValues"] = {
+                f":{n}": encode_value(value) for n, value in enumerate(self._values)
+            }
+        return arguments
+
+
+class Condition(Protocol):
+    """What must hold of an item."""
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text, with its names and values noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The attribute is not there (nor, for a key attribute, the item)."""
+
+    name: str
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"attribute_not_exists({to.name(self.name)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """The attribute is there and stands in this relation to the value."""
+
+    name: str
+    operator: Literal["=", "<", "<=", ">", ">="]
+    value: object
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"{to.name(self.name)} {self.operator} {to.value(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BeginsWith:
+    """The attribute begins with the text."""
+
+    name: str
+    prefix: str
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"begins_with({to.name(self.name)}, {to.value(self.prefix)})"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AllOf:
+    """Every one of them holds."""
+
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, *conditions: Condition) -> None:
+        """Of these."""
+        object.__setattr__(self, "conditions", conditions)
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return " AND ".join(_grouped(condition, to) for condition in self.conditions)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class AnyOf:
+    """At least one of them holds."""
+
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, *conditions: Condition) -> None:
+        """Of these."""
+        object.__setattr__(self, "conditions", conditions)
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return " OR ".join(_grouped(condition, to) for condition in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Add to a number; an absent one counts as zero."""
+
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Set an attribute."""
+
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Remove an attribute."""
+
+    name: str
+
+
+Clause = Add | Assign | Drop
+
+
+def _grouped(condition: Condition, to: Placeholders) -> str:
+    text = condition.encode(to)
+    return f"({text})" if isinstance(condition, AllOf | AnyOf) else text
+
+
+def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
+    """The text of an update."""
+    assigned = [
+        f"{to.name(c.name)} = {to.value(c.value)}" for c in clauses if isinstance(c, Assign)
+    ]
+    added = [f"{to.name(c.name)} {to.value(c.value)}" for c in clauses if isinstance(c, Add)]
+    dropped = [to.name(c.name) for c in clauses if isinstance(c, Drop)]
+    parts = (("SET", assigned), ("ADD", added), ("REMOVE", dropped))
+    return " ".join(f"{verb} {', '.join(texts)}" for verb, texts in parts if texts)

@@ -1,0 +1,99 @@
+"""The identity of an entry: who makes it decides when two writes are one.
+
+- made here: a UUIDv7, time in front, made once before the first attempt;
+- of a key with its time (`IdempotencyKey`): the pair is the identity, time in front as well, so
+  that its age can be judged and the change log stays in order;
+- of a bare key: a hash of the key alone, behind a `k`. It carries no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+import uuid_utils
+
+from countledger.ledger import keys
+from countledger.ledger.clock import to_ms
+from countledger.ledger.errors import BadKey, BadTime
+from countledger.ledger.limits import KEY_MAX_BYTES
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+BARE_KEY_PREFIX: Final = "k"
+# 48 bits of milliseconds stand in front of an id.
+_TIME_LIMIT_MS: Final = 1 << 48
+_HASH_HEAD_BITS: Final = 12
+_HASH_TAIL_BITS: Final = 62
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """A key together with the time when the caller made it: identity is the pair.
+
+    Attributes:
+        key: 1 to 1,024 bytes of UTF-8 without control characters.
+        at: the moment the key was made, aware; a retry gives the same one. Milliseconds count.
+
+    Raises:
+        BadKey: the key breaks its grammar.
+        BadTime: the time is naive or before 1970.
+    """
+
+    key: str
+    at: datetime
+
+    def __post_init__(self) -> None:
+        """Refuse at birth, so that nothing later has to check again."""
+        check_key(self.key)
+        if not 0 <= self.at_ms < _TIME_LIMIT_MS:
+            raise BadTime(f"time {self.at.isoformat()} of key {self.key!r} lies before 1970")
+
+    @property
+    def at_ms(self) -> int:
+        """The time in milliseconds since the epoch."""
+        return to_ms(self.at)
+
+
+def check_key(key: object) -> str:
+    """The idempotency key, if it is one.
+
+    Raises:
+        BadKey: naming the rule that it breaks.
+    """
+    if not isinstance(key, str):
+        raise BadKey(f"idempotency key {key!r} is a {type(key).__name__}, not a str")
+    if not key:
+        raise BadKey("idempotency key is empty: leave it out, or give one that a retry repeats")
+    if keys.has_control_characters(key):
+        raise BadKey(f"idempotency key {key[:60]!r} holds control characters")
+    size = len(key.encode())
+    if size > KEY_MAX_BYTES:
+        raise BadKey(
+            f"idempotency key {key[:30]!r}... is {size} bytes long; at most {KEY_MAX_BYTES} fit"
+        )
+    return key
+
+
+def new_id(at_ms: int) -> str:
+    """A fresh UUIDv7 of that millisecond."""
+    return str(uuid_utils.uuid7(nanoseconds=at_ms * 1_000_000))
+
+
+def id_of_key(key: str | IdempotencyKey) -> str:
+    """The id that a key stands for, always the same one."""
+    if isinstance(key, IdempotencyKey):
+        return _timed_id(key.key, key.at_ms)
+    return BARE_KEY_PREFIX + blake2b(key.encode(), digest_size=16, person=b"bare key").hexdigest()
+
+
+def _timed_id(key: str, at_ms: int) -> str:
+    """A UUIDv8: 48 bits of time, 74 bits of a hash of the pair."""
+    message = at_ms.to_bytes(6) + key.encode()
+    digest = int.from_bytes(blake2b(message, digest_size=16, person=b"timed key").digest())
+    head = digest & ((1 << _HASH_HEAD_BITS) - 1)
+    tail = (digest >> _HASH_HEAD_BITS) & ((1 << _HASH_TAIL_BITS) - 1)
+    return str(UUID(int=at_ms << 80 | 8 << 76 | head << 64 | 0b10 << 62 | tail))

@@ -1,0 +1,127 @@
+"""The grammar of names and keys. Every key of every item is made here and nowhere else.
+
+ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head,
+                             (`namespace#<ns>`, `settings`) a namespace
+counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`)
+
+No counter name holds a `#`, so no counter can be mistaken for an item of ours.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Final
+
+from countledger.ledger.errors import BadCounterName, BadSetting
+from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
+
+DEFAULT_NAMESPACE: Final = "default"
+
+ENTRY_PREFIX: Final = "e#"
+HEAD: Final = "s#head"
+SETTINGS: Final = "settings"
+TOTAL: Final = "total"
+PROGRESS: Final = "progress"
+NAMESPACE_PREFIX: Final = "namespace#"
+STREAM_PREFIX: Final = "stream#"
+
+NAMESPACES_INDEX: Final = "namespaces"
+# The one partition of that sparse index.
+DIRECTORY: Final = "namespace"
+
+SPREADS: Final = (1, 16, 256)
+_SPREAD_DIGITS: Final = {1: 0, 16: 1, 256: 2}
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_ENTRY_KEY = re.compile(rf"e#[0-9a-f]{{0,2}}({_UUID}|k[0-9a-f]{{32}})")
+_NAMESPACE = re.compile(r"[^#:]+")
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether the text holds control characters, line separators or lone surrogates."""
+    return _CONTROL.search(text) is not None
+
+
+def check_counter(name: object) -> str:
+    """The counter name, if it is one: 1 to 512 bytes of UTF-8, no `#`, no control characters.
+
+    Raises:
+        BadCounterName: naming the rule that it breaks.
+    """
+    if not isinstance(name, str):
+        raise BadCounterName(f"counter name {name!r} is a {type(name).__name__}, not a str")
+    if not name:
+        raise BadCounterName("counter name is empty: give `namespace:rest` or a plain name")
+    shown = repr(name if len(name) <= 80 else name[:77] + "...")  # noqa: PLR2004 - width of a message
+    if has_control_characters(name):
+        raise BadCounterName(f"counter name {shown} holds control characters")
+    if "#" in name:
+        raise BadCounterName(f"counter name {shown} holds a '#', which is reserved")
+    size = len(name.encode())
+    if size > COUNTER_NAME_MAX_BYTES:
+        raise BadCounterName(
+            f"counter name {shown} is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit"
+        )
+    namespace, colon, rest = name.partition(":")
+    if colon and not (namespace and rest):
+        raise BadCounterName(f"counter name {shown} needs text on both sides of its first colon")
+    return name
+
+
+def namespace_of(counter: str) -> str:
+    """The namespace of a (checked) counter name: what stands before its first colon."""
+    namespace, colon, _ = counter.partition(":")
+    return namespace if colon else DEFAULT_NAMESPACE
+
+
+def check_namespace(name: str) -> str:
+    """The namespace name, if a counter name may begin with it.
+
+    Raises:
+        BadSetting: naming the rule that it breaks.
+    """
+    if not _NAMESPACE.fullmatch(name) or has_control_characters(name):
+        raise BadSetting(f"namespace {name!r} must be text without ':', '#' and control characters")
+    check_counter(f"{name}:x")
+    return name
+
+
+def entry_key(entry_id: str, spread: int) -> str:
+    """The sort key of an entry: its id behind zero, one or two hex digits of the id's hash."""
+    digits = _SPREAD_DIGITS[spread]
+    prefix = blake2b(entry_id.encode(), digest_size=1).hexdigest()[:digits]
+    return f"{ENTRY_PREFIX}{prefix}{entry_id}"
+
+
+def entry_prefixes(spread: int) -> list[str]:
+    """Every prefix under which a counter of this spread has entries."""
+    digits = _SPREAD_DIGITS[spread]
+    return [f"{ENTRY_PREFIX}{n:0{digits}x}" if digits else ENTRY_PREFIX for n in range(spread)]
+
+
+def id_of(key: str) -> str | None:
+    """The entry id in a sort key, or None where the key is not an entry's."""
+    match = _ENTRY_KEY.fullmatch(key)
+    return match[1] if match else None
+
+
+def namespace_key(namespace: str) -> dict[str, str]:
+    """The key of a namespace's settings in `ledger`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "entry": SETTINGS}
+
+
+def head_key(counter: str) -> dict[str, str]:
+    """The key of a counter's head in `ledger`."""
+    return {"counter": counter, "entry": HEAD}
+
+
+def total_key(counter: str) -> dict[str, str]:
+    """The key of a total in `counters`."""
+    return {"counter": counter, "part": TOTAL}
+
+
+def progress_key(shard: str) -> dict[str, str]:
+    """The key of a stream shard's progress in `counters`."""
+    return {"counter": STREAM_PREFIX + shard, "part": PROGRESS}

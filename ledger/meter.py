@@ -1,0 +1,48 @@
+"""What the calls of one process consumed, as the service reports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mypy_boto3_dynamodb.type_defs import ConsumedCapacityTypeDef
+
+
+@dataclass(slots=True)
+class Meter:
+    """Capacity units, summed; safe to share between threads.
+
+    Attributes:
+        write_units: write request units consumed so far. A write that failed is charged by the
+            service but not reported with the failure, so it is not in here.
+        read_units: read request units consumed so far.
+        parent: a meter that counts the same units as part of a larger sum.
+    """
+
+    write_units: float = 0.0
+    read_units: float = 0.0
+    parent: Meter | None = None
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def written(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
+        """Note the units of a write."""
+        self._count(_units(consumed), 0.0)
+
+    def read(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
+        """Note the units of a read."""
+        self._count(0.0, _units(consumed))
+
+    def _count(self, write_units: float, read_units: float) -> None:
+        with self._lock:
+            self.write_units += write_units
+            self.read_units += read_units
+        if self.parent is not None:
+            self.parent._count(write_units, read_units)  # noqa: SLF001 - its own kind
+
+
+def _units(consumed: Iterable[ConsumedCapacityTypeDef]) -> float:
+    return sum(one.get("CapacityUnits", 0.0) for one in consumed)

@@ -1,0 +1,241 @@
+"""Namespaces: what is fixed for all counters of one name before the colon.
+
+Kind, spread and horizon can never change: the spread is part of every entry's key, so a retry
+under another spread would be another entry; and compaction has already taken what the old horizon
+let go. The settings lie in `ledger`, so that every region sees the same ones, and are made in the
+home region alone, where a condition on one copy decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item, check_format, optional, require
+from countledger.ledger.clock import show_duration
+from countledger.ledger.errors import (
+    BadSetting,
+    ConditionFailed,
+    CorruptItem,
+    NamespaceConflict,
+    NamespaceUnknown,
+    WrongKind,
+)
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.limits import (
+    HORIZON_DEFAULT_MS,
+    HORIZON_MAX_MS,
+    HORIZON_MIN_MS,
+    NOTE_MAX_BYTES,
+)
+from countledger.ledger.operations import Put, Query, Update
+
+if TYPE_CHECKING:
+    from countledger.ledger.door import Door
+
+
+class Kind(StrEnum):
+    """What the counters of a namespace are."""
+
+    LEDGER = "ledger"
+    STRICT = "strict"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace's settings, valid at birth.
+
+    Attributes:
+        name: what its counters' names begin with.
+        kind: what its counters are.
+        spread: over how many key prefixes a counter's entries lie: 1 keeps them in order of time,
+            up to about 1,000 writes a second for one counter; 16 and 256 let DynamoDB split one.
+        horizon_ms: for how long a retry is safe.
+        description: for people.
+
+    Raises:
+        BadSetting: naming the value and the rule that it breaks.
+    """
+
+    name: str
+    kind: Kind = Kind.LEDGER
+    spread: int = 1
+    horizon_ms: int = HORIZON_DEFAULT_MS
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no namespace can be."""
+        keys.check_namespace(self.name)
+        if self.kind not in list(Kind):
+            raise BadSetting(f"kind {self.kind!r} is none of {', '.join(Kind)}")
+        if self.spread not in keys.SPREADS:
+            raise BadSetting(f"spread {self.spread!r} is none of {keys.SPREADS}")
+        if not HORIZON_MIN_MS <= self.horizon_ms <= HORIZON_MAX_MS:
+            raise BadSetting(
+                f"a horizon of {show_duration(self.horizon_ms)} is not between "
+                f"{show_duration(HORIZON_MIN_MS)} and {show_duration(HORIZON_MAX_MS)}"
+            )
+        if self.description and len(self.description.encode()) > NOTE_MAX_BYTES:
+            raise BadSetting(f"the description is longer than {NOTE_MAX_BYTES} bytes")
+
+
+def encode_namespace(namespace: Namespace) -> Item:
+    """Its item in `ledger`; `directory` puts it into the index that lists namespaces."""
+    return {
+        **keys.namespace_key(namespace.name),
+        "directory": keys.DIRECTORY,
+        "kind": str(namespace.kind),
+        "spread": namespace.spread,
+        "horizon_ms": namespace.horizon_ms,
+        "description": namespace.description,
+    }
+
+
+def decode_namespace(item: Item) -> Namespace:
+    """The namespace in an item of `ledger`.
+
+    Raises:
+        CorruptItem: an attribute is absent, of another type, or breaks its rule.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    name = require(item, "counter", str).removeprefix(keys.NAMESPACE_PREFIX)
+    try:
+        return Namespace(
+            name,
+            Kind(require(item, "kind", str)),
+            require(item, "spread", int),
+            require(item, "horizon_ms", int),
+            optional(item, "description", str),
+        )
+    except ValueError as error:
+        raise CorruptItem(f"settings of namespace {name!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """The namespaces of a stack.
+
+    Attributes:
+        door: a door to DynamoDB; every write here carries a condition, so the SDK may retry it.
+        table: the table `ledger`.
+        region: where this process works.
+        home_region: where namespaces are made.
+    """
+
+    door: Door
+    table: str
+    region: str
+    home_region: str
+    _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
+
+    def create(self, namespace: Namespace) -> Namespace:
+        """Make a namespace; making it again with the same settings is no error. One write unit.
+
+        Raises:
+            NamespaceUnknown: this is not the home region.
+            NamespaceConflict: it exists with another kind, spread or horizon.
+        """
+        made = self._make(namespace)
+        if _fixed(made) != _fixed(namespace):
+            raise NamespaceConflict(
+                f"namespace {namespace.name!r} exists with {show_fixed(made)}, which cannot "
+                f"change; you asked for {show_fixed(namespace)}: take another name"
+            )
+        return made
+
+    def describe(self, name: str, description: str) -> Namespace:
+        """Give a namespace another description. One write unit.
+
+        Raises:
+            NamespaceUnknown: there is none of that name, or this is not the home region.
+        """
+        self._refuse_elsewhere(name)
+        known = self.get(name)
+        changed = Namespace(known.name, known.kind, known.spread, known.horizon_ms, description)
+        exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
+        clauses = (Assign("description", description),)
+        self.door.update(Update(self.table, keys.namespace_key(name), clauses, AllOf(exists)))
+        self._known[name] = changed
+        return changed
+
+    def get(self, name: str) -> Namespace:
+        """A namespace, read once per process: it cannot change. Half or one read unit.
+
+        Raises:
+            NamespaceUnknown: there is none that can be seen from here.
+        """
+        namespace = self._find(name)
+        if namespace is None:
+            raise NamespaceUnknown(
+                f"namespace {name!r} does not exist (or has not reached {self.region} yet): "
+                f"`countledger namespace create {name}` makes it"
+            )
+        return namespace
+
+    def list(self) -> list[Namespace]:
+        """All namespaces, by name: half a read unit for each 4 KB of them."""
+        read = Query(
+            self.table,
+            Compare("directory", "=", keys.DIRECTORY),
+            index=keys.NAMESPACES_INDEX,
+        )
+        return [decode_namespace(item) for page in self.door.pages(read) for item in page]
+
+    def for_use(self, counter: str, kind: Kind) -> Namespace:
+        """The namespace of a counter, made with defaults at its first use.
+
+        Raises:
+            NamespaceUnknown: it cannot be seen from here and may be made in the home region only.
+            WrongKind: its counters are of another kind.
+        """
+        name = keys.namespace_of(counter)
+        namespace = self._find(name) or self._make(Namespace(name, kind))
+        if namespace.kind != kind:
+            raise WrongKind(
+                f"counter {counter!r} is in namespace {name!r} of kind {namespace.kind}; this call "
+                f"is for counters of kind {kind}"
+            )
+        return namespace
+
+    def _find(self, name: str) -> Namespace | None:
+        if name not in self._known:
+            item = self.door.get(self.table, keys.namespace_key(name), consistent=True)
+            if item is None:
+                return None
+            self._known[name] = decode_namespace(item)
+        return self._known[name]
+
+    def _make(self, namespace: Namespace) -> Namespace:
+        """The namespace as it stands after an attempt to make it: whoever came first decides."""
+        self._refuse_elsewhere(namespace.name)
+        try:
+            self.door.put(Put(self.table, encode_namespace(namespace), Absent("entry")))
+            made = namespace
+        except ConditionFailed as failed:
+            if failed.item is None:
+                raise
+            made = decode_namespace(failed.item)
+        self._known[namespace.name] = made
+        return made
+
+    def _refuse_elsewhere(self, name: str) -> None:
+        if self.region != self.home_region:
+            raise NamespaceUnknown(
+                f"namespace {name!r} can be made and changed in the home region "
+                f"{self.home_region} only, and this is {self.region}; if it was made there, wait "
+                "until it has been replicated"
+            )
+
+
+def show_fixed(namespace: Namespace) -> str:
+    """What is fixed of a namespace, for a message."""
+    horizon = show_duration(namespace.horizon_ms)
+    return f"kind {namespace.kind}, spread {namespace.spread}, horizon {horizon}"
+
+
+def _fixed(namespace: Namespace) -> tuple[Kind, int, int]:
+    return namespace.kind, namespace.spread, namespace.horizon_ms

@@ -1,0 +1,132 @@
+"""Reads and writes as values: what a plan consists of and the door carries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from countledger.ledger.attributes import Item, Key, encode
+from countledger.ledger.expressions import Clause, Condition, Placeholders, encode_update
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a whole item, if the condition holds of the one that is there."""
+
+    table: str
+    item: Item
+    condition: Condition | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The request."""
+        return {"TableName": self.table, "Item": encode(self.item), **_conditional(self.condition)}
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change attributes of an item, if the condition holds of it.
+
+    Attributes:
+        returning: what the answer carries: nothing, or the item as it is afterwards.
+    """
+
+    table: str
+    key: Key
+    clauses: tuple[Clause, ...]
+    condition: Condition | None = None
+    returning: Literal["NONE", "ALL_NEW"] = "NONE"
+
+    def arguments(self) -> dict[str, Any]:
+        """The request."""
+        placeholders = Placeholders()
+        expression = encode_update(self.clauses, placeholders)
+        return {
+            "TableName": self.table,
+            "Key": encode(self.key),
+            "UpdateExpression": expression,
+            "ReturnValues": self.returning,
+            **_conditional(self.condition, placeholders),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Read the items of one partition in key order.
+
+    Attributes:
+        condition: on the key.
+        index: the index to read, or None for the table.
+        consistent: whether every write acknowledged before is seen (twice the read units).
+        forward: ascending or descending.
+        page_size: the most items of one page, or None for as many as fit.
+    """
+
+    table: str
+    condition: Condition
+    index: str | None = None
+    consistent: bool = False
+    forward: bool = True
+    page_size: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The request for the first page."""
+        placeholders = Placeholders()
+        arguments: dict[str, Any] = {
+            "TableName": self.table,
+            "KeyConditionExpression": self.condition.encode(placeholders),
+            "ConsistentRead": self.consistent,
+            "ScanIndexForward": self.forward,
+            **placeholders.arguments(),
+        }
+        return arguments | _present(IndexName=self.index, Limit=self.page_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Read a whole table, or one segment of it.
+
+    Attributes:
+        where: which items to answer with; the units are paid for all that are read.
+        only: the attributes to answer with; all where empty.
+    """
+
+    table: str
+    where: Condition | None = None
+    only: tuple[str, ...] = ()
+    segment: int = 0
+    segments: int = 1
+
+    def arguments(self) -> dict[str, Any]:
+        """The request for the first page."""
+        placeholders = Placeholders()
+        where = self.where.encode(placeholders) if self.where else None
+        only = ", ".join(placeholders.name(name) for name in self.only) or None
+        return {
+            "TableName": self.table,
+            "Segment": self.segment,
+            "TotalSegments": self.segments,
+            **_present(FilterExpression=where, ProjectionExpression=only),
+            **placeholders.arguments(),
+        }
+
+
+def _conditional(
+    condition: Condition | None, placeholders: Placeholders | None = None
+) -> Mapping[str, Any]:
+    """A condition asks for the item that stood in its way: no second read is needed."""
+    placeholders = placeholders or Placeholders()
+    if condition is None:
+        return placeholders.arguments()
+    text = condition.encode(placeholders)
+    return {
+        "ConditionExpression": text,
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        **placeholders.arguments(),
+    }
+
+
+def _present(**arguments: object) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}

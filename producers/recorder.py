@@ -1,0 +1,108 @@
+"""The recorder: events become entries in the ledger, each exactly once.
+
+One event goes by a conditional put, whose failure brings the entry that is there: the same delta
+is a duplicate, another one a reused key. Of many events, those without a key go by batches of 25:
+they need no condition, for an identical put over itself changes nothing.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import BATCH_WRITE_ITEMS
+from countledger.ledger.namespace import Kind
+from countledger.producers.event import Event, make_entry
+from countledger.producers.sender import OF_ONE_ENTRY, Outcome, Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from countledger.ledger.entry import Entry
+    from countledger.producers.receipt import Receipt
+
+# In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
+_SENDERS: Final = 8
+_CHUNK: Final = _SENDERS * BATCH_WRITE_ITEMS
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Records events.
+
+    Attributes:
+        sender: brings entries to the ledger.
+        region: where this process works; every entry says so.
+        clock: tells the time at which an entry is made.
+        new_id: makes an id for a millisecond.
+    """
+
+    sender: Sender
+    region: str
+    clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[int], str] = new_id
+
+    def record(self, event: Event) -> Receipt:
+        """Record one event: one write unit for each KB, one round trip.
+
+        Raises:
+            IdempotencyKeyReused: its key was used with another delta.
+            KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
+            NamespaceUnknown, WrongKind: its counter cannot be used like this.
+            Unacknowledged: no attempt was answered clearly; `resend` the entry that it carries.
+        """
+        return self.sender.send(self._entry_of(event))
+
+    def resend(self, entry: Entry) -> Receipt:
+        """Send an entry again as it is: it counts once, however often it is sent.
+
+        Raises:
+            As `record`.
+        """
+        return self.sender.send(entry)
+
+    def record_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
+        """Record many events, some at a time: one write unit for each KB of each.
+
+        The order among them is not kept on the way; sums do not need it.
+
+        Yields:
+            One outcome for each event, in their order: a receipt, or the error of this event
+            alone as a value.
+
+        Raises:
+            SetupError: what concerns every event: no table, no permission, nothing reachable.
+        """
+        feed = iter(events)
+        with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:
+            while chunk := list(islice(feed, _CHUNK)):
+                yield from self._record_chunk(chunk, pool)
+
+    def _record_chunk(self, events: Sequence[Event], pool: ThreadPoolExecutor) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        keyed: dict[int, Entry] = {}
+        plain: dict[int, Entry] = {}
+        for number, event in enumerate(events):
+            try:
+                self.sender.namespaces.for_use(event.counter, Kind.LEDGER)
+            except OF_ONE_ENTRY as error:
+                outcomes[number] = error
+            else:
+                (plain if event.key is None else keyed)[number] = self._entry_of(event)
+        entries = list(plain.values())
+        batches = [
+            entries[start : start + BATCH_WRITE_ITEMS]
+            for start in range(0, len(entries), BATCH_WRITE_ITEMS)
+        ]
+        sent_plain = pool.map(self.sender.send_batch, batches)
+        sent_keyed = pool.map(self.sender.outcome_of, keyed.values())
+        outcomes.update(zip(plain, (o for batch in sent_plain for o in batch), strict=True))
+        outcomes.update(zip(keyed, sent_keyed, strict=True))
+        return [outcomes[number] for number in range(len(events))]
+
+    def _entry_of(self, event: Event) -> Entry:
+        return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)

@@ -1,0 +1,195 @@
+"""Sending entries: until the ledger has them, or nobody may send them any more.
+
+The SDK's own retries are off. The horizon is asked before *every* attempt: a process that was
+frozen and wakes too late must not send again what compaction may have taken in the meantime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.entry import check_age, encode_entry
+from countledger.ledger.errors import (
+    BadInput,
+    ConditionFailed,
+    CorruptItem,
+    CountledgerError,
+    RequestRejected,
+    ServiceFailed,
+    Throttled,
+    Unacknowledged,
+    Unclear,
+    Unreachable,
+)
+from countledger.ledger.expressions import Absent
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Put
+from countledger.ledger.retry import Backoff
+from countledger.producers.receipt import Receipt, Status, judge_existing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.door import Door
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.namespace import Namespace, Namespaces
+
+Outcome: TypeAlias = Receipt | CountledgerError
+
+_AGAIN: Final = (Throttled, Unclear, Unreachable)
+# What belongs to one entry is its outcome; what concerns every entry (no table, no permission)
+# is raised.
+OF_ONE_ENTRY: Final = (BadInput, ServiceFailed, CorruptItem)
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Sends entries to the ledger.
+
+    Attributes:
+        door: a door to DynamoDB whose SDK does not retry.
+        table: the table `ledger`.
+        namespaces: tell spread and horizon.
+        clock: tells the time of every attempt.
+        random: what the jitter is drawn from.
+        backoff: how often an entry is sent, and how long between.
+        clock_skew_ms: how far ahead of this clock an entry may be dated.
+    """
+
+    door: Door
+    table: str
+    namespaces: Namespaces
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    backoff: Backoff = field(default_factory=Backoff)
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+
+    def send(self, entry: Entry) -> Receipt:
+        """Send one entry by conditional put: one write unit for each KB, one round trip.
+
+        Raises:
+            IdempotencyKeyReused: its key was used with another delta.
+            KeyExpired, ClockSkew: it was made too long ago, or lies ahead.
+            Unacknowledged: no attempt was answered clearly.
+        """
+        namespace = self._namespace(entry)
+        item = _stored_form(entry, namespace)
+        waits_ms = self.backoff.waits_ms(self.random)
+        doubtful = False
+        while True:
+            self._check_age(entry, namespace)
+            try:
+                self.door.put(Put(self.table, item, Absent("entry")))
+            except ConditionFailed as failed:
+                if failed.item is None:
+                    raise
+                # After a doubtful attempt, finding our very item means that it was applied.
+                if doubtful and failed.item == item:
+                    break
+                return judge_existing(entry, failed.item)
+            except _AGAIN as error:
+                doubtful = doubtful or not isinstance(error, Unreachable)
+                if not self._pause(waits_ms):
+                    raise (_unacknowledged(entry, error) if doubtful else error) from error
+            else:
+                break
+        return Receipt(entry.counter, entry.id, Status.RECORDED)
+
+    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Send up to 25 entries whose ids were made here, without condition.
+
+        Returns:
+            One outcome for each entry, in their order; an error is this entry's own.
+        """
+        outcomes: dict[int, Outcome] = {}
+        pending = dict(enumerate(entries))
+        waits_ms = self.backoff.waits_ms(self.random)
+        while pending:
+            outcomes |= self._refuse_too_old(pending)
+            if not pending:
+                break
+            try:
+                taken, error = self._put_batch(pending)
+            except RequestRejected:
+                # The service names no culprit. Sent one by one, only it fails.
+                return _in_order(outcomes | {n: self.outcome_of(e) for n, e in pending.items()})
+            outcomes |= taken
+            pending = {n: entry for n, entry in pending.items() if n not in outcomes}
+            if pending and not self._pause(waits_ms):
+                left: dict[int, Outcome] = {
+                    n: _unacknowledged(e, error) for n, e in pending.items()
+                }
+                return _in_order(outcomes | left)
+        return _in_order(outcomes)
+
+    def outcome_of(self, entry: Entry) -> Outcome:
+        """`send`, with an error that is this entry's own as a value."""
+        try:
+            return self.send(entry)
+        except OF_ONE_ENTRY as error:
+            return error
+
+    def _put_batch(self, pending: dict[int, Entry]) -> tuple[dict[int, Outcome], CountledgerError]:
+        """One attempt: the receipts of what was taken, and why the rest was not."""
+        items = {n: _stored_form(e, self._namespace(e)) for n, e in pending.items()}
+        try:
+            unprocessed = self.door.put_batch(self.table, list(items.values()))
+        except _AGAIN as error:
+            return {}, error
+        left = {(item["counter"], item["entry"]) for item in unprocessed}
+        return {
+            n: Receipt(pending[n].counter, pending[n].id, Status.RECORDED)
+            for n, item in items.items()
+            if (item["counter"], item["entry"]) not in left
+        }, Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
+
+    def _refuse_too_old(self, pending: dict[int, Entry]) -> dict[int, Outcome]:
+        """Take out of `pending` what may not be sent (any more)."""
+        refused: dict[int, Outcome] = {}
+        for number, entry in list(pending.items()):
+            try:
+                self._check_age(entry, self._namespace(entry))
+            except BadInput as error:
+                refused[number] = error
+                del pending[number]
+        return refused
+
+    def _check_age(self, entry: Entry, namespace: Namespace) -> None:
+        check_age(
+            entry,
+            now_ms=self.clock.now_ms(),
+            horizon_ms=namespace.horizon_ms,
+            clock_skew_ms=self.clock_skew_ms,
+        )
+
+    def _namespace(self, entry: Entry) -> Namespace:
+        return self.namespaces.for_use(entry.counter, Kind.LEDGER)
+
+    def _pause(self, waits_ms: Iterator[float]) -> bool:
+        """Wait before the next attempt; False where there is none."""
+        wait_ms = next(waits_ms, None)
+        if wait_ms is None:
+            return False
+        self.clock.sleep_ms(wait_ms)
+        return True
+
+
+def _stored_form(entry: Entry, namespace: Namespace) -> Item:
+    return {n: v for n, v in encode_entry(entry, namespace.spread).items() if v is not None}
+
+
+def _unacknowledged(entry: Entry, cause: CountledgerError) -> Unacknowledged:
+    return Unacknowledged(
+        f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({cause}); it may or "
+        "may not be in the ledger: resend this very entry, it cannot count twice",
+        entry,
+    )
+
+
+def _in_order(outcomes: dict[int, Outcome]) -> list[Outcome]:
+    return [outcomes[number] for number in range(len(outcomes))]
