@@ -63,19 +63,34 @@ def patch_iam_names_streams() -> None:
 
     MiniStack authorises them on `*`, which no policy for one stream admits.
     """
-    of_tables = iam_actions.dynamodb_resource_arns
+    plain = iam_actions.extract_resource_arn
 
-    def resource_arns(body: bytes, region: str, account_id: str) -> list[str]:
+    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
+        if service != "dynamodbstreams":
+            return str(plain(service, *rest))
+        _method, _path, _headers, body, *_others = rest
         request = _json_object(body)
-        if "StreamArn" in request:
-            return [str(request["StreamArn"])]
         if "ShardIterator" in request:
-            iterator = _json_object(base64.urlsafe_b64decode(request["ShardIterator"]))
-            return [str(iterator.get("arn", ""))]
-        arns: list[str] = of_tables(body, region, account_id)
-        return arns
+            request = _json_object(base64.urlsafe_b64decode(request["ShardIterator"]))
+        return str(request.get("StreamArn") or request.get("arn") or "*")
 
-    iam_actions.dynamodb_resource_arns = resource_arns
+    iam_actions.extract_resource_arn = resource_arn
+
+
+def patch_iam_names_mappings() -> None:
+    """A look at one event source mapping is authorised as such.
+
+    MiniStack takes it for a list of all.
+    """
+    plain = iam_actions._lambda_action  # noqa: SLF001 - as above
+
+    def action(method: str, path: str) -> str | None:
+        if method == "GET" and "/event-source-mappings/" in path.rstrip("/"):
+            return "GetEventSourceMapping"
+        name: str | None = plain(method, path)
+        return name
+
+    iam_actions._lambda_action = action  # noqa: SLF001 - as above
 
 
 def patch_iam_leading_keys() -> None:
@@ -111,6 +126,7 @@ def patch_loopback_is_secure() -> None:
 PATCHES = (
     patch_38_digit_arithmetic,
     patch_iam_names_streams,
+    patch_iam_names_mappings,
     patch_iam_leading_keys,
     patch_loopback_is_secure,
 )

@@ -79,6 +79,7 @@ class LocalStack:
         self._pumping = pumping
         self._open = ExitStack()
         self._credentials: dict[str, Credentials] = {}
+        self._sessions: dict[Credentials, boto3.Session] = {}
 
     def __enter__(self) -> Self:
         with self._open as opening:
@@ -118,12 +119,14 @@ class LocalStack:
         }
 
     def session(self, credentials: Credentials = ROOT) -> boto3.Session:
-        """A session with these credentials; the endpoint is `url`."""
-        return boto3.Session(
-            aws_access_key_id=credentials.access_key,
-            aws_secret_access_key=credentials.secret_key,
-            region_name=REGION,
-        )
+        """The session of these credentials, made once; the endpoint is `url`."""
+        if credentials not in self._sessions:
+            self._sessions[credentials] = boto3.Session(
+                aws_access_key_id=credentials.access_key,
+                aws_secret_access_key=credentials.secret_key,
+                region_name=REGION,
+            )
+        return self._sessions[credentials]
 
     def client(
         self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None

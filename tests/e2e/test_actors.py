@@ -1,0 +1,158 @@
+"""Each of the stack's policies allows its job, and nothing beside it, with IAM enforced."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from botocore.exceptions import ClientError
+
+from countledger.infra.local_stack import LocalStack
+
+Answer: TypeAlias = dict[str, Any]
+
+
+class Actor:
+    """Someone under exactly one of the stack's policies."""
+
+    def __init__(self, stack: LocalStack, policy: str) -> None:
+        self.stack = stack
+        credentials = stack.credentials_for(policy)
+        self.dynamodb = stack.client("dynamodb", credentials)
+        self.streams = stack.client("dynamodbstreams", credentials)
+        self.sqs = stack.client("sqs", credentials)
+        self.cloudformation = stack.client("cloudformation", credentials)
+        self.lambda_ = stack.client("lambda", credentials)
+        self.ledger = stack.outputs["LedgerTableName"]
+        self.counters = stack.outputs["CountersTableName"]
+
+    # An item of a kind that the mapping's filter holds back: nothing is to come of it.
+    def put(self, counter: str, entry: str = "x#1") -> None:
+        item = {"counter": {"S": counter}, "entry": {"S": entry}, "delta": {"N": "1"}}
+        self.dynamodb.put_item(TableName=self.ledger, Item=item)
+
+    def get(self, counter: str, entry: str = "x#1") -> Answer:
+        key = {"counter": {"S": counter}, "entry": {"S": entry}}
+        answer: Answer = self.dynamodb.get_item(TableName=self.ledger, Key=key)
+        return answer
+
+    def total(self, counter: str) -> Answer:
+        key = {"counter": {"S": counter}, "part": {"S": "total"}}
+        answer: Answer = self.dynamodb.get_item(TableName=self.counters, Key=key)
+        return answer
+
+    def namespaces(self) -> Answer:
+        answer: Answer = self.dynamodb.query(
+            TableName=self.ledger,
+            IndexName="namespaces",
+            KeyConditionExpression="directory = :d",
+            ExpressionAttributeValues={":d": {"S": "namespaces"}},
+        )
+        return answer
+
+    def find_the_tables(self) -> Answer:
+        answer: Answer = self.cloudformation.describe_stacks(StackName=self.stack.name)
+        return answer
+
+    def see_the_shards(self) -> Answer:
+        answer: Answer = self.streams.describe_stream(
+            StreamArn=self.stack.outputs["LedgerStreamArn"]
+        )
+        return answer
+
+    def read_the_stream(self) -> Answer:
+        shard = self.see_the_shards()["StreamDescription"]["Shards"][0]["ShardId"]
+        iterator = self.streams.get_shard_iterator(
+            StreamArn=self.stack.outputs["LedgerStreamArn"],
+            ShardId=shard,
+            ShardIteratorType="TRIM_HORIZON",
+        )["ShardIterator"]
+        answer: Answer = self.streams.get_records(ShardIterator=iterator)
+        return answer
+
+
+def refused(call: Callable[..., Any], *arguments: Any) -> bool:  # noqa: ANN401 - any call
+    """Whether IAM refuses the call."""
+    try:
+        call(*arguments)
+    except ClientError as error:
+        return "AccessDenied" in error.response["Error"]["Code"]
+    return False
+
+
+@pytest.fixture
+def emitter(auth_stack: LocalStack) -> Actor:
+    return Actor(auth_stack, "EmitPolicyArn")
+
+
+@pytest.fixture
+def reader(auth_stack: LocalStack) -> Actor:
+    return Actor(auth_stack, "ReadPolicyArn")
+
+
+@pytest.fixture
+def operator(auth_stack: LocalStack) -> Actor:
+    return Actor(auth_stack, "OperatePolicyArn")
+
+
+def test_who_emits_may_record_entries_and_read_namespaces(emitter: Actor) -> None:
+    """An emitter needs no more than this to record, at the first use of a namespace too."""
+    emitter.put("actors:a")
+    emitter.put("namespace#a", "settings")
+    request = {"PutRequest": {"Item": {"counter": {"S": "actors:a"}, "entry": {"S": "x#2"}}}}
+    emitter.dynamodb.batch_write_item(RequestItems={emitter.ledger: [request]})
+
+    assert "Item" in emitter.get("namespace#a", "settings")
+    assert emitter.find_the_tables()["Stacks"]
+
+
+def test_who_emits_may_not_read_counters(emitter: Actor) -> None:
+    """Entries, totals, other tables' items and the stream are not the emitter's."""
+    emitter.put("actors:a")
+
+    assert refused(emitter.get, "actors:a")
+    assert refused(emitter.total, "actors:a")
+    assert refused(emitter.see_the_shards)
+    assert refused(emitter.namespaces)
+
+
+def test_who_reads_may_read_totals_entries_and_shards(reader: Actor, emitter: Actor) -> None:
+    """A reader sees items of both tables, the index, and which shards there are."""
+    emitter.put("actors:b")
+
+    assert "Item" in reader.get("actors:b")
+    assert reader.total("actors:b")
+    assert reader.namespaces()["Items"] == []
+    assert reader.see_the_shards()
+    assert reader.find_the_tables()["Stacks"]
+
+
+def test_who_reads_may_not_write(reader: Actor) -> None:
+    """A reader changes nothing, walks no table and reads no stream."""
+    assert refused(reader.put, "actors:b")
+    assert refused(reader.put, "namespace#b", "settings")
+    assert refused(lambda: reader.dynamodb.scan(TableName=reader.ledger))
+    assert refused(reader.read_the_stream)
+
+
+def test_who_operates_may_verify_and_set_up_namespaces(operator: Actor, emitter: Actor) -> None:
+    """An operator walks all counters, reads the stream and the quarantine, and sets namespaces."""
+    emitter.put("actors:c")
+    operator.put("namespace#c", "settings")
+    queue = operator.stack.outputs["QuarantineQueueUrl"]
+    function = operator.stack.outputs["MaterializerFunctionName"]
+    mapping = operator.stack.outputs["MaterializerMappingId"]
+
+    assert operator.dynamodb.scan(TableName=operator.ledger)["Items"]
+    assert operator.dynamodb.scan(TableName=operator.counters)
+    assert operator.read_the_stream()["Records"]
+    assert operator.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
+    assert operator.lambda_.get_function_configuration(FunctionName=function)
+    assert operator.lambda_.get_event_source_mapping(UUID=mapping)["State"] == "Disabled"
+
+
+def test_who_operates_may_not_write_entries(operator: Actor) -> None:
+    """An operator's writes reach namespaces only, and no function is the operator's to change."""
+    function = operator.stack.outputs["MaterializerFunctionName"]
+
+    assert refused(operator.put, "actors:c")
+    assert refused(lambda: operator.lambda_.delete_function(FunctionName=function))
