@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import time
 import zipfile
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import boto3
+import botocore.session
 from botocore.config import Config
 
 from countledger.infra.deploy import deploy
@@ -27,6 +29,14 @@ STACK_NAME: Final = "countledger"
 _BUCKET: Final = "countledger-code"
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
+
+
+# The user's profile and configuration have no say here, and a profile that is missing no effect.
+_NOT_THE_USERS: Final = {
+    "profile": (None, None, None, None),
+    "config_file": (None, None, os.devnull, None),
+    "credentials_file": (None, None, os.devnull, None),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +135,7 @@ class LocalStack:
                 aws_access_key_id=credentials.access_key,
                 aws_secret_access_key=credentials.secret_key,
                 region_name=REGION,
+                botocore_session=botocore.session.Session(_NOT_THE_USERS),
             )
         return self._sessions[credentials]
 

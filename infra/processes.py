@@ -1,36 +1,54 @@
 """Finds and ends processes of ours, and only of ours."""
 
-from collections.abc import Iterable
+import contextlib
+import time
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
 import psutil
 
 KILL_TIMEOUT_S: Final = 5.0
+_PAUSE_S: Final = 0.02
 
 
 def processes_under(home: Path) -> list[psutil.Process]:
-    """The processes of this user whose temporary directory is `home`.
+    """The processes of this user whose temporary directory is `home` or lies in it.
 
-    That directory's name is made for one engine, and all its processes inherit it: they are found
-    also when their parent was killed, and no recycled process id can be taken for one of them.
+    That directory is made for one engine or one supervisor, and all its processes inherit it: they
+    are found also when their parent was killed, and no recycled process id can be taken for one of
+    them.
     """
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("TMPDIR") == str(home):
+            temporary = process.environ().get("TMPDIR")
+            if temporary is not None and Path(temporary).is_relative_to(home):
                 found.append(process)
         except (psutil.Error, OSError):
             continue  # gone meanwhile, or of another user
     return found
 
 
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs. A dead one that nobody has waited for does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_gone(processes: Collection[psutil.Process], timeout_s: float) -> None:
+    """Wait until none of them lives, or until the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    while any(lives(process) for process in processes) and time.monotonic() < deadline_s:
+        time.sleep(_PAUSE_S)
+
+
 def kill_all(processes: Iterable[psutil.Process]) -> None:
     """Kill processes and wait until they are gone. psutil refuses a recycled id by itself."""
     victims = list(processes)
     for process in victims:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(victims, timeout=KILL_TIMEOUT_S)
+    wait_until_gone(victims, KILL_TIMEOUT_S)
