@@ -11,6 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer, Outcome
 from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.record import find
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
@@ -75,9 +76,11 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
     shard = shard_of(event)
     outcome = parts.materializer.apply(event.get("Records") or [], shard)
     _report(parts, outcome, shard, context)
-    failures = (
-        [] if outcome.retry_from is None else [{"itemIdentifier": _identifier(event, outcome)}]
-    )
+    failures = []
+    if outcome.retry_from is not None:
+        # As the event spells the number: Lambda compares texts.
+        text = find(event["Records"], outcome.retry_from)["dynamodb"]["SequenceNumber"]
+        failures.append({"itemIdentifier": text})
     return {"state": {}, "batchItemFailures": failures}
 
 

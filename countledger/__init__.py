@@ -1,1 +1,252 @@
-"""Ledger-based counters on DynamoDB."""
+"""Ledger-based counters on DynamoDB: a retry never counts twice.
+
+    import countledger
+
+    countledger.record("likes:post-1", +1)
+    countledger.total("likes:post-1").total
+
+An app emits changes; each becomes an idempotent entry in the counter's ledger. A stream consumer
+keeps the totals. `record` and `total` use the stack that the environment names (AWS_*,
+COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
+"""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from countledger.consumers.progress import ShardProgress
+from countledger.consumers.stream import LedgerStream
+from countledger.consumers.totals import Freshness, TotalsReader
+from countledger.consumers.verify import Judgement, Verdict, Verifier
+from countledger.ledger import errors, keys
+from countledger.ledger.amount import Amount
+from countledger.ledger.change_log import newest_first
+from countledger.ledger.connection import Connection
+from countledger.ledger.entry import Entry
+from countledger.ledger.errors import CountledgerError
+from countledger.ledger.exact import ExactReader, ExactSum
+from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from countledger.ledger.settings import Settings
+from countledger.ledger.total import Total
+from countledger.producers.event import Event
+from countledger.producers.receipt import Receipt, Status
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime
+
+    import boto3
+
+__all__ = [
+    "Amount",
+    "CountLedger",
+    "CountledgerError",
+    "Entry",
+    "Event",
+    "ExactSum",
+    "Freshness",
+    "IdempotencyKey",
+    "Judgement",
+    "Kind",
+    "Namespace",
+    "Receipt",
+    "Settings",
+    "ShardProgress",
+    "Status",
+    "Total",
+    "Verdict",
+    "errors",
+    "record",
+    "total",
+]
+
+
+class CountLedger:
+    """The counters of one stack. Safe to share between threads; opens nothing before it must."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        session: boto3.Session | None = None,
+        endpoint_url: str | None = None,
+    ) -> None:
+        """Use a stack; no call is made yet.
+
+        Args:
+            settings: which stack, and where; None reads COUNTLEDGER_* from the environment.
+            session: where credentials and region come from; None takes the usual AWS environment.
+            endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
+
+        Raises:
+            BadSetting: the environment holds a setting that cannot be.
+        """
+        self.connection = Connection.open(settings, session=session, endpoint_url=endpoint_url)
+
+    def record(
+        self,
+        counter: str,
+        delta: Amount,
+        *,
+        key: str | IdempotencyKey | None = None,
+        occurred_at: datetime | None = None,
+        note: Mapping[str, str] | None = None,
+    ) -> Receipt:
+        """Add to a counter, exactly once. One write unit for each KB, one round trip.
+
+        Args:
+            counter: `namespace:rest`, or a plain name in namespace `default`.
+            delta: an int or an exact decimal, not zero.
+            key: what a retry repeats. A bare text is remembered for at least the horizon; with
+                its time (`IdempotencyKey`) identity is the pair, and a retry beyond the horizon is
+                refused and not counted. Without a key the call itself retries safely, but calling
+                again is another change.
+            occurred_at: the event's own business time; no part of the identity.
+            note: own short texts, for the change log.
+
+        Raises:
+            IdempotencyKeyReused: the key came with another delta before.
+            KeyExpired, ClockSkew: the key's time lies beyond the horizon, or ahead.
+            BadInput: another argument breaks its rule; nothing was written.
+            Unacknowledged: AWS gave no clear answer; `resend` the entry that the error carries.
+        """
+        return self._recorder.record(Event(counter, delta, key, occurred_at, note))
+
+    def record_many(self, events: Iterable[Event]) -> Iterator[Receipt | CountledgerError]:
+        """Record many events, several at a time; as `record` for each.
+
+        Yields:
+            One outcome for each event, in order: a receipt, or this event's error as a value.
+
+        Raises:
+            SetupError: what concerns every event: no table, no permission, nothing reachable.
+        """
+        return self._recorder.record_many(events)
+
+    def resend(self, entry: Entry) -> Receipt:
+        """Send an entry again that an `Unacknowledged` error carries; it cannot count twice.
+
+        Raises:
+            KeyExpired: it was made longer ago than the horizon.
+            Unacknowledged: again there was no clear answer.
+        """
+        return self._recorder.resend(entry)
+
+    def total(self, counter: str) -> Total:
+        """A counter's materialized total: exact up to the stream's lag. Half a read unit."""
+        return self._totals.read(counter)
+
+    def totals(self, counters: Iterable[str]) -> dict[str, Total]:
+        """The totals of many counters, no snapshot of one instant. Half a read unit each."""
+        return self._totals.read_many(counters)
+
+    def freshness(self) -> Freshness:
+        """Up to where the totals are complete. Half a read unit for each stream shard."""
+        return self._totals.freshness(self._stream)
+
+    def exact(self, counter: str) -> ExactSum:
+        """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries."""
+        return self._exact.read(counter)
+
+    def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
+        """A counter's entries, newest first. Half a read unit for each 4 KB read.
+
+        Raises:
+            NamespaceUnknown: nothing was ever recorded in its namespace.
+        """
+        namespace = self.namespaces.get(keys.namespace_of(keys.check_counter(counter)))
+        table = self.connection.setting("ledger_table")
+        return newest_first(self._exact.door, table, counter, namespace.spread, limit)
+
+    def verify(self, counter: str) -> Verdict:
+        """Compare a total with its ledger, behind a proof that the stream has been handled."""
+        return next(self.verify_many([counter]))
+
+    def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
+        """`verify` for many counters, a hundred behind one proof."""
+        return self._verifier.verify(counters)
+
+    def verify_all(self) -> Iterator[Verdict]:
+        """Compare every counter there is; reads both tables whole."""
+        return self._verifier.verify_all()
+
+    @property
+    def write_units(self) -> float:
+        """The write units that this object's calls consumed so far."""
+        return self.connection.meter.write_units
+
+    @property
+    def read_units(self) -> float:
+        """The read units that this object's calls consumed so far."""
+        return self.connection.meter.read_units
+
+    @cached_property
+    def namespaces(self) -> Namespaces:
+        """The namespaces of the stack: make, read and list them."""
+        return Namespaces(
+            self.connection.door("standard"),
+            self.connection.setting("ledger_table"),
+            region=self.connection.region,
+            home_region=self.connection.setting("home_region"),
+        )
+
+    @cached_property
+    def _recorder(self) -> Recorder:
+        sender = Sender(
+            self.connection.door("none"),
+            self.connection.setting("ledger_table"),
+            self.namespaces,
+            clock_skew_ms=self.connection.settings.clock_skew_ms,
+        )
+        return Recorder(sender, self.connection.region)
+
+    @cached_property
+    def _totals(self) -> TotalsReader:
+        door = self.connection.door("standard")
+        return TotalsReader(door, self.connection.setting("counters_table"))
+
+    @cached_property
+    def _exact(self) -> ExactReader:
+        door = self.connection.door("standard")
+        return ExactReader(door, self.connection.setting("ledger_table"))
+
+    @cached_property
+    def _stream(self) -> LedgerStream:
+        return LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn"))
+
+    @cached_property
+    def _verifier(self) -> Verifier:
+        skew_ms = self.connection.settings.clock_skew_ms
+        return Verifier(self._totals, self._exact, self._stream, clock_skew_ms=skew_ms)
+
+
+@cache
+def _default() -> CountLedger:
+    return CountLedger()
+
+
+def record(
+    counter: str,
+    delta: Amount,
+    *,
+    key: str | IdempotencyKey | None = None,
+    occurred_at: datetime | None = None,
+    note: Mapping[str, str] | None = None,
+) -> Receipt:
+    """Add to a counter, exactly once, in the stack that the environment names.
+
+    As `CountLedger.record`.
+    """
+    return _default().record(counter, delta, key=key, occurred_at=occurred_at, note=note)
+
+
+def total(counter: str) -> Total:
+    """A counter's materialized total, in the stack that the environment names.
+
+    As `CountLedger.total`.
+    """
+    return _default().total(counter)

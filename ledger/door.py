@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import KeysAndAttributesTypeDef
+    from mypy_boto3_dynamodb.type_defs import ConsumedCapacityTypeDef, KeysAndAttributesTypeDef
 
     from countledger.ledger.operations import Put, Scan, Update
 
@@ -62,7 +62,7 @@ class Door:
             answer = self.client.get_item(
                 TableName=table, Key=encode(key), ConsistentRead=consistent, **_METERED
             )
-        self.meter.read([answer["ConsumedCapacity"]])
+        self.meter.read(_consumed(answer))
         return decode(answer["Item"]) if "Item" in answer else None
 
     def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
@@ -84,7 +84,7 @@ class Door:
                 self.clock.sleep_ms(wait_ms)
             with translated(f"BatchGetItem on {table}"):
                 answer = self.client.batch_get_item(RequestItems=asked, **_METERED)
-            self.meter.read(answer["ConsumedCapacity"])
+            self.meter.read(_consumed(answer))
             items += map(decode, answer["Responses"].get(table, []))
             asked = answer["UnprocessedKeys"]  # type: ignore[assignment]
             if not asked:
@@ -100,7 +100,7 @@ class Door:
         while True:
             with translated(f"{type(read).__name__} on {read.table}"):
                 answer = call(**arguments)
-            self.meter.read([answer["ConsumedCapacity"]])
+            self.meter.read(_consumed(answer))
             yield [decode(item) for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer:
                 return
@@ -114,7 +114,7 @@ class Door:
         """
         with translated(f"PutItem on {write.table}"), _conditions():
             answer = self.client.put_item(**write.arguments(), **_METERED)
-        self.meter.written([answer["ConsumedCapacity"]])
+        self.meter.written(_consumed(answer))
 
     def update(self, write: Update) -> Item | None:
         """Change one item: one write unit for each KB, also where the condition fails.
@@ -127,7 +127,7 @@ class Door:
         """
         with translated(f"UpdateItem on {write.table}"), _conditions():
             answer = self.client.update_item(**write.arguments(), **_METERED)
-        self.meter.written([answer["ConsumedCapacity"]])
+        self.meter.written(_consumed(answer))
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
 
@@ -140,9 +140,15 @@ class Door:
         requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
         with translated(f"BatchWriteItem on {table}"):
             answer = self.client.batch_write_item(RequestItems={table: requests}, **_METERED)
-        self.meter.written(answer["ConsumedCapacity"])
+        self.meter.written(_consumed(answer))
         left: Any = answer["UnprocessedItems"].get(table, [])
         return [decode(request["PutRequest"]["Item"]) for request in left]
+
+
+def _consumed(answer: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
+    """The units in an answer: one sum, or one for each table; some engines leave it out."""
+    consumed = answer.get("ConsumedCapacity", [])
+    return consumed if isinstance(consumed, list) else [consumed]
 
 
 class _conditions:  # noqa: N801 - reads as the statement that it is used as

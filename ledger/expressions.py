@@ -86,6 +86,19 @@ class BeginsWith:
         return f"begins_with({to.name(self.name)}, {to.value(self.prefix)})"
 
 
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The attribute lies from the one value to the other, both included."""
+
+    name: str
+    low: object
+    high: object
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"{to.name(self.name)} BETWEEN {to.value(self.low)} AND {to.value(self.high)}"
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class AllOf:
     """Every one of them holds."""

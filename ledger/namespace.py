@@ -132,17 +132,34 @@ class Namespaces:
     home_region: str
     _known: dict[str, Namespace] = field(default_factory=dict, repr=False)
 
-    def create(self, namespace: Namespace) -> Namespace:
+    def create(
+        self,
+        name: str,
+        *,
+        kind: Kind = Kind.LEDGER,
+        spread: int = 1,
+        horizon_ms: int = HORIZON_DEFAULT_MS,
+        description: str | None = None,
+    ) -> Namespace:
         """Make a namespace; making it again with the same settings is no error. One write unit.
 
+        Args:
+            name: what its counters' names begin with.
+            kind: what its counters are.
+            spread: over how many key prefixes a counter's entries lie: 1, 16 or 256.
+            horizon_ms: for how long a retry is safe.
+            description: for people; the only one that can be changed later.
+
         Raises:
+            BadSetting: a value breaks its rule.
             NamespaceUnknown: this is not the home region.
             NamespaceConflict: it exists with another kind, spread or horizon.
         """
+        namespace = Namespace(name, kind, spread, horizon_ms, description)
         made = self._make(namespace)
         if _fixed(made) != _fixed(namespace):
             raise NamespaceConflict(
-                f"namespace {namespace.name!r} exists with {show_fixed(made)}, which cannot "
+                f"namespace {name!r} exists with {show_fixed(made)}, which cannot "
                 f"change; you asked for {show_fixed(namespace)}: take another name"
             )
         return made

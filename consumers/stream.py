@@ -1,0 +1,105 @@
+"""The stream of `ledger` as the verifier sees it: its shards, and what comes after a record.
+
+A global table's stream has room for one steady reader, the materializer. This one reads a few
+pages, when somebody asks for a proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.consumers.shard import Shard, label_of
+from countledger.ledger import keys
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+
+# An open shard's answer may be empty although there is more; so many in a row are taken for its
+# end. Each costs a round trip.
+_EMPTY_PAGES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShard:
+    """A shard as the service describes it.
+
+    Attributes:
+        shard: its name.
+        parent: the id of the shard that it continues, or None.
+        closed: whether no record will be added.
+    """
+
+    shard: Shard
+    parent: str | None
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStream:
+    """The stream.
+
+    Attributes:
+        client: of DynamoDB Streams.
+        arn: of the stream.
+    """
+
+    client: DynamoDBStreamsClient
+    arn: str
+
+    def shards(self) -> list[StreamShard]:
+        """Its shards of the last 24 hours."""
+        found: list[StreamShard] = []
+        arguments: dict[str, Any] = {"StreamArn": self.arn}
+        label = label_of(self.arn)
+        while True:
+            with translated("DescribeStream"):
+                stream = self.client.describe_stream(**arguments)["StreamDescription"]
+            for one in stream.get("Shards", []):
+                closed = "EndingSequenceNumber" in one.get("SequenceNumberRange", {})
+                found.append(
+                    StreamShard(Shard(label, one["ShardId"]), one.get("ParentShardId"), closed)
+                )
+            if "LastEvaluatedShardId" not in stream:
+                return found
+            arguments["ExclusiveStartShardId"] = stream["LastEvaluatedShardId"]
+
+    def shard_names(self) -> list[str]:
+        """The names of its shards."""
+        return [str(one.shard) for one in self.shards()]
+
+    def after(self, shard: Shard, sequence: int | None) -> Iterator[dict[str, Any]]:
+        """The records of a shard after a sequence number (None: from its start) to its end."""
+        iterator = self._iterator(shard, sequence)
+        empty = 0
+        while iterator and empty < _EMPTY_PAGES:
+            with translated("GetRecords"):
+                page: Any = self.client.get_records(ShardIterator=iterator)
+            yield from page["Records"]
+            empty = 0 if page["Records"] else empty + 1
+            iterator = page.get("NextShardIterator")
+
+    def _iterator(self, shard: Shard, sequence: int | None) -> str:
+        arguments: dict[str, Any] = {"StreamArn": self.arn, "ShardId": shard.id}
+        with translated("GetShardIterator"):
+            if sequence is not None:
+                try:
+                    return self.client.get_shard_iterator(
+                        ShardIteratorType="AFTER_SEQUENCE_NUMBER",
+                        SequenceNumber=str(sequence),
+                        **arguments,
+                    )["ShardIterator"]
+                except self.client.exceptions.TrimmedDataAccessException:
+                    pass  # the service no longer keeps that record: what is left comes after it
+            return self.client.get_shard_iterator(ShardIteratorType="TRIM_HORIZON", **arguments)[
+                "ShardIterator"
+            ]
+
+
+def counts(record: dict[str, Any]) -> bool:
+    """Whether the event source mapping's filter lets a record through to the materializer."""
+    entry = record["dynamodb"]["Keys"]["entry"]["S"]
+    return record["eventName"] in ("INSERT", "MODIFY") and entry.startswith(keys.ENTRY_PREFIX)

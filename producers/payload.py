@@ -1,0 +1,123 @@
+"""An event as JSON: the border where texts from outside become events."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Final
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import BadInput, BadPayload, BadTime
+from countledger.ledger.ids import IdempotencyKey
+from countledger.producers.event import Event
+
+# Far above any event whose parts keep their bounds.
+MAX_BYTES: Final = 16_384
+
+
+def parse_time(value: object) -> datetime:
+    """A moment from ISO 8601 text with an offset, or from milliseconds since the epoch.
+
+    Raises:
+        BadTime: it is neither.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return to_datetime(value)
+    if isinstance(value, str):
+        text = value.strip()
+        if text.lstrip("-").isdecimal():
+            return to_datetime(int(text))
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            pass
+        else:
+            if moment.utcoffset() is not None:
+                return moment
+            raise BadTime(f"time {value!r} has no offset: append Z for UTC, or +02:00")
+    raise BadTime(
+        f"time {value!r} is neither ISO 8601 with an offset, as in 2030-01-31T12:00:00Z, nor "
+        "milliseconds since the epoch"
+    )
+
+
+_Time = Annotated[AwareDatetime, BeforeValidator(parse_time)]
+
+
+class EventPayload(BaseModel):
+    """The JSON form of an event: the fields of `Event`, and `at` for the time of its key."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    counter: str
+    delta: Any
+    key: str | None = None
+    at: _Time | None = None
+    occurred_at: _Time | None = None
+    note: dict[str, str] | None = None
+
+    def event(self) -> Event:
+        """The event.
+
+        Raises:
+            BadInput: a value breaks its rule, or `at` comes without a key.
+        """
+        return Event(
+            self.counter,
+            self.delta,
+            key=keyed(self.key, self.at),
+            occurred_at=self.occurred_at,
+            note=self.note,
+        )
+
+
+def keyed(key: str | None, at: datetime | None) -> str | IdempotencyKey | None:
+    """A key, with its time where that is given.
+
+    Raises:
+        BadTime: there is a time and no key.
+    """
+    if at is None:
+        return key
+    if key is None:
+        raise BadTime(
+            "`at` is the time of an idempotency key and there is no key: give one, or say when "
+            "the event took place with `occurred_at`"
+        )
+    return IdempotencyKey(key, at)
+
+
+def parse_event_line(line: str | bytes) -> Event:
+    """An event from one line of JSON.
+
+    Raises:
+        BadInput: naming the field, its value and the rule that it breaks.
+    """
+    if len(line) > MAX_BYTES:
+        raise BadPayload(f"the line is longer than {MAX_BYTES} bytes")
+    try:
+        # Decimals stay exact: a float never comes into being.
+        value = json.loads(line, parse_float=Decimal, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadPayload(f"the line is not valid JSON: {error}") from None
+    try:
+        return EventPayload.model_validate(value).event()
+    except ValidationError as error:
+        raise BadPayload(_first_problem(error)) from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in problem["loc"]) or "the line"
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, BadInput):
+        return f"{field}: {cause}"
+    shown = repr(problem["input"])
+    return f"{field}: {problem['msg']} (it is {shown if len(shown) < 80 else shown[:77] + '...'})"  # noqa: PLR2004
