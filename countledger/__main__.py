@@ -1,0 +1,3 @@
+from countledger.infra.cli import main
+
+main()

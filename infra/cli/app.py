@@ -1,0 +1,78 @@
+"""The commands of `countledger`, and the page that they are found on."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from countledger.infra.cli import demo, emit, engine, namespaces, totals
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import show_text
+
+HELP = """Counters on DynamoDB in which a retry never counts twice.
+
+Try it on this machine, without an AWS account:
+
+  eval "$(countledger up)"              [dim]start AWS on loopback, for this shell[/dim]
+  countledger emit likes:post-1 3       [dim]record an event[/dim]
+  countledger total likes:post-1        [dim]read the total[/dim]
+  countledger entries likes:post-1      [dim]read the change log[/dim]
+  countledger down                      [dim]stop, and forget all of it[/dim]
+
+On AWS the same commands work on a deployed stack, by the usual AWS environment.
+
+Exit codes:
+
+  0  done
+  1  done with findings: bad lines, wrong totals, drift
+  2  bad input or set-up
+  3  AWS failed
+  4  refused by a bound
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def print_version(wanted: bool) -> None:  # noqa: FBT001 - Typer calls it
+    """Print the version and stop, if that is wanted."""
+    if wanted:
+        show_text(version("countledger"))
+        raise typer.Exit
+
+
+@app.callback()
+@shared
+def main(
+    _options: Options,
+    *,
+    _show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and stop.", callback=print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Stand in front of every command."""
+
+
+LOCAL = "On this machine"
+COUNT = "Count"
+CHECK = "Read and check"
+
+app.command("up", rich_help_panel=LOCAL)(engine.up)
+app.command("status", rich_help_panel=LOCAL)(engine.status)
+app.command("down", rich_help_panel=LOCAL)(engine.down)
+app.command("demo", rich_help_panel=LOCAL)(demo.demo)
+app.command("emit", rich_help_panel=COUNT, cls=emit.EmitCommand)(emit.emit)
+app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
+app.command("total", rich_help_panel=CHECK)(totals.total)
+app.command("entries", rich_help_panel=CHECK)(totals.entries)
+app.command("verify", rich_help_panel=CHECK)(totals.verify)

@@ -1,0 +1,103 @@
+"""`countledger demo`: the main job on a real repository, on an engine of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path  # noqa: TC003 - Typer reads it
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from countledger import CountLedger, Settings
+from countledger.infra.cli.engine import require_engine
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import show_json
+from countledger.infra.cli.progress import Bars, open_progress
+from countledger.infra.demo.checkout import own_repository
+from countledger.infra.demo.git import open_repository
+from countledger.infra.demo.job import Job, Stage
+from countledger.infra.demo.summary import print_summary
+from countledger.infra.local_stack import LocalStack
+from countledger.ledger.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FINDINGS: Final = 1
+
+
+@shared
+def demo(
+    options: Options,
+    *,
+    repo: Annotated[
+        Path | None,
+        typer.Option(help="A git repository. [dim]Else countledger's own[/dim]"),
+    ] = None,
+) -> int:
+    """Count a git repository, and check every total against git.
+
+    Each commit along the first parent adds 1 to commits:<author>, and to lines:<path> the lines
+    that it added minus those it removed, for every text file that it touched. Every tenth event
+    is sent twice, as a retry would be. In the end each total must be what git itself says.
+
+    It starts AWS on this machine for itself, and ends it again; the environment does not change
+    that. To use a running stack (of countledger up, or on AWS), say so here: --stack-name,
+    --endpoint-url, --profile or --region.
+
+    The exit code is 0 only if no total is wrong.
+
+    Examples:
+      countledger demo
+      countledger demo --repo ~/src/project --json
+      countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
+    """
+    clock = SystemClock()
+    started_s = clock.now_ms() / 1_000
+    # What can be refused is refused before an engine is started for it.
+    with (
+        open_repository(repo if repo is not None else own_repository()) as view,
+        open_progress() as progress,
+        _stack(options, progress) as client,
+    ):
+        report = Job(client, view, clock=clock, on_stage=_bars(progress)).run(started_s)
+    if options.json:
+        show_json(report.document())
+    else:
+        print_summary(report, own_engine=not options.names_a_stack)
+    return 0 if report.good else FINDINGS
+
+
+@contextmanager
+def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
+    """A client of the stack to count on: the one that the options name, or one of our own."""
+    if options.names_a_stack:
+        yield options.client()
+        return
+    require_engine()
+    progress.say("Starting AWS on this machine ...")
+    with LocalStack() as stack:
+        # All names are given, so that none is taken from the user's environment.
+        outputs = stack.outputs
+        settings = Settings(
+            stack_name=stack.name,
+            ledger_table=outputs["LedgerTableName"],
+            counters_table=outputs["CountersTableName"],
+            ledger_stream_arn=outputs["LedgerStreamArn"],
+            quarantine_queue_url=outputs["QuarantineQueueUrl"],
+            home_region=outputs["HomeRegion"],
+        )
+        yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
+
+
+def _bars(progress: Bars) -> Callable[[Stage], None]:
+    """Two lines of progress: events emitted (out of a guess by commits), and materialized."""
+    emitted, materialized = progress.add("emitted"), progress.add("materialized")
+
+    def on_stage(stage: Stage) -> None:
+        share = stage.commits / stage.commits_in_all
+        expected = max(round(stage.emitted / share), stage.emitted) if share else None
+        emitted.set(stage.emitted, stage.emitted if share == 1 else expected)
+        materialized.set(stage.materialized, max(stage.recorded, stage.materialized))
+
+    return on_stage

@@ -1,0 +1,138 @@
+"""`countledger up`, `status` and `down`: the stack on this machine, in the background."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from countledger.infra import background
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show, show_json, show_text
+from countledger.ledger.errors import SetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from countledger.infra.background import Running
+
+FINDINGS: Final = 1
+# What a user may have set for another AWS, and would win over what `up` prints.
+_IN_THE_WAY: Final = (
+    "AWS_PROFILE",
+    "AWS_SESSION_TOKEN",
+    "COUNTLEDGER_LEDGER_TABLE",
+    "COUNTLEDGER_COUNTERS_TABLE",
+    "COUNTLEDGER_LEDGER_STREAM_ARN",
+    "COUNTLEDGER_QUARANTINE_QUEUE_URL",
+    "COUNTLEDGER_HOME_REGION",
+)
+
+
+class EngineMissing(SetupError):
+    """The embedded engine is not installed."""
+
+
+@shared
+def up(options: Options) -> None:
+    """Start AWS with the deployed stack on this machine, in the background.
+
+    It finds a free port on loopback, deploys the stack, and prints the settings that point a
+    shell at it, and nothing else, so that eval can take them. If it runs already, it prints them
+    again.
+
+    The data live as long as it runs: countledger down forgets them.
+
+    Examples:
+      eval "$(countledger up)"
+      countledger up --stack-name other                       [dim]a second one beside it[/dim]
+    """
+    require_engine()
+    running = background.up(options.settings.stack_name)
+    if options.json:
+        show_json(_document(running))
+        return
+    for line in export_lines(running.environment, os.environ):
+        show_text(line)
+    already = "already runs" if running.was_running else "runs"
+    notice(f"stack {running.stack_name} {already} on {running.url}")
+    notice("its data live as long as it runs; `countledger down` ends it and forgets them")
+
+
+@shared
+def status(options: Options) -> int:
+    """Tell whether the stack of this machine runs, and where.
+
+    The exit code is 1 when it does not.
+    """
+    name = options.settings.stack_name
+    running = background.status(name)
+    if running is None:
+        show(options, [{"stack": name, "running": False}], {"stack_name": name, "running": False})
+        return FINDINGS
+    row = {
+        "stack": running.stack_name,
+        "running": True,
+        "url": running.url,
+        "since": running.started_at,
+        "pids": " ".join(map(str, running.pids)),
+        "log": str(running.log),
+    }
+    show(options, [row], _document(running))
+    return 0
+
+
+@shared
+def down(options: Options) -> None:
+    """Stop the stack of this machine and forget its data.
+
+    No process and no file of it is left, also after a crash. Stopping what does not run is no
+    error.
+    """
+    name = options.settings.stack_name
+    ended = background.down(name)
+    if options.json:
+        show_json({"stack_name": name, "stopped": ended})
+    else:
+        notice(f"stack {name} is gone" if ended else f"stack {name} does not run")
+
+
+def require_engine() -> None:
+    """Refuse where the embedded engine is not installed.
+
+    Raises:
+        EngineMissing: saying how to install it.
+    """
+    if find_spec("ministack") is None:
+        raise EngineMissing(
+            "the embedded engine is not installed: pip install 'countledger[local]'"
+        )
+
+
+def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Iterator[str]:
+    """What a shell must be told to work on a stack.
+
+    Args:
+        wanted: the variables to set.
+        current: the environment that they are set in.
+    """
+    in_the_way = [name for name in _IN_THE_WAY if name in current and name not in wanted]
+    if in_the_way:
+        yield f"unset {' '.join(in_the_way)}"
+    for name, value in wanted.items():
+        yield f"export {name}={shlex.quote(value)}"
+
+
+def _document(running: Running) -> dict[str, object]:
+    return {
+        "stack_name": running.stack_name,
+        "running": True,
+        "was_running": running.was_running,
+        "url": running.url,
+        "started_at": running.started_at,
+        "pids": running.pids,
+        "log": str(running.log),
+        "environment": running.environment,
+        "outputs": running.outputs,
+    }

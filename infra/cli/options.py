@@ -1,0 +1,166 @@
+"""What every command takes, written once: where AWS is, and how to print.
+
+The options stand before or after a command's name; the nearer to the command wins.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec
+
+import typer
+
+from countledger import CountLedger
+from countledger.ledger.connection import Connection
+from countledger.ledger.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+Format = Literal["table", "json"]
+
+_PANEL = "Where AWS is, and how to print"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The shared options of one command as given; None or False is "not given"."""
+
+    profile: str | None = None
+    region: str | None = None
+    endpoint_url: str | None = None
+    stack_name: str | None = None
+    output: Format | None = None
+    as_json: bool = False
+    debug: bool = False
+
+    def over(self, outer: Options | None) -> Options:
+        """These options, and the outer ones where these are not given."""
+        if outer is None:
+            return self
+        names = [field.name for field in fields(self)]
+        return Options(**{name: getattr(self, name) or getattr(outer, name) for name in names})
+
+    @property
+    def json(self) -> bool:
+        """Whether output is for programs."""
+        return self.as_json or self.output == "json"
+
+    @property
+    def names_a_stack(self) -> bool:
+        """Whether any of them says which stack is meant, rather than the environment."""
+        return any((self.profile, self.region, self.endpoint_url, self.stack_name))
+
+    def client(self) -> CountLedger:
+        """A client of the stack that these options and the environment name.
+
+        Raises:
+            CountledgerError: a setting is wrong, or there is no such stack.
+        """
+        connection = Connection.open(
+            self.settings,
+            profile=self.profile,
+            region=self.region,
+            endpoint_url=self.endpoint_url,
+        )
+        return CountLedger(
+            self.settings, session=connection.session, endpoint_url=self.endpoint_url
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """The environment's settings, with what these options say instead.
+
+        Raises:
+            BadSetting: one has a value that it cannot have.
+        """
+        return Settings.from_environment(stack_name=self.stack_name)
+
+
+# The fields of `Options`, as Typer reads them.
+_SHARED: dict[str, Any] = {
+    "profile": Annotated[
+        str | None,
+        typer.Option(help="AWS profile to take credentials from.", rich_help_panel=_PANEL),
+    ],
+    "region": Annotated[
+        str | None,
+        typer.Option(help="AWS region. [dim]Else AWS_REGION[/dim]", rich_help_panel=_PANEL),
+    ],
+    "endpoint_url": Annotated[
+        str | None,
+        typer.Option(
+            help="Another endpoint than AWS's own. [dim]Else AWS_ENDPOINT_URL[/dim]",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "stack_name": Annotated[
+        str | None,
+        typer.Option(
+            help="The stack to work on. [dim]Else COUNTLEDGER_STACK_NAME, or countledger[/dim]",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+    "output": Annotated[
+        Format | None,
+        typer.Option(help="For people, or one JSON document.", rich_help_panel=_PANEL),
+    ],
+    "as_json": Annotated[
+        bool,
+        typer.Option("--json", help="Short for --output json.", rich_help_panel=_PANEL),
+    ],
+    "debug": Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Show where an error came from. [dim]Or COUNTLEDGER_DEBUG=1[/dim]",
+            rich_help_panel=_PANEL,
+        ),
+    ],
+}
+
+
+def shared(
+    function: Callable[Concatenate[Options, P], int | None],
+) -> Callable[..., int | None]:
+    """Give a command the shared options; it gets them as one value, its first argument.
+
+    What the command returns is its exit code (None: 0).
+    """
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+    @wraps(function)
+    def command(context: typer.Context, **given: Any) -> int | None:  # noqa: ANN401 - typed by Typer
+        near = Options(**{name: given.pop(name) for name in _SHARED})
+        context.obj = near.over(context.obj)
+        return function(context.obj, **given)  # type: ignore[call-arg]  # Typer fills the rest
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(
+            "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        ),
+        *(parameter.replace(kind=keyword) for parameter in own),
+        *(
+            inspect.Parameter(
+                name, keyword, annotation=kind, default=False if kind.__origin__ is bool else None
+            )
+            for name, kind in _SHARED.items()
+        ),
+    ]
+    command.__doc__ = reflowed(function.__doc__ or "")
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def reflowed(text: str) -> str:
+    """Help whose prose fits any terminal: paragraphs in one line, indented blocks as they are."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())
+        for paragraph in paragraphs
+    )

@@ -1,0 +1,128 @@
+"""All that the commands print: tables for people, one JSON document for programs.
+
+A terminal gets a table with colour; anything else gets the same cells as lines of tab-separated
+text under a line of headings. What is not the result (notices, progress) goes to stderr.
+
+In JSON an amount is a number where every reader of JSON takes it exactly (an integer within
+±(2^53 - 1)), and else a string of its plain digits: fractions and bigger integers must not pass
+through anybody's floating point. A time is ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from countledger.ledger.amount import to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from countledger.infra.cli.options import Options
+
+Row: TypeAlias = Mapping[str, object]
+
+_EXACT_IN_JSON: Final = 2**53 - 1
+_EMPTY_CELL: Final = "-"
+
+
+def show(options: Options, rows: Sequence[Row], document: object) -> None:
+    """Print a result: the rows for people, or the document for programs."""
+    if options.json:
+        show_json(document)
+    else:
+        show_rows(rows)
+
+
+def show_rows(rows: Iterable[Row]) -> None:
+    """Print rows as they come, all with the columns of the first."""
+    if sys.stdout.isatty():
+        _show_table(list(rows))
+        return
+    for n, row in enumerate(rows):
+        if n == 0:
+            _line("\t".join(row))
+        _line("\t".join(_cell(value) for value in row.values()))
+
+
+def show_json(document: object) -> None:
+    """Print one JSON document."""
+    _line(json.dumps(_plain(document), ensure_ascii=False, indent=2))
+
+
+def show_json_array(items: Iterable[object]) -> None:
+    """Print one JSON array item by item, so that it may be longer than memory."""
+    before = "["
+    for item in items:
+        _line(f"{before}\n  {json.dumps(_plain(item), ensure_ascii=False)}", end="")
+        before = ","
+    _line("[]" if before == "[" else "\n]")
+
+
+def show_text(text: str) -> None:
+    """Print one line of result."""
+    _line(text)
+
+
+def notice(text: str) -> None:
+    """Tell a person something that is not the result."""
+    print(text, file=sys.stderr)  # noqa: T201 - this is the terminal's door
+
+
+def _line(text: str, end: str = "\n") -> None:
+    # Counter names may hold what the terminal's encoding does not.
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end=end)  # noqa: T201
+
+
+def _show_table(rows: list[Row]) -> None:
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items():
+        number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    Console(highlight=False).print(table)
+
+
+def _cell(value: object) -> str:
+    """A value in a table: exact, in one line."""
+    if value is None or value == "":
+        return _EMPTY_CELL
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | Decimal):
+        return to_text(value)
+    if isinstance(value, datetime):
+        return _moment(value)
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={_cell(part)}" for name, part in value.items()) or _EMPTY_CELL
+    return " ".join(str(value).split("\t")).replace("\n", " ")
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Decimal):
+        return to_text(value)
+    if isinstance(value, int) and abs(value) > _EXACT_IN_JSON:
+        return str(value)
+    return _moment(value) if isinstance(value, datetime) else value
+
+
+def _moment(value: datetime) -> str:
+    text = value.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,114 @@
+"""What a run of the demo found, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countledger.ledger.amount import Amount
+
+
+class Wrong(NamedTuple):
+    """A total that is not what git says."""
+
+    counter: str
+    total: Amount
+    emitted: int
+    """What the events of this run add up to."""
+    truth: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One run of the demo.
+
+    Attributes:
+        repo: the repository, as a path.
+        head: the commit that it was counted at.
+        shallow: whether its history begins at a shallow boundary.
+        commits: along the first parent.
+        events: emitted, each counted once however often it was sent.
+        resent: how many of them were sent a second time.
+        duplicates: sendings that the ledger knew already.
+        counters: how many were checked against git.
+        wrong: totals that are not what git says.
+        missing: events that had not reached their totals when nothing moved any more.
+        emit_s: how long emitting took.
+        end_to_end_s: from the first event emitted to the last one in its total.
+        seconds: all in.
+        lag_p50_s: median lag of the totals.
+        lag_max_s: largest lag of the totals.
+        producer_write_units: consumed by emitting.
+        materializer_write_units: consumed by keeping totals.
+        largest: the biggest totals, by counter.
+    """
+
+    repo: str
+    head: str
+    shallow: bool
+    commits: int
+    events: int
+    resent: int
+    duplicates: int
+    counters: int
+    wrong: tuple[Wrong, ...]
+    missing: int
+    emit_s: float
+    end_to_end_s: float
+    seconds: float
+    lag_p50_s: float
+    lag_max_s: float
+    producer_write_units: float
+    materializer_write_units: float
+    largest: Mapping[str, Amount]
+
+    @property
+    def good(self) -> bool:
+        """Whether every total is right, and every second sending was recognised."""
+        return not self.wrong and not self.missing and self.duplicates >= self.resent
+
+    @property
+    def emit_events_per_second(self) -> float:
+        """How fast events were acknowledged."""
+        return self.events / self.emit_s if self.emit_s else 0.0
+
+    @property
+    def end_to_end_events_per_second(self) -> float:
+        """How fast events were acknowledged and brought into their totals."""
+        return self.events / self.end_to_end_s if self.end_to_end_s else 0.0
+
+    @property
+    def write_units_per_event(self) -> float:
+        """What an event costs: emitted (some twice) and brought into its total."""
+        return (self.producer_write_units + self.materializer_write_units) / self.events
+
+    def document(self) -> dict[str, object]:
+        """The report for programs: one flat object."""
+        return {
+            "repo": self.repo,
+            "head": self.head,
+            "shallow": self.shallow,
+            "commits": self.commits,
+            "events": self.events,
+            "resent": self.resent,
+            "duplicates": self.duplicates,
+            "counters": self.counters,
+            "wrong": len(self.wrong),
+            "wrong_totals": [wrong._asdict() for wrong in self.wrong],
+            "missing": self.missing,
+            "good": self.good,
+            "emit_events_per_second": round(self.emit_events_per_second, 1),
+            "end_to_end_events_per_second": round(self.end_to_end_events_per_second, 1),
+            "seconds": round(self.seconds, 3),
+            "lag_p50_seconds": round(self.lag_p50_s, 3),
+            "lag_max_seconds": round(self.lag_max_s, 3),
+            "write_units_per_event": round(self.write_units_per_event, 3),
+            "producer_write_units_per_event": round(self.producer_write_units / self.events, 3),
+            "materializer_write_units_per_event": round(
+                self.materializer_write_units / self.events, 3
+            ),
+            "largest": dict(self.largest),
+        }

@@ -1,0 +1,86 @@
+"""The report of a run for a person: what was done, whether it is right, how fast, at what cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from countledger.infra.demo.report import Report
+
+# A line each; beyond that a person wants `--json`.
+_NAMED_WRONG: Final = 50
+
+
+def print_summary(report: Report, *, own_engine: bool) -> None:
+    """Print the report on stdout."""
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Group(_facts(report), Text(), _largest(report), Text(), _verdict(report)))
+    for wrong in report.wrong[:_NAMED_WRONG]:
+        console.print(
+            f"  wrong: {wrong.counter} is {wrong.total}, git says {wrong.truth} "
+            f"(emitted: {wrong.emitted})",
+            markup=False,
+        )
+    if len(report.wrong) > _NAMED_WRONG:
+        console.print(f"  and {len(report.wrong) - _NAMED_WRONG} more: --json names them all")
+    if report.wrong and not own_engine:
+        console.print("This stack may hold the counts of another repository already.")
+
+
+def _facts(report: Report) -> RenderableType:
+    shallow = ", a shallow clone: counted from its boundary" if report.shallow else ""
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("repository", f"{report.repo} at {report.head[:12]}{shallow}"),
+        ("commits", f"{report.commits:,}"),
+        ("events", f"{report.events:,}"),
+        ("resent", f"{report.resent:,} under their keys"),
+        ("duplicates", f"{report.duplicates:,} recognised"),
+        ("counters", f"{report.counters:,} checked against git"),
+        ("wrong totals", f"{len(report.wrong):,}"),
+        ("emitted", f"{report.emit_events_per_second:,.0f} events/s"),
+        ("materialized", f"{report.end_to_end_events_per_second:,.0f} events/s, end to end"),
+        ("lag of totals", f"{report.lag_p50_s:.1f} s median, {report.lag_max_s:.1f} s at most"),
+        ("write units", _cost(report)),
+        ("time", f"{report.seconds:.1f} s all in"),
+    ):
+        table.add_row(Text(name, style="bold"), Text(value))
+    return table
+
+
+def _cost(report: Report) -> str:
+    producer = report.producer_write_units / report.events
+    materializer = report.materializer_write_units / report.events
+    return (
+        f"{report.write_units_per_event:.2f} per event: {producer:.2f} producer (resends "
+        f"included), {materializer:.2f} materializer"
+    )
+
+
+def _largest(report: Report) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("largest counters")
+    table.add_column("total", justify="right")
+    for counter, total in report.largest.items():
+        table.add_row(Text(counter), f"{total:,}")
+    return table
+
+
+def _verdict(report: Report) -> Text:
+    if report.good:
+        said = f"Every one of {report.counters:,} totals is what git says; no retry counted twice."
+        return Text(said, style="bold green")
+    reasons = []
+    if report.wrong:
+        reasons.append(f"{len(report.wrong):,} totals are not what git says")
+    if report.missing:
+        reasons.append(f"{report.missing:,} events did not reach their totals")
+    if report.duplicates < report.resent:
+        reasons.append(f"only {report.duplicates:,} of {report.resent:,} retries were recognised")
+    return Text(f"WRONG: {'; '.join(reasons)}.", style="bold red")

@@ -1,0 +1,65 @@
+"""Results are exact, and plain where nobody watches."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.infra.cli.output import show_json, show_json_array, show_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (5, "5"),
+        (-(2**53) + 1, "-9007199254740991"),
+        (2**53, '"9007199254740992"'),
+        (-(10**38) + 1, f'"-{"9" * 38}"'),
+        (Decimal("0.1"), '"0.1"'),
+        (Decimal("1E-20"), '"0.00000000000000000001"'),
+        (True, "true"),
+        (None, "null"),
+        (0.5, "0.5"),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC), '"2026-01-31T12:00:00.000Z"'),
+        ("é", '"é"'),
+    ],
+)
+def test_json_carries_every_amount_exactly(
+    capsys: pytest.CaptureFixture[str], value: object, written: str
+) -> None:
+    """A number where every reader takes it exactly, else its digits as text."""
+    show_json(value)
+
+    assert f"{written}\n" == capsys.readouterr().out
+
+
+def test_a_pipe_gets_headings_and_tab_separated_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    """No colour, no box, no exponent; nothing is `-`."""
+    show_rows(
+        [
+            {"counter": "a:[red]b", "total": Decimal("1E+30"), "note": {"x": "y"}, "key": None},
+            {"counter": "b", "total": -5, "note": {}, "key": "k"},
+        ]
+    )
+
+    assert capsys.readouterr().out == (
+        f"counter\ttotal\tnote\tkey\na:[red]b\t1{'0' * 30}\tx=y\t-\nb\t-5\t-\tk\n"
+    )
+
+
+@pytest.mark.parametrize("items", [[], [1], [{"a": Decimal("0.5")}, 2, 3]])
+def test_an_array_is_one_json_document_however_long(
+    capsys: pytest.CaptureFixture[str], items: Sequence[object]
+) -> None:
+    """Items are written as they come."""
+    show_json_array(iter(items))
+
+    written = json.loads(capsys.readouterr().out)
+    assert [{"a": "0.5"} if isinstance(item, dict) else item for item in items] == written
