@@ -16,11 +16,11 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import psutil
 
@@ -178,11 +178,8 @@ def _check_private(directory: Path) -> None:
 
 
 def _read(stack_name: str, directory: Path) -> Running | None:
-    try:
-        state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    if not all(_is_the_same(pid, created_s) for pid, created_s in state["processes"]):
+    state = _state(directory)
+    if state is None or len(_recorded(state)) < len(state["processes"]):
         return None
     return Running(
         stack_name=stack_name,
@@ -196,12 +193,24 @@ def _read(stack_name: str, directory: Path) -> Running | None:
     )
 
 
-def _is_the_same(pid: int, created_s: float) -> bool:
+def _state(directory: Path) -> dict[str, Any] | None:
     try:
-        process = psutil.Process(pid)
-        return process.create_time() == created_s and lives(process)
-    except psutil.NoSuchProcess:
-        return False
+        text = (directory / "state.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def _recorded(state: Mapping[str, Any]) -> list[psutil.Process]:
+    """Those of the processes written down that live."""
+    found = []
+    for pid, created_s in state["processes"]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.create_time() == created_s and lives(process):
+                found.append(process)
+    return found
 
 
 def _log(directory: Path) -> Path:
@@ -262,7 +271,8 @@ def _end_all(directory: Path) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             supervisor.send_signal(signal.SIGTERM)
     wait_until_gone(supervisors, STOP_TIMEOUT_S)
-    kill_all(processes_under(directory))
+    # A process that is just dying has no environment to be found by any more.
+    kill_all([*processes_under(directory), *_recorded(_state(directory) or {"processes": []})])
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
