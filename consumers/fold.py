@@ -37,14 +37,14 @@ class Fold:
         changes: per counter its changes, in order.
         rejected: what could not be understood.
         records: how many records there were.
-        last_sequence: the last record's sequence number, where any had one.
+        last_sequence: the last record's sequence number as the stream spells it, where any had one.
         last_created_at_ms: when the stream made that record.
     """
 
     changes: dict[str, list[Change]] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     records: int = 0
-    last_sequence: int | None = None
+    last_sequence: str | None = None
     last_created_at_ms: int | None = None
 
 
@@ -73,7 +73,7 @@ def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
         sequence: int | None = None
         try:
             sequence = sequence_of(record)
-            result.last_sequence = sequence
+            result.last_sequence = record["dynamodb"]["SequenceNumber"]
             change = change_of(record, sequence, now_ms)
         except Poison as poison:
             result.rejected.append(Rejected(record, str(poison), sequence))

@@ -121,7 +121,7 @@ class Materializer:
             return  # a redelivered batch: the shard has been further already
         except CountledgerError as error:
             outcome.failed[f"progress of {shard}"] = error
-            outcome.retry_from = folded.last_sequence
+            outcome.retry_from = int(folded.last_sequence)
 
 
 def _outcome(folded: Fold, written: Mapping[str, Written], now_ms: int) -> Outcome:

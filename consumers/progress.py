@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Shards are replaced every few hours and forgotten by the service after a day.
 _LIFE_MS: Final = 7 * DAY_MS
+# Texts of one length compare like the numbers that they spell.
 _DIGITS: Final = 40
 
 
@@ -30,7 +31,7 @@ class ShardProgress:
 
     Attributes:
         shard: stream label and shard id.
-        sequence: the sequence number of the last record handled.
+        sequence: the sequence number of the last record handled, as the stream spells it.
         handled_through_ms: when the stream made that record (whole seconds), ms since the epoch.
         handled_at_ms: when it was handled, ms since the epoch.
         records: how many records were handled in all.
@@ -39,7 +40,7 @@ class ShardProgress:
     """
 
     shard: str
-    sequence: int
+    sequence: str
     handled_through_ms: int
     handled_at_ms: int
     records: int
@@ -59,13 +60,14 @@ class ShardProgress:
 
 def advance_of(table: str, progress: ShardProgress) -> Update:
     """Move a shard's progress on, never back; its numbers are added up. One write unit."""
-    sequence = f"{progress.sequence:0{_DIGITS}}"
+    position = progress.sequence.zfill(_DIGITS)
     expires_at = (progress.handled_at_ms + _LIFE_MS) // SECOND_MS
     return Update(
         table,
         keys.progress_key(progress.shard),
         (
-            Assign("sequence", sequence),
+            Assign("sequence", progress.sequence),
+            Assign("position", position),
             Assign("handled_through", progress.handled_through_ms),
             Assign("handled_at", progress.handled_at_ms),
             Assign("expires_at", expires_at),
@@ -73,7 +75,7 @@ def advance_of(table: str, progress: ShardProgress) -> Update:
             Add("updates", progress.updates),
             Add("write_units", round(progress.write_units)),
         ),
-        AnyOf(Absent("sequence"), Compare("sequence", "<", sequence)),
+        AnyOf(Absent("position"), Compare("position", "<", position)),
     )
 
 
@@ -86,7 +88,7 @@ def decode_progress(item: Item) -> ShardProgress:
     check_format(item)
     return ShardProgress(
         shard=require(item, "counter", str).removeprefix(keys.STREAM_PREFIX),
-        sequence=int(require(item, "sequence", str)),
+        sequence=require(item, "sequence", str),
         handled_through_ms=require(item, "handled_through", int),
         handled_at_ms=require(item, "handled_at", int),
         records=require(item, "records", int),

@@ -71,7 +71,7 @@ class LedgerStream:
         """The names of its shards."""
         return [str(one.shard) for one in self.shards()]
 
-    def after(self, shard: Shard, sequence: int | None) -> Iterator[dict[str, Any]]:
+    def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
         """The records of a shard after a sequence number (None: from its start) to its end."""
         iterator = self._iterator(shard, sequence)
         empty = 0
@@ -82,14 +82,14 @@ class LedgerStream:
             empty = 0 if page["Records"] else empty + 1
             iterator = page.get("NextShardIterator")
 
-    def _iterator(self, shard: Shard, sequence: int | None) -> str:
+    def _iterator(self, shard: Shard, sequence: str | None) -> str:
         arguments: dict[str, Any] = {"StreamArn": self.arn, "ShardId": shard.id}
         with translated("GetShardIterator"):
             if sequence is not None:
                 try:
                     return self.client.get_shard_iterator(
                         ShardIteratorType="AFTER_SEQUENCE_NUMBER",
-                        SequenceNumber=str(sequence),
+                        SequenceNumber=sequence,
                         **arguments,
                     )["ShardIterator"]
                 except self.client.exceptions.TrimmedDataAccessException:
