@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, BadPayload, BadTime
 from countledger.ledger.ids import IdempotencyKey
@@ -67,7 +68,8 @@ class EventPayload(BaseModel):
         """
         return Event(
             self.counter,
-            self.delta,
+            # A program whose numbers are floats writes it as text.
+            parse_delta_text(self.delta) if isinstance(self.delta, str) else self.delta,
             key=keyed(self.key, self.at),
             occurred_at=self.occurred_at,
             note=self.note,
