@@ -10,10 +10,12 @@ def main() -> None:
     try:
         from countledger.infra.cli.run import run  # noqa: PLC0415 - typer and rich are an extra
     except ModuleNotFoundError as error:
-        if error.name not in {"typer", "rich"}:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in {"typer", "rich"}:
             raise
-        sys.exit(
-            f"countledger: the command line needs {error.name}: pip install 'countledger[cli]' "
-            "('countledger[local]' brings the local engine too)"
+        sys.stderr.write(
+            f"countledger: the command line needs {missing}: pip install 'countledger[cli]' "
+            "('countledger[local]' brings the local engine too)\n"
         )
+        sys.exit(2)
     sys.exit(run(sys.argv[1:]))

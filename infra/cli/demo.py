@@ -17,7 +17,6 @@ from countledger.infra.demo.checkout import own_repository
 from countledger.infra.demo.git import open_repository
 from countledger.infra.demo.job import Job, Stage
 from countledger.infra.demo.summary import print_summary
-from countledger.infra.local_stack import LocalStack
 from countledger.ledger.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -75,6 +74,8 @@ def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
         yield options.client()
         return
     require_engine()
+    from countledger.infra.local_stack import LocalStack  # noqa: PLC0415 - it is an extra
+
     progress.say("Starting AWS on this machine ...")
     with LocalStack() as stack:
         # All names are given, so that none is taken from the user's environment.

@@ -41,8 +41,11 @@ class Options:
         """These options, and the outer ones where these are not given."""
         if outer is None:
             return self
-        names = [field.name for field in fields(self)]
-        return Options(**{name: getattr(self, name) or getattr(outer, name) for name in names})
+        merged = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in merged.items():
+            if value is None or value is False:
+                merged[name] = getattr(outer, name)
+        return Options(**merged)
 
     @property
     def json(self) -> bool:
@@ -52,7 +55,8 @@ class Options:
     @property
     def names_a_stack(self) -> bool:
         """Whether any of them says which stack is meant, rather than the environment."""
-        return any((self.profile, self.region, self.endpoint_url, self.stack_name))
+        named = (self.profile, self.region, self.endpoint_url, self.stack_name)
+        return any(name is not None for name in named)
 
     def client(self) -> CountLedger:
         """A client of the stack that these options and the environment name.

@@ -20,7 +20,7 @@ _NAMED_WRONG: Final = 50
 def print_summary(report: Report, *, own_engine: bool) -> None:
     """Print the report on stdout."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(Group(_facts(report), Text(), _largest(report), Text(), _verdict(report)))
+    console.print(Group(_facts(report), _largest(report), Text(), _verdict(report)))
     for wrong in report.wrong[:_NAMED_WRONG]:
         console.print(
             f"  wrong: {wrong.counter} is {wrong.total}, git says {wrong.truth} "
@@ -35,7 +35,7 @@ def print_summary(report: Report, *, own_engine: bool) -> None:
 
 def _facts(report: Report) -> RenderableType:
     shallow = ", a shallow clone: counted from its boundary" if report.shallow else ""
-    table = Table.grid(padding=(0, 2))
+    text = Text()
     for name, value in (
         ("repository", f"{report.repo} at {report.head[:12]}{shallow}"),
         ("commits", f"{report.commits:,}"),
@@ -50,8 +50,8 @@ def _facts(report: Report) -> RenderableType:
         ("write units", _cost(report)),
         ("time", f"{report.seconds:.1f} s all in"),
     ):
-        table.add_row(Text(name, style="bold"), Text(value))
-    return table
+        text.append(f"{name:<14}", style="bold").append(f"{value}\n")
+    return text
 
 
 def _cost(report: Report) -> str:
