@@ -44,6 +44,9 @@ def demo(
     that. To use a running stack (of countledger up, or on AWS), say so here: --stack-name,
     --endpoint-url, --profile or --region.
 
+    In a counter's name, a byte that counter names may not hold stands as %XX and % as %25; a name
+    that is too long is cut and ends in %~ and its SHA-256.
+
     The exit code is 0 only if no total is wrong.
 
     Examples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +12,9 @@ from countledger.infra.cli import options
 from countledger.infra.cli import run as module
 from countledger.infra.cli.run import run
 from tests.unit.demo.repositories import Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 COMMANDS = [
     ["up"],
@@ -208,12 +211,9 @@ def test_without_an_extra_the_command_says_what_to_install(
         f"import sys\nsys.modules.update(dict.fromkeys({hidden!r}))\n"
         "from countledger.infra.cli import main\nmain()\n"
     )
+    arguments = command.format(repository=made.path).split()
     done = subprocess.run(
-        [
-            sys.executable,
-            str(tmp_path / "hidden.py"),
-            *command.format(repository=made.path).split(),
-        ],
+        [sys.executable, str(tmp_path / "hidden.py"), *arguments],
         capture_output=True,
         text=True,
         check=False,
