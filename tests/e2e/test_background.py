@@ -99,13 +99,6 @@ def test_what_keeps_it_from_starting_is_shown(
     assert down(name) is False
 
 
-def test_a_profile_of_the_user_does_no_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local stack starts also where AWS_PROFILE names a profile that does not exist."""
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-
-    assert up(name).outputs
-
-
 def test_a_name_that_is_none_is_refused() -> None:
     """A name that could lead out of the directory, or that CloudFormation refuses."""
     for bad in ("", "../x", "a/b", "1a", "a" * 129):
