@@ -119,7 +119,9 @@ class Sender:
             pending = {n: entry for n, entry in pending.items() if n not in outcomes}
             lost = lost or isinstance(error, Unclear)
             if pending and not (isinstance(error, _AGAIN) and self._pause(waits_ms)):
-                left = {n: _given_up(e, error, lost=lost) for n, e in pending.items()}
+                left: dict[int, Outcome] = {
+                    n: _given_up(e, error, lost=lost) for n, e in pending.items()
+                }
                 return _in_order(outcomes | left)
         return _in_order(outcomes)
 
