@@ -38,13 +38,13 @@ class Command:
     environment: Mapping[str, str]
 
     def __call__(
-        self, *arguments: str, stdin: str | bytes = b"", **environment: str | None
+        self, *arguments: str, stdin: str = "", env: Mapping[str, str | None] | None = None
     ) -> Finished:
-        """Run it to its end; a variable that is None is taken away."""
+        """Run it to its end, with changes to its environment (None takes a variable away)."""
         done = subprocess.run(
             self.line(*arguments),
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
-            env=self.variables(environment),
+            input=stdin.encode(),
+            env=self.variables(env),
             capture_output=True,
             timeout=120,
             check=False,

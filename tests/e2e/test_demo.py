@@ -59,10 +59,11 @@ def events_of(repository: Repository) -> int:
 
 def test_every_total_of_an_odd_repository_is_right(odd: Repository) -> None:
     """On an engine of its own, whatever the environment says; one JSON object on stdout."""
-    elsewhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_PROFILE": "mine"}
+    elsewhere: dict[str, str | None] = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    elsewhere |= {"AWS_PROFILE": "mine"}
     elsewhere |= {"COUNTLEDGER_LEDGER_TABLE": "mine", "COUNTLEDGER_STACK_NAME": "mine"}
 
-    done = NO_AWS("demo", "--repo", str(odd.path), "--json", **elsewhere)
+    done = NO_AWS("demo", "--repo", str(odd.path), "--json", env=elsewhere)
 
     assert done.code == 0, done
     report = done.json
@@ -145,7 +146,7 @@ def test_what_cannot_be_counted_is_refused_before_an_engine_is_started(tmp_path:
     refused = {
         "not a git repository": NO_AWS("demo", "--repo", str(tmp_path), "--json"),
         "no commit at HEAD": NO_AWS("demo", "--repo", str(empty.path)),
-        "install git": NO_AWS("demo", "--repo", str(repository.path), PATH=str(tmp_path)),
+        "install git": NO_AWS("demo", "--repo", str(repository.path), env={"PATH": str(tmp_path)}),
     }
 
     for reason, done in refused.items():
