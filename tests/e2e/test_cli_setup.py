@@ -53,9 +53,7 @@ def test_what_is_wrong_with_the_set_up_is_one_line(command: Command, counter: st
     no_table = {"COUNTLEDGER_LEDGER_TABLE": "none"}
     refused = {
         "no stack 'other'": command(*here, env={"COUNTLEDGER_STACK_NAME": "other"}),
-        "COUNTLEDGER_*_TABLE": command(
-            "emit", counter, "1", env={"COUNTLEDGER_LEDGER_TABLE": "none"}
-        ),
+        "COUNTLEDGER_*_TABLE": command("emit", counter, "1", env=no_table),
         "credentials": command(*here, env=dict.fromkeys(KEYS)),
         "127.0.0.1:1": command(*here, env={"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}),
         "Invalid endpoint": command(*here, env={"AWS_ENDPOINT_URL": "nonsense"}),
