@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 _SEQUENCE_MAX_DIGITS: Final = 40
+# More than any entry carries, and so few that no batch of them leaves the numbers of DynamoDB.
+_EVENTS_MAX: Final = 10**18
 
 
 class Change(NamedTuple):
@@ -69,7 +71,7 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
     """
     try:
         return int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise Poison("the record has no creation time") from None
 
 
@@ -82,11 +84,13 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     """
     try:
         stream = record["dynamodb"]
-        counter: str = stream["Keys"]["counter"]["S"]
-        entry: str = stream["Keys"]["entry"]["S"]
-        name: str = record["eventName"]
+        counter = stream["Keys"]["counter"]["S"]
+        entry = stream["Keys"]["entry"]["S"]
+        name = record["eventName"]
     except (KeyError, TypeError):
         raise Poison("the record lacks its keys or its event name") from None
+    if not isinstance(counter, str) or not isinstance(entry, str):
+        raise Poison("the record's keys are no texts")
     if not entry.startswith(keys.ENTRY_PREFIX):
         if entry in (keys.HEAD, keys.SETTINGS):
             return None
@@ -117,6 +121,6 @@ def _worth(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from
         events = int(image["events"]["N"]) if "events" in image else 1
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Poison(f"the {which} image has no well-formed delta and events") from None
-    if not amount.fits(delta) or events < 0:
+    if not amount.fits(delta) or not 0 <= events <= _EVENTS_MAX:
         raise Poison(f"the {which} image's delta or events are out of range")
     return delta, events

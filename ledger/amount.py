@@ -21,6 +21,9 @@ Amount: TypeAlias = int | Decimal
 # default context would round to 28 digits without a word; this one raises.
 EXACT = Context(prec=4 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow])
 _INTEGER_LIMIT: Final[int] = 10**NUMBER_MAX_DIGITS
+# Beyond every number of DynamoDB (1E-130 to 1E+126). Written out in digits, what lies far beyond
+# would take minutes.
+_EXPONENT_LIMIT: Final = 150
 
 
 def canonical(value: Amount) -> Amount:
@@ -114,6 +117,8 @@ def from_number(text: str) -> Amount:
         raise ValueError(f"{_short(text)} is no number") from None
     if not value.is_finite():
         raise ValueError(f"{text} is not finite")
+    if abs(value.adjusted()) > _EXPONENT_LIMIT:
+        raise ValueError(f"{_short(text)} is out of range")
     return canonical(value)
 
 
