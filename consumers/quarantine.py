@@ -75,9 +75,9 @@ def _keys_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         stream = record["dynamodb"]
         kept = {name: stream.get(name) for name in ("Keys", "SequenceNumber")}
-        return {**record, "dynamodb": kept, "imagesLeftOut": "too large for a message"}
     except (KeyError, TypeError, AttributeError):
         return None
+    return {**record, "dynamodb": kept, "imagesLeftOut": "too large for a message"}
 
 
 def _json(value: object) -> str:
