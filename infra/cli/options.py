@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, fields
 from functools import wraps
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec
 
 import typer
@@ -162,9 +163,9 @@ def shared(
 
 
 def reflowed(text: str) -> str:
-    """Help whose prose fits any terminal: paragraphs in one line, indented blocks as they are."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(
-        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())
-        for paragraph in paragraphs
-    )
+    """Help whose prose fits any terminal: sentences in one line, indented lines as they are."""
+    blocks: list[str] = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        for indented, lines in groupby(paragraph.split("\n"), key=lambda line: line[:1] == " "):
+            blocks.append(("\n" if indented else " ").join(lines))
+    return "\n\n".join(blocks)
