@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
@@ -18,4 +20,10 @@ def main() -> None:
             "('countledger[local]' brings the local engine too)\n"
         )
         sys.exit(2)
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(run(sys.argv[1:]))
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    """End as on Ctrl-C: what was started or written for the time being is taken away first."""
+    sys.exit(128 + number)

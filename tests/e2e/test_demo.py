@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger import CountLedger
+from countledger.infra.demo.git import open_repository
+from countledger.infra.demo.job import Job
 from countledger.infra.demo.names import counter_name
 from countledger.infra.local_stack import LocalStack
+from countledger.ledger.clock import SystemClock
 from countledger.ledger.settings import Settings
-from tests.e2e.command import Command
+from tests.e2e.command import Command, eventually
 from tests.unit.demo.repositories import Repository, git, make_odd_repository
 
 if TYPE_CHECKING:
@@ -154,6 +159,64 @@ def test_what_cannot_be_counted_is_refused_before_an_engine_is_started(tmp_path:
         assert done.out == ""
         assert done.err.count("\n") == 1
         assert reason in done.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_demo_leaves_nothing_behind(
+    odd: Repository, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """Engine, its directory and the view of the repository are gone when the command is."""
+    with subprocess.Popen(
+        NO_AWS.line("demo", "--repo", str(odd.path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=NO_AWS.variables({"TMPDIR": str(tmp_path)}),
+    ) as running:
+        eventually(lambda: any(tmp_path.glob("countledger-engine-*")))
+        running.send_signal(number)
+        out, said = running.communicate(timeout=60)
+
+    assert running.returncode == code, said
+    assert out == b""
+    assert b"Traceback" not in said
+    assert not list(tmp_path.glob("countledger-*"))
+
+
+def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
+    own_stack: LocalStack, tmp_path: Path
+) -> None:
+    """Events that never reach their totals are missing, and their totals wrong."""
+    made = Repository(tmp_path / "new")
+    made.commit({b"never seen": b"1\n2\n"}, author=b"Nobody Yet")
+    own_stack.pump.stop()
+    try:
+        with open_repository(made.path) as view:
+            job = Job(client_of(own_stack), view, clock=HastyClock(), on_stage=lambda _stage: None)
+            report = job.run(started_s=0.0)
+    finally:
+        own_stack.pump.start()
+
+    assert not report.good
+    assert report.missing == report.events == 2
+    assert {wrong.counter for wrong in report.wrong} == {
+        "commits:Nobody Yet",
+        "lines:never seen",
+    }
+
+
+class HastyClock(SystemClock):
+    """A clock for which waiting is over at once: its time runs ahead instead."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0.0
+
+    def now_ms(self) -> int:
+        """The time, and all that was waited."""
+        return super().now_ms() + int(self._ahead_ms)
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Return now."""
+        self._ahead_ms += duration_ms
 
 
 def client_of(stack: LocalStack) -> CountLedger:
