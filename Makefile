@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/pytest
 
-.PHONY: help demo test test-long check format lock bundle dynoxide clean
+.PHONY: help demo test test-long bench check format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ test: $(READY) ## The test suite
 
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
+
+bench: $(READY) ## Benchmarks: ratios against a peer in the same run
+	@$(BIN)/python -m tests.bench
 
 check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/ruff format --check .
