@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from countledger.ledger import amount
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.door import Door
-from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.errors import ConditionFailed, RequestRejected
 from countledger.ledger.expressions import (
     Absent,
     Add,
@@ -119,6 +119,8 @@ class MemoryDoor(Door):
             elif isinstance(clause, Add):
                 added: Any = clause.value
                 item = {**item, clause.name: amount.add(item.get(clause.name, 0), added)}
+                if not amount.fits(item[clause.name]):
+                    raise RequestRejected("the number needs more than 38 digits")
             else:
                 item = {name: value for name, value in item.items() if name != clause.name}
         stored[_key(write.key)] = _as_stored(item)
