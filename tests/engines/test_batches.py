@@ -12,6 +12,7 @@ from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt
 from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.injection import unprocessed
 
@@ -94,3 +95,12 @@ def test_many_keys_are_read_in_one_go(store: Store, counter: str, count: int) ->
     found = door.get_many(store.counters, wanted)
 
     assert sorted(i["counter"] for i in found) == sorted(key["counter"] for key in wanted[::50])
+
+
+def test_units_of_a_batch_are_reported(store: Store, counter: str) -> None:
+    """Five entries, five units; the exact costs are held by the tests of costs."""
+    recorder = store.recorder()
+    list(recorder.record_many(Event(counter, 1) for _ in range(5)))
+
+    invented = store.engine.has(Difference.UNITS_ARE_INVENTED)
+    assert recorder.sender.door.meter.write_units == (1 if invented else 5)
