@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.infra.cli.run import run
 from tests.e2e.command import Command
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def test_what_is_wrong_with_the_set_up_is_one_line(command: Command, counter: st
         ["{counter}", "1" * 39],
         ["{counter}#", "1"],
         ["{counter}", "1", "--key", ""],
-        ["{counter}", "1", "--at", "{now}"],
+        ["{counter}", "1", "--at", "2026-01-01T00:00:00Z"],
         ["{counter}", "1", "--key", "k", "--at", "2001-01-01T00:00:00Z"],
         ["{counter}", "1", "--key", "k", "--at", "2101-01-01T00:00:00Z"],
         ["{counter}", "1", "--key", "k", "--at", "2026-01-01"],
@@ -84,14 +85,22 @@ def test_what_is_wrong_with_the_set_up_is_one_line(command: Command, counter: st
     ],
 )
 def test_bad_input_writes_nothing(
-    command: Command, counter: str, stack: LocalStack, arguments: list[str]
+    stack: LocalStack,
+    counter: str,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Refused with one line and exit 2, and the ledger has no entry of it."""
-    done = command("emit", *(text.format(counter=counter, now="now") for text in arguments))
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
 
-    assert done.code == 2
-    assert done.out == ""
-    assert done.err.count("\n") == 1
+    code = run(["emit", *(text.format(counter=counter) for text in arguments)])
+
+    printed = capsys.readouterr()
+    assert code == 2
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
     assert entries_like(stack, counter) == 0
 
 
