@@ -7,6 +7,7 @@ given (see `connection`).
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,7 @@ class Door:
         Raises:
             ConditionFailed: with the item that is there.
         """
-        with translated(f"PutItem on {write.table}"), _conditions():
+        with translated(f"PutItem on {write.table}"), self._conditions():
             answer = self.client.put_item(**write.arguments(), **_METERED)
         self.meter.written(_consumed(answer))
 
@@ -125,11 +126,23 @@ class Door:
         Raises:
             ConditionFailed: with the item that is there.
         """
-        with translated(f"UpdateItem on {write.table}"), _conditions():
+        with translated(f"UpdateItem on {write.table}"), self._conditions():
             answer = self.client.update_item(**write.arguments(), **_METERED)
         self.meter.written(_consumed(answer))
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
+
+    @contextmanager
+    def _conditions(self) -> Iterator[None]:
+        """Turn a failed condition into `ConditionFailed` before it is taken for a failed call."""
+        try:
+            yield
+        except ClientError as error:
+            if error.response["Error"]["Code"] != _CONDITION_FAILED:
+                raise
+            self.meter.refused()
+            found: Any = error.response.get("Item")
+            raise ConditionFailed(decode(found) if found else None) from error
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write up to 25 items without condition, once: one write unit for each KB.
@@ -149,15 +162,3 @@ def _consumed(answer: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - o
     """The units in an answer: one sum, or one for each table; some engines leave it out."""
     consumed = answer.get("ConsumedCapacity", [])
     return consumed if isinstance(consumed, list) else [consumed]
-
-
-class _conditions:  # noqa: N801 - reads as the statement that it is used as
-    """Turn a failed condition into `ConditionFailed` before it is taken for a failed call."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ClientError) and error.response["Error"]["Code"] == _CONDITION_FAILED:
-            found: Any = error.response.get("Item")
-            raise ConditionFailed(decode(found) if found else None) from error

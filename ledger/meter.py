@@ -17,8 +17,8 @@ class Meter:
     """Capacity units, summed; safe to share between threads.
 
     Attributes:
-        write_units: write request units consumed so far. A write that failed is charged by the
-            service but not reported with the failure, so it is not in here.
+        write_units: write request units consumed so far. A write whose condition failed is charged
+            by the service but not reported with the failure: it counts as one unit in here.
         read_units: read request units consumed so far.
         parent: a meter that counts the same units as part of a larger sum.
     """
@@ -31,6 +31,10 @@ class Meter:
     def written(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
         """Note the units of a write."""
         self._count(_units(consumed), 0.0)
+
+    def refused(self) -> None:
+        """Note a write whose condition failed."""
+        self._count(1.0, 0.0)
 
     def read(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
         """Note the units of a read."""

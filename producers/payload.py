@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final
@@ -17,20 +18,23 @@ from countledger.producers.event import Event
 
 # Far above any event whose parts keep their bounds.
 MAX_BYTES: Final = 16_384
+# What is smaller is a time in seconds, of our days, rather than one in milliseconds of 1973.
+_LEAST_MS: Final = 100_000_000_000
+_DIGITS: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def parse_time(value: object) -> datetime:
     """A moment from ISO 8601 text with an offset, or from milliseconds since the epoch.
 
     Raises:
-        BadTime: it is neither.
+        BadTime: it is neither, or a number so small that it must be seconds.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        return to_datetime(value)
+        return _from_ms(value)
     if isinstance(value, str):
         text = value.strip()
-        if text.lstrip("-").isdecimal():
-            return to_datetime(int(text))
+        if _DIGITS.fullmatch(text):
+            return _from_ms(int(text))
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
@@ -40,9 +44,18 @@ def parse_time(value: object) -> datetime:
                 return moment
             raise BadTime(f"time {value!r} has no offset: append Z for UTC, or +02:00")
     raise BadTime(
-        f"time {value!r} is neither ISO 8601 with an offset, as in 2030-01-31T12:00:00Z, nor "
-        "milliseconds since the epoch"
+        f"time {str(value)[:40]!r} is neither ISO 8601 with an offset, as in 2030-01-31T12:00:00Z, "
+        "nor milliseconds since the epoch"
     )
+
+
+def _from_ms(at_ms: int) -> datetime:
+    if abs(at_ms) < _LEAST_MS:
+        raise BadTime(
+            f"time {at_ms} looks like seconds; give milliseconds since the epoch, or (for a time "
+            "before 1973) ISO 8601"
+        )
+    return to_datetime(at_ms)
 
 
 _Time = Annotated[AwareDatetime, BeforeValidator(parse_time)]
