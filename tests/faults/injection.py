@@ -55,7 +55,7 @@ class Fault:
 
 
 _UNCLEAR: Final = (Kind.SERVER_ERROR, Kind.UNAVAILABLE, Kind.TIMEOUT, Kind.RESET)
-# All that may happen to an attempt whose outcome its sender has to find out.
+# What may happen to an attempt, and its sender has to find out what it was.
 FAULTS: Final = (
     *(Fault(kind, applied) for kind in _UNCLEAR for applied in (False, True)),
     Fault(Kind.THROTTLE),
@@ -80,6 +80,14 @@ _ERRORS: Final[dict[Kind, type[BotoCoreError]]] = {
 }
 
 
+def _always(_: AWSPreparedRequest) -> bool:
+    return True
+
+
+def _nothing() -> None:
+    pass
+
+
 @dataclass
 class Attempts:
     """The HTTP attempts that were made, and what becomes of the next ones.
@@ -90,7 +98,8 @@ class Attempts:
 
     made: list[Fault | None] = field(default_factory=list)
     _plan: Iterator[Fault | None] = field(default_factory=lambda: iter(()))
-    _then: Callable[[], None] = lambda: None
+    _only: Callable[[AWSPreparedRequest], bool] = _always
+    _then: Callable[[], None] = _nothing
     _lock: Lock = field(default_factory=Lock)
 
     def __len__(self) -> int:
@@ -99,13 +108,15 @@ class Attempts:
 
     def __call__(self, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
         """Decide one attempt (botocore calls it before it sends)."""
+        if not self._only(request):
+            return None
         with self._lock:
             fault = next(self._plan, None)
             self.made.append(fault)
         if fault is None:
             return None
         if fault.applied:
-            URLLib3Session().send(request)
+            _carry_out(request)
         self._then()
         if fault.kind is Kind.CRASH:
             raise Crash
@@ -116,30 +127,33 @@ class Attempts:
 
 @contextmanager
 def faults(
-    client: Any,  # noqa: ANN401 - a client of any service
-    operation: str,
+    *clients: Any,  # noqa: ANN401 - clients of any service
+    at: str | None = None,
     plan: Iterable[Fault | None] = (),
-    *,
-    then: Callable[[], None] = lambda: None,
+    only: Callable[[AWSPreparedRequest], bool] = _always,
+    then: Callable[[], None] = _nothing,
 ) -> Iterator[Attempts]:
-    """Let faults happen to a client's next attempts at an operation.
+    """Let faults happen to the next HTTP attempts of some clients.
 
     Args:
-        client: a boto3 client; only its attempts are touched.
-        operation: as `PutItem`, or `*` for all.
+        clients: boto3 clients; only their attempts are touched.
+        at: the operation, as `PutItem`; None for all.
         plan: per attempt its fault, or None to let it through; afterwards all go through.
+        only: which requests count as attempts.
         then: what else happens behind a fault, before its sender hears of it.
 
     Yields:
         The attempts as they are made.
     """
-    attempts = Attempts(_plan=iter(plan), _then=then)
-    event = f"before-send.*.{operation}" if operation != "*" else "before-send.*"
-    client.meta.events.register_first(event, attempts)
+    attempts = Attempts(_plan=iter(plan), _only=only, _then=then)
+    event = f"before-send.*.{at}" if at else "before-send"
+    for client in clients:
+        client.meta.events.register_first(event, attempts)
     try:
         yield attempts
     finally:
-        client.meta.events.unregister(event, attempts)
+        for client in clients:
+            client.meta.events.unregister(event, attempts)
 
 
 @contextmanager
@@ -222,6 +236,15 @@ class _Body:
 
     def stream(self, *_: object, **__: object) -> Iterator[bytes]:
         yield self._content
+
+
+def _carry_out(request: AWSPreparedRequest) -> None:
+    """Send the request for real; nobody hears the answer."""
+    session = URLLib3Session(proxies={})
+    try:
+        session.send(request)
+    finally:
+        session.close()
 
 
 def _answer(request: AWSPreparedRequest, status: int, code: str) -> AWSResponse:
