@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadInput, BadPayload, BadTime
+from countledger.ledger.errors import BadInput, BadPayload, BadTime, shown
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.event import Event
 
 # Far above any event whose parts keep their bounds.
 MAX_BYTES: Final = 16_384
+_INTEGER_MAX_DIGITS: Final = 1_000
 # What is smaller is a time in seconds, of our days, rather than one in milliseconds of 1973.
 _LEAST_MS: Final = 100_000_000_000
 _DIGITS: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -114,14 +115,42 @@ def parse_event_line(line: str | bytes) -> Event:
     if len(line) > MAX_BYTES:
         raise BadPayload(f"the line is longer than {MAX_BYTES} bytes")
     try:
-        # Decimals stay exact: a float never comes into being.
-        value = json.loads(line, parse_float=Decimal, parse_constant=_refuse_constant)
+        value = json.loads(
+            line,
+            object_pairs_hook=_object,
+            # Decimals stay exact: a float never comes into being.
+            parse_float=_number,
+            parse_int=_number,
+            parse_constant=_refuse_constant,
+        )
     except (ValueError, RecursionError) as error:
         raise BadPayload(f"the line is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadPayload(f"the line is no object (it is {shown(value)})")
     try:
         return EventPayload.model_validate(value).event()
     except ValidationError as error:
         raise BadPayload(_first_problem(error)) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a field that stands there twice, nobody can say which one was meant."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{shown(name)} stands there twice")
+        found[name] = value
+    return found
+
+
+def _number(text: str) -> int | Decimal:
+    """A number, exact; Python turns no text of thousands of digits into an int."""
+    if len(text) <= _INTEGER_MAX_DIGITS and text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        return Decimal(text)
+    except DecimalException:
+        raise ValueError(f"{shown(text)} is no number") from None
 
 
 def _refuse_constant(name: str) -> float:
@@ -130,9 +159,8 @@ def _refuse_constant(name: str) -> float:
 
 def _first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in problem["loc"]) or "the line"
+    field = shown(".".join(str(part) for part in problem["loc"]))[1:-1]
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, BadInput):
         return f"{field}: {cause}"
-    shown = repr(problem["input"])
-    return f"{field}: {problem['msg']} (it is {shown if len(shown) < 80 else shown[:77] + '...'})"  # noqa: PLR2004
+    return f"{field}: {problem['msg']} (it is {shown(problem['input'])})"
