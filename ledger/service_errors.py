@@ -14,6 +14,7 @@ from countledger.ledger.errors import (
     NoCredentials,
     RequestRejected,
     ServiceFailed,
+    SetupError,
     TableNotFound,
     Throttled,
     Unclear,
@@ -29,10 +30,13 @@ _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "AccessDeniedException": AccessDenied,
     "UnrecognizedClientException": NoCredentials,
     "InvalidSignatureException": NoCredentials,
+    "SignatureDoesNotMatch": NoCredentials,
     "InvalidClientTokenId": NoCredentials,
+    "MissingAuthenticationToken": NoCredentials,
     "MissingAuthenticationTokenException": NoCredentials,
     "ExpiredToken": NoCredentials,
     "ExpiredTokenException": NoCredentials,
+    "RequestExpired": NoCredentials,
     "ValidationException": RequestRejected,
     "ValidationError": RequestRejected,
     "SerializationException": RequestRejected,
@@ -48,9 +52,35 @@ _ADVICE: Final[dict[type[CountledgerError], str]] = {
     TableNotFound: "check the stack name, the region and COUNTLEDGER_*_TABLE",
     AccessDenied: "attach the stack's emit, read or operate policy to this identity",
     NoCredentials: "set AWS_PROFILE or AWS_ACCESS_KEY_ID / AWS_SECRET_ACCESS_KEY, or sign in again",
+    BadSetting: "set AWS_REGION and AWS_PROFILE to ones that exist",
+    Unclear: "no clear answer came",
     Unreachable: "check the network, the region and AWS_ENDPOINT_URL (`countledger status`)",
 }
 _SERVER_FAULT: Final = 500
+_CREDENTIALS: Final = (
+    sdk.NoCredentialsError,
+    sdk.PartialCredentialsError,
+    sdk.CredentialRetrievalError,
+    sdk.TokenRetrievalError,
+    sdk.NoAuthTokenError,
+    sdk.SSOError,
+    sdk.LoginError,
+)
+_CONFIGURATION: Final = (
+    sdk.NoRegionError,
+    sdk.ProfileNotFound,
+    sdk.InvalidRegionError,
+    sdk.ConfigNotFound,
+    sdk.ConfigParseError,
+    sdk.InvalidConfigError,
+)
+_NO_CONNECTION: Final = (
+    sdk.EndpointConnectionError,
+    sdk.ConnectTimeoutError,
+    sdk.ProxyConnectionError,
+)
+# These fail in the handshake, before a request is sent. Any other break of TLS may come behind it.
+_HANDSHAKE: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 
 
 @contextmanager
@@ -64,30 +94,32 @@ def translated(what: str) -> Iterator[None]:
         yield
     except sdk.ClientError as error:
         raise _from_answer(what, error) from error
-    except (sdk.NoCredentialsError, sdk.PartialCredentialsError, sdk.CredentialRetrievalError) as e:
-        raise _explain(NoCredentials, what, e) from e
-    except (sdk.NoRegionError, sdk.ProfileNotFound, sdk.InvalidRegionError) as e:
-        raise BadSetting(f"{what}: {e}; set AWS_REGION and AWS_PROFILE to ones that exist") from e
-    except (
-        sdk.EndpointConnectionError,
-        sdk.ConnectTimeoutError,
-        sdk.ProxyConnectionError,
-        sdk.SSLError,
-    ) as e:
-        raise _explain(Unreachable, what, e) from e
-    except (sdk.HTTPClientError, sdk.ResponseStreamingError) as e:
-        raise Unclear(f"{what}: no clear answer ({e})") from e
-    except ValueError as e:
-        if "Invalid endpoint" not in str(e):
+    except _CREDENTIALS as error:
+        raise _explain(NoCredentials, what, error) from error
+    except _CONFIGURATION as error:
+        raise _explain(BadSetting, what, error) from error
+    except _NO_CONNECTION as error:
+        raise _explain(Unreachable, what, error) from error
+    except sdk.SSLError as error:
+        nothing_sent = any(reason in str(error) for reason in _HANDSHAKE)
+        raise _explain(Unreachable if nothing_sent else Unclear, what, error) from error
+    except (sdk.HTTPClientError, sdk.IncompleteReadError, sdk.ChecksumError) as error:
+        raise _explain(Unclear, what, error) from error
+    except sdk.BotoCoreError as error:
+        # It never left this machine: a name that cannot be, a part of the SDK that is missing.
+        raise _explain(SetupError, what, error) from error
+    except ValueError as error:
+        if "Invalid endpoint" not in str(error):
             raise
-        raise BadSetting(f"{what}: {e}; give a URL such as http://127.0.0.1:4566") from e
+        text = f"{what}: {error}; give a URL such as http://127.0.0.1:4566"
+        raise BadSetting(text) from error
 
 
 def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:
     code = error.response["Error"]["Code"]
-    status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if status >= _SERVER_FAULT and code not in _BY_CODE:
-        return Unclear(f"{what}: no clear answer ({code})")
+        return _explain(Unclear, what, error)
     return _explain(_BY_CODE.get(code, ServiceFailed), what, error)
 
 

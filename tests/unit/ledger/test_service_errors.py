@@ -1,0 +1,168 @@
+"""One table from what the SDK raises to our errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore import exceptions as sdk
+
+from countledger.ledger.errors import (
+    AccessDenied,
+    BadSetting,
+    CountledgerError,
+    NoCredentials,
+    RequestRejected,
+    ServiceFailed,
+    SetupError,
+    TableNotFound,
+    Throttled,
+    Unclear,
+    Unreachable,
+)
+from countledger.ledger.service_errors import translated
+
+_URL = "https://dynamodb.eu-west-1.amazonaws.com/"
+
+
+def _answer(code: str, status: int = 400, message: str = "The reason.\n  More.") -> Exception:
+    return sdk.ClientError(
+        {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": status},  # type: ignore[typeddict-item]
+        },
+        "PutItem",
+    )
+
+
+def _translate(error: Exception) -> CountledgerError:
+    with pytest.raises(CountledgerError) as caught, translated("PutItem on my-table"):
+        raise error
+    assert caught.value.__cause__ is error
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("PutItem on my-table: ")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("ResourceNotFoundException", 400, TableNotFound),
+        ("AccessDeniedException", 400, AccessDenied),
+        ("AccessDenied", 403, AccessDenied),
+        ("UnrecognizedClientException", 400, NoCredentials),
+        ("InvalidClientTokenId", 403, NoCredentials),
+        ("InvalidSignatureException", 400, NoCredentials),
+        ("SignatureDoesNotMatch", 403, NoCredentials),
+        ("MissingAuthenticationTokenException", 400, NoCredentials),
+        ("MissingAuthenticationToken", 403, NoCredentials),
+        ("ExpiredToken", 403, NoCredentials),
+        ("ExpiredTokenException", 400, NoCredentials),
+        ("RequestExpired", 400, NoCredentials),
+        ("ValidationException", 400, RequestRejected),
+        ("ValidationError", 400, RequestRejected),
+        ("SerializationException", 400, RequestRejected),
+        ("ItemCollectionSizeLimitExceededException", 400, RequestRejected),
+        ("ProvisionedThroughputExceededException", 400, Throttled),
+        ("ThrottlingException", 400, Throttled),
+        ("Throttling", 400, Throttled),
+        ("RequestLimitExceeded", 400, Throttled),
+        ("TransactionConflictException", 400, Throttled),
+        ("ReplicatedWriteConflictException", 400, Throttled),
+        ("InternalServerError", 500, Unclear),
+        ("ServiceUnavailable", 503, Unclear),
+        ("503", 503, Unclear),
+        ("504", 504, Unclear),
+        ("SomethingNew", 400, ServiceFailed),
+    ],
+)
+def test_every_code_has_its_class(code: str, status: int, kind: type[CountledgerError]) -> None:
+    """The service's own reason is in the message, on one line."""
+    error = _translate(_answer(code, status))
+
+    assert type(error) is kind
+    assert code in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (sdk.NoCredentialsError(), NoCredentials),
+        (sdk.PartialCredentialsError(provider="env", cred_var="AWS_X"), NoCredentials),
+        (sdk.CredentialRetrievalError(provider="sso", error_msg="gone"), NoCredentials),
+        (sdk.UnauthorizedSSOTokenError(), NoCredentials),
+        (sdk.SSOTokenLoadError(error_msg="expired"), NoCredentials),
+        (sdk.TokenRetrievalError(provider="sso", error_msg="expired"), NoCredentials),
+        (sdk.LoginRefreshRequired(), NoCredentials),
+        (sdk.NoAuthTokenError(), NoCredentials),
+        (sdk.NoRegionError(), BadSetting),
+        (sdk.ProfileNotFound(profile="p"), BadSetting),
+        (sdk.InvalidRegionError(region_name="no region"), BadSetting),
+        (sdk.ConfigParseError(path="~/.aws/config", error_msg="line 1"), BadSetting),
+        (sdk.InvalidConfigError(error_msg="no source_profile"), BadSetting),
+        (sdk.EndpointConnectionError(endpoint_url=_URL), Unreachable),
+        (sdk.ConnectTimeoutError(endpoint_url=_URL), Unreachable),
+        (sdk.ProxyConnectionError(proxy_url=_URL), Unreachable),
+        (sdk.SSLError(endpoint_url=_URL, error=OSError("CERTIFICATE_VERIFY_FAILED")), Unreachable),
+        (
+            sdk.SSLError(endpoint_url=_URL, error=OSError("[SSL: WRONG_VERSION_NUMBER]")),
+            Unreachable,
+        ),
+        (sdk.SSLError(endpoint_url=_URL, error=OSError("UNEXPECTED_EOF_WHILE_READING")), Unclear),
+        (sdk.ReadTimeoutError(endpoint_url=_URL), Unclear),
+        (sdk.ConnectionClosedError(endpoint_url=_URL), Unclear),
+        (sdk.HTTPClientError(error="two\nlines"), Unclear),
+        (sdk.ResponseStreamingError(error="cut"), Unclear),
+        (sdk.IncompleteReadError(actual_bytes=1, expected_bytes=2), Unclear),
+        (sdk.ParamValidationError(report="TableName is too short"), SetupError),
+        (sdk.MissingDependencyException(msg="crt"), SetupError),
+        (ValueError("Invalid endpoint: localhost"), BadSetting),
+    ],
+)
+def test_every_exception_of_the_sdk_has_its_class(
+    error: Exception, kind: type[CountledgerError]
+) -> None:
+    """An expired sign-in is the commonest of all."""
+    assert type(_translate(error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (_answer("ResourceNotFoundException"), "COUNTLEDGER_"),
+        (_answer("AccessDeniedException"), "policy"),
+        (_answer("ExpiredTokenException"), "AWS_PROFILE"),
+        (sdk.NoCredentialsError(), "AWS_PROFILE"),
+        (sdk.NoRegionError(), "AWS_REGION"),
+        (sdk.EndpointConnectionError(endpoint_url=_URL), "AWS_ENDPOINT_URL"),
+        (ValueError("Invalid endpoint: localhost"), "http://127.0.0.1"),
+    ],
+)
+def test_what_a_person_can_mend_comes_with_advice(error: Exception, advice: str) -> None:
+    """Behind the reason."""
+    assert advice in str(_translate(error)).rpartition(";")[2]
+
+
+@pytest.mark.parametrize("error", [ValueError("another"), KeyError("x"), TypeError("y")])
+def test_what_is_not_the_sdks_goes_through_as_it_is(error: Exception) -> None:
+    """A bug of ours stays visible."""
+    with pytest.raises(type(error)), translated("x"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"Error": {"Code": "ThrottlingException"}},
+        {"Error": {"Code": "ThrottlingException"}, "ResponseMetadata": {}},
+    ],
+)
+def test_an_answer_without_metadata_is_understood(response: Any) -> None:  # noqa: ANN401
+    """Some engines and tools leave it out."""
+    assert type(_translate(sdk.ClientError(response, "PutItem"))) is Throttled
+
+
+def test_the_exit_code_tells_whose_turn_it_is() -> None:
+    """2 the caller's or the operator's, 3 the service's."""
+    assert {kind.exit_code for kind in (BadSetting, SetupError, NoCredentials)} == {2}
+    assert {kind.exit_code for kind in (ServiceFailed, Throttled, Unclear, RequestRejected)} == {3}
