@@ -1,0 +1,188 @@
+"""What becomes of a batch of records when a call of the materializer goes wrong."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import repeat
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSPreparedRequest
+
+from countledger.consumers import materializer as materializer_module
+from countledger.consumers.fold import Fold
+from countledger.consumers.materializer import Materializer, Outcome
+from countledger.consumers.record import sequence_of
+from countledger.consumers.shard import Shard
+from countledger.consumers.total_writer import Written
+from countledger.ledger.errors import ServiceFailed
+from tests.engines.store import Store
+from tests.faults.canary import Rule, judged
+from tests.faults.delivery import deliver, written
+from tests.faults.injection import FAULTS, LOST_ANSWERS, Fault, Kind, faults
+from tests.faults.numbers import expect_total
+from tests.faults.queue import Queue, new_queue
+
+SDK_ATTEMPTS = 4
+
+
+def _progress(request: AWSPreparedRequest) -> bool:
+    return b'"progress"' in _body(request)
+
+
+def _total(request: AWSPreparedRequest) -> bool:
+    return not _progress(request)
+
+
+def _body(request: AWSPreparedRequest) -> bytes:
+    body: Any = request.body
+    return body if isinstance(body, bytes) else b""
+
+
+@pytest.fixture
+def queue(store: Store) -> Iterator[Queue]:
+    """A quarantine queue of the test's own."""
+    with new_queue(store) as made:
+        yield made
+
+
+# ---- rules to switch off ----
+
+
+def failures_kept_to_itself(patch: pytest.MonkeyPatch) -> None:
+    """The batch is said to be handled although a counter could not be written."""
+    real = materializer_module._outcome
+
+    def outcome(folded: Fold, done: dict[str, Written], now_ms: int) -> Outcome:
+        result = real(folded, done, now_ms)
+        result.retry_from = None
+        return result
+
+    patch.setattr(materializer_module, "_outcome", outcome)
+
+
+# ---- laws ----
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("which", [_total, _progress])
+def test_p1_the_sdk_may_send_an_update_again(
+    store: Store,
+    counter: str,
+    fault: Fault,
+    which: Any,  # noqa: ANN401 - a predicate
+) -> None:
+    """A second application is refused by the watermark: the batch is handled, nothing twice."""
+    shard, records = written(store, counter)
+    materializer = store.materializer()
+
+    with faults(materializer.door.client, plan=[fault, fault], only=which) as attempts:
+        assert deliver(materializer, records, shard) == 1
+
+    assert len(attempts) == 3
+    expect_total(store, counter)
+
+
+def _fail_on(store: Store, materializer: Materializer, counter: str, fault: Fault) -> Outcome:
+    """Deliver four records of a counter and of another, while only the other can be written."""
+    other = f"{counter}/other"
+    shard, records = written(store, counter, other, each=4)
+    mine = f'"{counter}"'.encode()
+
+    with faults(
+        materializer.door.client,
+        plan=repeat(fault, SDK_ATTEMPTS),
+        only=lambda request: _total(request) and mine in _body(request),
+    ):
+        outcome = materializer.apply(records, shard)
+    expect_total(store, other)
+    if outcome.retry_from is not None:
+        assert list(outcome.failed) == [counter]
+        assert outcome.retry_from == sequence_of(records[0])
+        deliver(materializer, records, shard)
+    expect_total(store, other)
+    return outcome
+
+
+@judged(failures_kept_to_itself)
+@pytest.mark.parametrize("fault", [f for f in FAULTS if not f.applied], ids=str)
+def test_p1_a_total_that_cannot_be_written_is_delivered_again(
+    rule: Rule, store: Store, counter: str, fault: Fault
+) -> None:
+    """Its first record is named, the other counters are written, and in the end all are exact."""
+    with rule.watched():
+        _fail_on(store, store.materializer(), counter, fault)
+        expect_total(store, counter)
+
+
+@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+def test_p1_a_total_whose_every_answer_is_lost_is_delivered_again(
+    store: Store, counter: str, fault: Fault
+) -> None:
+    """It was written by the first attempt; nobody knows, so it is delivered again and dropped."""
+    outcome = _fail_on(store, store.materializer(), counter, fault)
+
+    assert outcome.retry_from is not None
+    expect_total(store, counter)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_p1_progress_that_cannot_be_written_is_delivered_again(
+    store: Store, counter: str, fault: Fault
+) -> None:
+    """The last record comes again, its total drops it, and the progress gets there."""
+    shard, records = written(store, counter)
+    shard = Shard(shard.stream, f"{shard.id}-{counter}")
+    materializer = store.materializer()
+    last = records[-1]["dynamodb"]["SequenceNumber"]
+
+    with faults(
+        materializer.door.client, plan=repeat(fault, SDK_ATTEMPTS), only=_progress
+    ) as attempts:
+        outcome = materializer.apply(records, shard)
+    assert outcome.retry_from == int(last)
+    assert list(outcome.failed) == [f"progress of {shard}"]
+    assert len(attempts) == SDK_ATTEMPTS
+
+    assert materializer.apply(records[-1:], shard).duplicates == 1
+    expect_total(store, counter)
+    (progress,) = store.totals().progress([str(shard)]).values()
+    assert progress.sequence == last
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_p8_a_quarantine_that_answers_late_has_the_record(
+    store: Store, counter: str, queue: Queue, fault: Fault
+) -> None:
+    """The SDK sends again: the record lies there once or twice, and the batch goes on."""
+    shard, records = written(store, counter, each=4)
+    poison = {**records[1], "eventName": "UNKNOWN"}
+    materializer = replace(store.materializer(), quarantine=queue.quarantine)
+
+    with faults(queue.client, at="SendMessage", plan=[fault]):
+        assert deliver(materializer, [records[0], poison, *records[2:]], shard) == 1
+
+    found = queue.records()
+    assert found == [poison] * (2 if fault.applied else 1)
+    expect_total(store, counter, found)
+
+
+def test_p8_nothing_is_applied_where_the_quarantine_refuses(
+    store: Store, counter: str, queue: Queue
+) -> None:
+    """A record that nobody understands and nobody keeps stops the batch before its first effect."""
+    shard, records = written(store, counter, each=4)
+    poison = {**records[1], "eventName": "UNKNOWN"}
+    batch = [records[0], poison, *records[2:]]
+    materializer = replace(store.materializer(), quarantine=queue.quarantine)
+
+    with (
+        faults(queue.client, plan=repeat(Fault(Kind.SERVER_ERROR), SDK_ATTEMPTS)),
+        faults(materializer.door.client) as writes,
+        pytest.raises(ServiceFailed, match="SendMessage to the quarantine"),
+    ):
+        materializer.apply(batch, shard)
+    assert len(writes) == 0
+    assert store.totals().read(counter).version == 0
+
+    deliver(materializer, batch, shard)
+    expect_total(store, counter, queue.records())
