@@ -22,6 +22,7 @@ from countledger.ledger.errors import (
     NamespaceConflict,
     NamespaceUnknown,
     WrongKind,
+    shown,
 )
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.limits import (
@@ -70,16 +71,33 @@ class Namespace:
         """Refuse what no namespace can be."""
         keys.check_namespace(self.name)
         if self.kind not in list(Kind):
-            raise BadSetting(f"kind {self.kind!r} is none of {', '.join(Kind)}")
-        if self.spread not in keys.SPREADS:
-            raise BadSetting(f"spread {self.spread!r} is none of {keys.SPREADS}")
+            raise BadSetting(f"kind {shown(self.kind)} is none of {', '.join(Kind)}")
+        if not _is_integer(self.spread) or self.spread not in keys.SPREADS:
+            raise BadSetting(f"spread {shown(self.spread)} is none of {keys.SPREADS}")
+        if not _is_integer(self.horizon_ms):
+            raise BadSetting(f"horizon {shown(self.horizon_ms)} is no whole number of milliseconds")
         if not HORIZON_MIN_MS <= self.horizon_ms <= HORIZON_MAX_MS:
             raise BadSetting(
                 f"a horizon of {show_duration(self.horizon_ms)} is not between "
                 f"{show_duration(HORIZON_MIN_MS)} and {show_duration(HORIZON_MAX_MS)}"
             )
-        if self.description and len(self.description.encode()) > NOTE_MAX_BYTES:
-            raise BadSetting(f"the description is longer than {NOTE_MAX_BYTES} bytes")
+        if self.description is not None:
+            _check_description(self.description)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_description(text: object) -> None:
+    if not isinstance(text, str):
+        raise BadSetting(f"description {shown(text)} is a {type(text).__name__}, not a str")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise BadSetting(f"description {shown(text)} is no valid Unicode text") from None
+    if size > NOTE_MAX_BYTES:
+        raise BadSetting(f"the description is longer than {NOTE_MAX_BYTES} bytes")
 
 
 def encode_namespace(namespace: Namespace) -> Item:
@@ -182,7 +200,7 @@ class Namespaces:
         return changed
 
     def get(self, name: str) -> Namespace:
-        """A namespace, read once per process: it cannot change. Half or one read unit.
+        """A namespace, read once per process: it cannot change. One read unit.
 
         Raises:
             NamespaceUnknown: there is none that can be seen from here.

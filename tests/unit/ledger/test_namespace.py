@@ -1,0 +1,200 @@
+"""Namespaces: valid at birth, made once, seen by all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from countledger.ledger.errors import (
+    BadSetting,
+    ConditionFailed,
+    CorruptItem,
+    NamespaceConflict,
+    NamespaceUnknown,
+    NewerFormat,
+    WrongKind,
+)
+from countledger.ledger.limits import HORIZON_DEFAULT_MS, HORIZON_MAX_MS, HORIZON_MIN_MS, HOUR_MS
+from countledger.ledger.namespace import (
+    Kind,
+    Namespace,
+    Namespaces,
+    decode_namespace,
+    encode_namespace,
+)
+from tests.unit.ledger.memory import Fault, MemoryDoor
+
+TABLE = "ledger"
+HOME = "eu-west-1"
+
+
+def _namespaces(door: MemoryDoor, region: str = HOME) -> Namespaces:
+    return Namespaces(door, TABLE, region, HOME)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"spread": 16},
+        {"spread": 256},
+        {"kind": Kind.STRICT},
+        {"horizon_ms": HORIZON_MIN_MS},
+        {"horizon_ms": HORIZON_MAX_MS},
+        {"description": "x" * 1024},
+        {"description": ""},
+    ],
+)
+def test_a_namespace_is_stored_and_read_as_it_is(arguments: dict[str, Any]) -> None:
+    """Every setting of it."""
+    namespace = Namespace("likes", **arguments)
+    door = MemoryDoor()
+    item = {name: v for name, v in encode_namespace(namespace).items() if v is not None}
+    door.put_batch(TABLE, [item])
+
+    assert decode_namespace(door.items(TABLE)[0]) == namespace
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"name": ""}, "namespace ''"),
+        ({"name": "a:b"}, "namespace 'a:b'"),
+        ({"name": "x" * 511}, "511 bytes"),
+        ({"name": 5}, "namespace 5"),
+        ({"kind": "counter"}, "kind 'counter' is none of ledger, strict, sequence"),
+        ({"spread": 0}, r"spread 0 is none of \(1, 16, 256\)"),
+        ({"spread": 2}, "spread 2 is none"),
+        ({"spread": 16.0}, "spread 16.0 is none"),
+        ({"spread": True}, "spread True is none"),
+        ({"spread": "16"}, "spread '16' is none"),
+        ({"horizon_ms": HORIZON_MIN_MS - 1}, "a horizon of 59999 ms is not between 1 min and"),
+        ({"horizon_ms": HORIZON_MAX_MS + 1}, "is not between 1 min and 8784 h"),
+        ({"horizon_ms": 1.5 * HOUR_MS}, "horizon 5400000.0 is no whole number of milliseconds"),
+        ({"horizon_ms": "24h"}, "horizon '24h' is no whole number"),
+        ({"description": "x" * 1025}, "1024 bytes"),
+        ({"description": "\ud800"}, "no valid Unicode"),
+        ({"description": 5}, "description 5 is a int"),
+    ],
+)
+def test_any_other_namespace_never_comes_into_being(arguments: dict[str, Any], reason: str) -> None:
+    """The message names the value and the rule."""
+    with pytest.raises(BadSetting, match=reason):
+        Namespace(**{"name": "likes", **arguments})
+
+
+def test_a_namespace_is_made_with_defaults_at_its_first_use() -> None:
+    """And read once per process."""
+    door = MemoryDoor()
+    namespaces = _namespaces(door)
+
+    first = namespaces.for_use("likes:post-1", Kind.LEDGER)
+    namespaces.for_use("likes:post-2", Kind.LEDGER)
+
+    assert first == Namespace("likes", Kind.LEDGER, 1, HORIZON_DEFAULT_MS)
+    assert door.calls == ["get", "put"]
+    assert _namespaces(door).get("likes") == first
+
+
+def test_whoever_comes_first_decides() -> None:
+    """Another process made it between our look and our write."""
+    door = MemoryDoor()
+    door.faults.append(Fault(ConditionFailed(encode_namespace(Namespace("likes", spread=16)))))
+    slow = _namespaces(door)
+
+    assert slow.for_use("likes:x", Kind.LEDGER).spread == 16
+    assert slow.get("likes").spread == 16
+
+
+def test_making_a_namespace_again_is_no_error() -> None:
+    """With the same fixed settings; the description is not one of them."""
+    namespaces = _namespaces(MemoryDoor())
+    namespaces.create("likes", spread=16, description="first")
+
+    assert namespaces.create("likes", spread=16).description == "first"
+
+
+@pytest.mark.parametrize(
+    "other", [{"spread": 256}, {"kind": Kind.STRICT}, {"horizon_ms": HORIZON_DEFAULT_MS + 1}]
+)
+def test_what_is_fixed_cannot_be_changed(other: dict[str, Any]) -> None:
+    """The message tells what is there and what was asked for."""
+    namespaces = _namespaces(MemoryDoor())
+    namespaces.create("likes", spread=16)
+
+    with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*you asked for kind"):
+        namespaces.create("likes", **{"spread": 16, **other})
+
+
+def test_namespaces_are_made_in_the_home_region_alone() -> None:
+    """A producer elsewhere that cannot see one refuses."""
+    door = MemoryDoor()
+    elsewhere = _namespaces(door, "us-east-1")
+
+    refusal = r"home region eu-west-1 only.*us-east-1"
+    with pytest.raises(NamespaceUnknown, match=refusal):
+        elsewhere.create("likes")
+    with pytest.raises(NamespaceUnknown, match=refusal):
+        elsewhere.for_use("likes:x", Kind.LEDGER)
+    with pytest.raises(NamespaceUnknown, match=refusal):
+        elsewhere.describe("likes", "x")
+    assert door.items(TABLE) == []
+
+    _namespaces(door).create("likes")
+    assert elsewhere.for_use("likes:x", Kind.LEDGER).name == "likes"
+
+
+def test_a_namespace_nobody_made_is_unknown() -> None:
+    """The message says how to make it; asking did not."""
+    door = MemoryDoor()
+
+    with pytest.raises(NamespaceUnknown, match="countledger namespace create likes"):
+        _namespaces(door).get("likes")
+    assert door.items(TABLE) == []
+
+
+def test_counters_of_another_kind_are_refused() -> None:
+    """The message names both kinds."""
+    namespaces = _namespaces(MemoryDoor())
+    namespaces.create("stock", kind=Kind.STRICT)
+
+    with pytest.raises(WrongKind, match=r"'stock:x'.*kind strict.*kind ledger"):
+        namespaces.for_use("stock:x", Kind.LEDGER)
+
+
+def test_namespaces_are_listed_and_described() -> None:
+    """A description is all that changes."""
+    door = MemoryDoor()
+    namespaces = _namespaces(door)
+    for name in ("b", "a"):
+        namespaces.create(name, spread=16)
+
+    described = namespaces.describe("b", "text")
+
+    assert (described.spread, described.description) == (16, "text")
+    assert [(n.name, n.description) for n in namespaces.list()] == [
+        ("a", None),
+        ("b", "for people"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"kind": "new"}, CorruptItem),
+        ({"kind": 5}, CorruptItem),
+        ({"spread": 3}, CorruptItem),
+        ({"spread": None}, CorruptItem),
+        ({"horizon_ms": 1}, CorruptItem),
+        ({"v": 2}, NewerFormat),
+    ],
+)
+def test_stored_settings_that_cannot_be_are_called_so(
+    changed: dict[str, object], error: type[CorruptItem]
+) -> None:
+    """Edited by hand, or written by a later release."""
+    item = {**encode_namespace(Namespace("likes")), **changed}
+
+    with pytest.raises(error, match="likes"):
+        decode_namespace({name: value for name, value in item.items() if value is not None})
