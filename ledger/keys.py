@@ -68,6 +68,15 @@ def check_counter(name: object) -> str:
     return name
 
 
+def is_counter(name: str) -> bool:
+    """Whether a counter can be called so."""
+    try:
+        check_counter(name)
+    except BadCounterName:
+        return False
+    return True
+
+
 def namespace_of(counter: str) -> str:
     """The namespace of a (checked) counter name: what stands before its first colon."""
     namespace, colon, _ = counter.partition(":")

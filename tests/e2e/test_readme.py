@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL
 COMMAND_LINES = re.findall(
     r"^    (countledger (?:emit|total|entries|verify).*)$", README.read_text(), re.MULTILINE
 )
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[LocalStack]:
+    """A stack on which nothing else has been counted, as a reader of the README has it."""
+    with LocalStack() as running:
+        yield running
 
 
 def run(command: list[str], stack: LocalStack) -> subprocess.CompletedProcess[str]:

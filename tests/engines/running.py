@@ -7,7 +7,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -19,16 +18,12 @@ from moto import mock_aws
 from moto.core.config import DefaultConfig
 
 from countledger.infra.engine import Engine as MiniStack
+from tests.engines.binaries import DYNOXIDE_VARIABLE, dynoxide_binary
 from tests.engines.differences import DYNOXIDE, MINISTACK, MOTO, Difference, Engine
 
 REGION: Final = "us-east-1"
 ENDPOINT_VARIABLE: Final = "COUNTLEDGER_TEST_ENDPOINT"
 DIFFERENCES_VARIABLE: Final = "COUNTLEDGER_TEST_DIFFERENCES"
-BINARY_VARIABLE: Final = "COUNTLEDGER_DYNOXIDE"
-_INSTALLED_BINARY: Final = (
-    Path(__file__).resolve().parents[2]
-    / ".cache/dynoxide/node_modules/@dynoxide/linux-x64/dynoxide"
-)
 _LEAVE_THE_ENVIRONMENT: Final[DefaultConfig] = {
     "core": {"mock_credentials": False, "reset_boto3_session": False}
 }
@@ -71,9 +66,11 @@ def ministack() -> Iterator[Engine]:
 @contextmanager
 def dynoxide() -> Iterator[Engine]:
     """dynoxide, in a process of its own; the test is skipped where it is not installed."""
-    binary = Path(os.environ.get(BINARY_VARIABLE) or _INSTALLED_BINARY)
+    binary = dynoxide_binary()
     if not binary.is_file():
-        pytest.skip(f"dynoxide is not installed: `make dynoxide`, or name it in {BINARY_VARIABLE}")
+        pytest.skip(
+            f"dynoxide is not installed: `make dynoxide`, or name it in {DYNOXIDE_VARIABLE}"
+        )
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [str(binary), "serve", "--host", "127.0.0.1", "--port", str(port)]
