@@ -1,13 +1,21 @@
 """The exact sum: every entry visible when the read began, none twice; also across pages."""
 
+from collections.abc import Iterator
+from itertools import islice
+
 import pytest
 
+from countledger.ledger import exact as exact_module
 from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from countledger.ledger.door import Door
 from countledger.ledger.errors import CorruptItem, NewerFormat
-from countledger.ledger.exact import ExactSum
-from countledger.ledger.operations import Put
+from countledger.ledger.exact import ExactReader, ExactSum, Seen
+from countledger.ledger.head import Head
+from countledger.ledger.operations import Put, Query, Scan
 from countledger.producers.event import Event
 from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.injection import before_call, calls
 
 # Two KB each: 520 of them are more than the megabyte of one page.
@@ -24,12 +32,55 @@ def _fill(store: Store, counter: str, count: int, *, big: bool = False) -> None:
     assert all(getattr(outcome, "status", None) == "recorded" for outcome in outcomes)
 
 
+def _expect(exact: ExactSum, count: int) -> None:
+    """So many entries of 1."""
+    found = exact.sum, exact.events, exact.entries
+    if found != (count, count, count):
+        raise WrongNumber(f"{found} instead of {count}")
+
+
 def test_a_counter_never_recorded_is_zero(store: Store, counter: str) -> None:
     """Zero, no entry, generation 0; and nothing is made by reading."""
     exact = store.exact().read(counter)
 
     assert (exact.sum, exact.events, exact.entries, exact.generation) == (0, 0, 0, 0)
     assert store.entry_items(counter) == []
+
+
+# ---- rules to switch off ----
+
+
+def only_the_first_page_read(patch: pytest.MonkeyPatch) -> None:
+    """One page is taken for all of them."""
+    real = Door.pages
+
+    def pages(door: Door, read: Query | Scan) -> Iterator[list[Item]]:
+        return islice(real(door, read), 1)
+
+    patch.setattr(Door, "pages", pages)
+
+
+def covers_not_skipped(patch: pytest.MonkeyPatch) -> None:
+    """What the head stands for is added once more where it is still seen."""
+
+    def uncovered(seen: dict[str, Seen], _first: Head, _second: Head) -> list[Seen]:
+        return list(seen.values())
+
+    patch.setattr(exact_module, "uncovered", uncovered)
+
+
+def second_head_not_read(patch: pytest.MonkeyPatch) -> None:
+    """What was taken in while the entries were read goes unnoticed."""
+    real = ExactReader._head
+    first: dict[str, Head] = {}
+
+    def head(reader: ExactReader, door: Door, counter: str) -> Head:
+        return first.setdefault(counter, real(reader, door, counter))
+
+    patch.setattr(ExactReader, "_head", head)
+
+
+# ---- laws ----
 
 
 @pytest.mark.parametrize("spread", [1, 16, 256])
@@ -49,20 +100,21 @@ def test_the_sum_does_not_depend_on_the_spread(store: Store, namespace: str, spr
     assert len(prefixes) > 1 or spread == 1
 
 
-def test_p4_a_sum_over_many_pages_is_exact(store: Store, counter: str) -> None:
+@judged(only_the_first_page_read)
+def test_p4_a_sum_over_many_pages_is_exact(rule: Rule, store: Store, counter: str) -> None:
     """More than a megabyte of entries comes in several pages, and each is in the sum once."""
-    _fill(store, counter, 520, big=True)
-    reader = store.exact()
+    with rule.watched():
+        _fill(store, counter, 520, big=True)
+        reader = store.exact()
+        with calls(reader.door.client) as made:
+            exact = reader.read(counter)
+        _expect(exact, 520)
+        assert made.count("Query") > 1
+        assert made[0] == made[-1] == "GetItem"
+        assert exact.entries_read == 520
 
-    with calls(reader.door.client) as made:
-        exact = reader.read(counter)
 
-    assert made.count("Query") > 1
-    assert made[0] == made[-1] == "GetItem"
-    assert (exact.sum, exact.entries, exact.entries_read) == (520, 520, 520)
-
-
-def test_entries_that_arrive_meanwhile_may_be_in_it_or_not(store: Store, counter: str) -> None:
+def test_p4_entries_that_arrive_meanwhile_may_be_in_it_or_not(store: Store, counter: str) -> None:
     """What was acknowledged before the read began is in the sum; the rest does no harm."""
     _fill(store, counter, 30)
     reader = store.exact()
@@ -87,20 +139,41 @@ def _head(counter: str, generation: int, total: int, covers: dict[str, int]) -> 
     }
 
 
-def test_what_a_head_covers_is_skipped(store: Store, counter: str) -> None:
+@judged(covers_not_skipped)
+def test_p4_what_a_head_covers_is_skipped(rule: Rule, store: Store, counter: str) -> None:
     """An entry that the head has taken in counts there, seen or not."""
-    _fill(store, counter, 3)
-    covered = store.entry_items(counter)[0]["entry"]
-    store.door().put(Put(store.ledger, _head(counter, 1, 1, {covered: 1, "e#gone": 1})))
+    with rule.watched():
+        _fill(store, counter, 3)
+        covered = store.entry_items(counter)[0]["entry"]
+        store.door().put(Put(store.ledger, _head(counter, 1, 2, {covered: 1, "e#gone": 1})))
 
-    exact = store.exact().read(counter)
+        exact = store.exact().read(counter)
 
-    assert (exact.sum, exact.entries, exact.events, exact.generation) == (3, 3, 3, 1)
-    assert exact.entries_read == 3
+        _expect(exact, 4)
+        assert (exact.generation, exact.entries_read) == (1, 3)
+
+
+@judged(second_head_not_read)
+def test_p4_an_entry_taken_in_before_it_is_seen_is_in_the_sum(
+    rule: Rule, store: Store, counter: str
+) -> None:
+    """A head is published and its entry deleted between the first head and the query."""
+    with rule.watched():
+        _fill(store, counter, 4)
+        (gone, *_) = store.entry_items(counter)
+        reader = store.exact()
+
+        def compact() -> None:
+            store.door().put(Put(store.ledger, _head(counter, 1, 1, {gone["entry"]: 1})))
+            key = {"counter": {"S": counter}, "entry": {"S": gone["entry"]}}
+            store.client().delete_item(TableName=store.ledger, Key=key)
+
+        with before_call(reader.door.client, "Query", compact):
+            _expect(reader.read(counter), 4)
 
 
 @pytest.mark.parametrize(("generation", "heads_read"), [(1, 2), (2, 4)])
-def test_a_head_that_moves_meanwhile_is_followed(
+def test_p4_a_head_that_moves_meanwhile_is_followed(
     store: Store, counter: str, generation: int, heads_read: int
 ) -> None:
     """One generation on: both heads' covers are skipped. Two or more: the read starts over."""
@@ -115,7 +188,8 @@ def test_a_head_that_moves_meanwhile_is_followed(
         exact = reader.read(counter)
 
     assert made.count("GetItem") == heads_read
-    assert (exact.sum, exact.entries, exact.generation) == (4, 4, generation)
+    _expect(exact, 4)
+    assert exact.generation == generation
 
 
 @pytest.mark.parametrize(

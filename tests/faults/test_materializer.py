@@ -114,6 +114,28 @@ def test_p1_a_total_that_cannot_be_written_is_delivered_again(
         expect_total(store, counter)
 
 
+@judged(failures_kept_to_itself)
+def test_p3_progress_never_passes_what_is_not_in_the_totals(
+    rule: Rule, store: Store, counter: str
+) -> None:
+    """Freshness is what a reader trusts: a batch that failed in part does not move it."""
+    with rule.watched():
+        shard, records = written(store, counter)
+        shard = Shard(shard.stream, f"{shard.id}-{counter}")
+        materializer = store.materializer()
+        plan = repeat(Fault(Kind.UNAVAILABLE), SDK_ATTEMPTS)
+
+        with faults(materializer.door.client, plan=plan, only=_total):
+            materializer.apply(records, shard)
+        if store.totals().progress([str(shard)]):
+            expect_total(store, counter)
+
+        deliver(materializer, records, shard)
+        (progress,) = store.totals().progress([str(shard)]).values()
+        assert progress.sequence == records[-1]["dynamodb"]["SequenceNumber"]
+        expect_total(store, counter)
+
+
 @pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
 def test_p1_a_total_whose_every_answer_is_lost_is_delivered_again(
     store: Store, counter: str, fault: Fault
