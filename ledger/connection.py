@@ -147,17 +147,18 @@ class Connection:
         return client
 
     def _client(self, service: str, retries: Retries = "standard") -> Any:  # noqa: ANN401 - typed by its callers
-        config = Config(
-            **_TIMEOUTS,
-            # A proxy of the user's network has no way to this machine's own loopback.
-            proxies={} if _is_loopback(self.endpoint_url) else None,
-            region_name=self.region,
-            retries=_RETRIES[retries],
-            max_pool_connections=_CONNECTIONS,
-            user_agent=_USER_AGENT,
-        )
         make: Any = self.session.client
+        region = self.region
         with translated(f"the {service} client"):
+            config = Config(
+                **_TIMEOUTS,
+                # A proxy of the user's network has no way to this machine's own loopback.
+                proxies={} if _is_loopback(self.endpoint_url) else None,
+                region_name=region,
+                retries=_RETRIES[retries],
+                max_pool_connections=_CONNECTIONS,
+                user_agent=_USER_AGENT,
+            )
             return make(service, endpoint_url=self.endpoint_url, config=config)
 
 

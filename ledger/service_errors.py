@@ -81,6 +81,7 @@ _NO_CONNECTION: Final = (
 )
 # These fail in the handshake, before a request is sent. Any other break of TLS may come behind it.
 _HANDSHAKE: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
+_BAD_URL: Final = ("Invalid endpoint", "Invalid IPv6 URL")
 
 
 @contextmanager
@@ -109,9 +110,9 @@ def translated(what: str) -> Iterator[None]:
         # It never left this machine: a name that cannot be, a part of the SDK that is missing.
         raise _explain(SetupError, what, error) from error
     except ValueError as error:
-        if "Invalid endpoint" not in str(error):
+        if not str(error).startswith(_BAD_URL):
             raise
-        text = f"{what}: {error}; give a URL such as http://127.0.0.1:4566"
+        text = f"{what}: {error}; give an endpoint such as http://127.0.0.1:4566"
         raise BadSetting(text) from error
 
 

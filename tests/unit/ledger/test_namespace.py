@@ -175,7 +175,7 @@ def test_namespaces_are_listed_and_described() -> None:
     assert (described.spread, described.description) == (16, "text")
     assert [(n.name, n.description) for n in namespaces.list()] == [
         ("a", None),
-        ("b", "for people"),
+        ("b", "text"),
     ]
 
 

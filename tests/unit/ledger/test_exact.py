@@ -1,0 +1,246 @@
+"""The exact sum: its five steps against a compactor that works while it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countledger.ledger import keys
+from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
+from countledger.ledger.exact import ExactReader, Seen, combine, moved_too_far, uncovered
+from countledger.ledger.head import Head
+from countledger.ledger.ids import id_of_key
+from countledger.ledger.operations import Put, Query, Scan
+from tests.unit.ledger.clocks import NOW_MS
+from tests.unit.ledger.memory import MemoryDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger.ledger.attributes import Item, Key
+
+TABLE = "ledger"
+COUNTER = "a:b"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "far"),
+    [(0, 0, False), (0, 1, False), (3, 4, False), (0, 2, True), (3, 9, True)],
+)
+def test_a_read_stands_if_one_generation_at_most_was_published(
+    first: int, second: int, *, far: bool
+) -> None:
+    """Between two, entries may have been covered and deleted unseen."""
+    assert moved_too_far(Head(generation=first), Head(generation=second)) is far
+
+
+@given(
+    seen=st.dictionaries(st.integers(0, 9).map(str), st.integers(-9, 9), max_size=10),
+    first=st.sets(st.integers(0, 9).map(str)),
+    second=st.sets(st.integers(0, 9).map(str)),
+    base=st.integers(-99, 99),
+)
+def test_the_sum_is_the_second_head_and_what_neither_covers(
+    seen: dict[str, int], first: set[str], second: set[str], base: int
+) -> None:
+    """As a loop over all entries says it."""
+    heads = [Head(generation=g, covers=dict.fromkeys(c, 0)) for g, c in ((1, first), (2, second))]
+    second_head = Head(sum=base, events=20, entries=10, generation=2, covers=heads[1].covers)
+
+    rest = uncovered({k: Seen(d, 2) for k, d in seen.items()}, heads[0], second_head)
+
+    kept = [d for k, d in seen.items() if k not in first and k not in second]
+    assert combine(second_head, rest) == (base + sum(kept), 20 + 2 * len(kept), 10 + len(kept))
+
+
+def _entry_item(number: int, delta: int, events: int = 1) -> Item:
+    entry = Entry(
+        counter=COUNTER,
+        id=id_of_key(str(number)),
+        delta=delta,
+        at_ms=NOW_MS,
+        origin="r",
+        events=events,
+    )
+    item = encode_entry(entry, 1)
+    return {name: value for name, value in item.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class BusyDoor(MemoryDoor):
+    """A door behind which somebody works between any two calls and any two items."""
+
+    work: list[Callable[[], None]] = field(default_factory=list)
+
+    def _step(self) -> None:
+        if self.work:
+            self.work.pop(0)()
+
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
+        """One item; strongly consistent, or the five steps prove nothing."""
+        assert consistent
+        self._step()
+        return MemoryDoor.get(self, table, key, consistent=consistent)
+
+    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
+        """No snapshot: item after item, as it is when its turn comes."""
+        assert isinstance(read, Query)
+        assert read.consistent
+        self.calls.append("query")
+        reached = ""
+        while True:
+            self._step()
+            left = [i for i in self.items(TABLE) if reached < i["entry"] < "f"]
+            if not left:
+                return
+            reached = left[0]["entry"]
+            yield [left[0]]
+
+
+@dataclass(slots=True)
+class Compactor:
+    """The verbs of a run, each a step that can be put anywhere."""
+
+    door: MemoryDoor
+    take: int = 2
+
+    def head(self) -> Head:
+        """As it stands."""
+        item = self.door.tables[TABLE].get((COUNTER, keys.HEAD))
+        if item is None:
+            return Head()
+        covers: dict[str, Any] = item["covers"]
+        return Head(
+            generation=item["generation"],
+            sum=item["sum"],
+            events=item["events"],
+            entries=item["entries"],
+            covers=covers,
+        )
+
+    def publish(self) -> None:
+        """The next generation takes in some entries, once those of the last are gone."""
+        head = self.head()
+        there = [i for i in self.door.items(TABLE) if i["entry"].startswith(keys.ENTRY_PREFIX)]
+        if any(i["entry"] in head.covers for i in there):
+            return
+        taken = there[: self.take]
+        self.door.tables[TABLE][COUNTER, keys.HEAD] = {
+            **keys.head_key(COUNTER),
+            "generation": head.generation + 1,
+            "run": "r",
+            "sum": head.sum + sum(i["delta"] for i in taken),
+            "events": head.events + len(taken),
+            "entries": head.entries + len(taken),
+            "covers": {i["entry"]: i["delta"] for i in taken},
+        }
+
+    def retire(self) -> None:
+        """Delete one covered entry, the last one first."""
+        for key in reversed(list(self.head().covers)):
+            if self.door.tables[TABLE].pop((COUNTER, key), None) is not None:
+                return
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    deltas=st.lists(st.integers(-9, 9).filter(bool), max_size=6),
+    steps=st.lists(st.sampled_from(["publish", "retire", "rest"]), max_size=30),
+)
+def test_the_sum_is_exact_whatever_a_compactor_does_meanwhile(
+    deltas: list[int], steps: list[str]
+) -> None:
+    """Between any two calls and any two items."""
+    door = BusyDoor()
+    door.put_batch(TABLE, [_entry_item(n, d) for n, d in enumerate(deltas)])
+    compactor = Compactor(door)
+    verbs = {"publish": compactor.publish, "retire": compactor.retire, "rest": lambda: None}
+    door.work.extend(verbs[step] for step in steps)
+
+    found = ExactReader(door, TABLE).read(COUNTER)
+
+    assert (found.sum, found.events, found.entries) == (sum(deltas), len(deltas), len(deltas))
+
+
+def _switched_off(door: BusyDoor, rule: str) -> int:
+    """The read with one rule left out."""
+    reader = ExactReader(door, TABLE)
+    first = reader._head(door, COUNTER)
+    seen = reader._entries(door, COUNTER)
+    second = reader._head(door, COUNTER)
+    if rule == "covers of the first head":
+        first = Head(generation=first.generation)
+    if rule == "second head":
+        second = first
+    total, _, _ = combine(second, uncovered(seen, first, second))
+    return int(total)
+
+
+@pytest.mark.parametrize(
+    ("rule", "steps"),
+    [
+        ("second head", ["rest", "publish", "retire"]),
+        ("covers of the first head", ["publish", "rest", "rest", "retire", "retire", "publish"]),
+        (
+            "generation check",
+            ["rest", "publish", "retire", "retire", "publish", "retire", "retire"],
+        ),
+    ],
+)
+def test_without_one_of_its_rules_the_sum_goes_wrong(rule: str, steps: list[str]) -> None:
+    """Each is needed: the same steps, read by the whole rule, are exact."""
+    results = []
+    for whole in (True, False):
+        door = BusyDoor()
+        door.put_batch(TABLE, [_entry_item(n, 10**n) for n in range(5)])
+        compactor = Compactor(door)
+        verbs = {"publish": compactor.publish, "retire": compactor.retire, "rest": lambda: None}
+        door.work.extend(verbs[step] for step in steps)
+        read = ExactReader(door, TABLE).read(COUNTER).sum if whole else _switched_off(door, rule)
+        results.append(read == 11111)
+
+    assert results == [True, False]
+
+
+def test_a_read_that_is_overtaken_starts_over_and_gives_up_in_the_end() -> None:
+    """Twenty times: then somebody publishes without end."""
+    door = BusyDoor()
+    door.put_batch(TABLE, [_entry_item(1, 5)])
+    compactor = Compactor(door, take=0)
+    for _ in range(200):
+        door.work.extend([lambda: None, compactor.publish, compactor.publish])
+
+    with pytest.raises(ServiceFailed, match="overtook 20 exact reads"):
+        ExactReader(door, TABLE).read(COUNTER)
+
+
+def test_a_sum_says_what_it_cost_and_counts_events() -> None:
+    """Two heads, and the pages of the query."""
+    door = MemoryDoor()
+    door.put_batch(TABLE, [_entry_item(1, 5, events=3), _entry_item(2, -1)])
+
+    found = ExactReader(door, TABLE).read(COUNTER)
+
+    assert (found.sum, found.events, found.entries, found.entries_read) == (4, 4, 2, 2)
+    assert (found.generation, found.read_units) == (0, 2.0)
+    assert door.meter.read_units == found.read_units
+
+
+def test_what_cannot_be_read_is_never_left_out_of_a_sum() -> None:
+    """A malformed entry, a malformed head, a bad name."""
+    door = MemoryDoor()
+    door.put_batch(TABLE, [{**_entry_item(1, 5), "delta": "5"}])
+    reader = ExactReader(door, TABLE)
+
+    with pytest.raises(CorruptItem):
+        reader.read(COUNTER)
+    door.put(Put(TABLE, {**keys.head_key("a:c"), "generation": 1}))
+    with pytest.raises(CorruptItem):
+        reader.read("a:c")
+    with pytest.raises(BadCounterName):
+        reader.read("a#b")

@@ -1,0 +1,121 @@
+"""Settings from the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from countledger.ledger.connection import Connection
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HOUR_MS
+from countledger.ledger.settings import Settings
+
+_FIELDS = {
+    "COUNTLEDGER_STACK_NAME": "stage-2",
+    "COUNTLEDGER_LEDGER_TABLE": "l",
+    "COUNTLEDGER_COUNTERS_TABLE": "c",
+    "COUNTLEDGER_LEDGER_STREAM_ARN": "arn",
+    "COUNTLEDGER_QUARANTINE_QUEUE_URL": "https://q",
+    "COUNTLEDGER_HOME_REGION": "eu-west-1",
+    "COUNTLEDGER_CLOCK_SKEW_MS": "5000",
+}
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*_FIELDS, "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+
+
+def test_without_any_the_stack_has_its_name_and_tells_the_rest() -> None:
+    """Nothing has to be set."""
+    settings = Settings.from_environment()
+
+    assert settings.stack_name == "countledger"
+    assert settings.clock_skew_ms == CLOCK_SKEW_DEFAULT_MS
+    assert settings.ledger_table is None
+
+
+def test_every_setting_has_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name in capitals behind a prefix."""
+    for name, value in _FIELDS.items():
+        monkeypatch.setenv(name, value)
+
+    found = Settings.from_environment()
+
+    assert {f"COUNTLEDGER_{n.upper()}": str(v) for n, v in found} == _FIELDS
+
+
+def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is not given."""
+    monkeypatch.setenv("COUNTLEDGER_STACK_NAME", "from-environment")
+
+    assert Settings.from_environment(stack_name="given").stack_name == "given"
+    assert Settings.from_environment(stack_name=None).stack_name == "from-environment"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("COUNTLEDGER_CLOCK_SKEW_MS", "a minute"),
+        ("COUNTLEDGER_CLOCK_SKEW_MS", ""),
+        ("COUNTLEDGER_CLOCK_SKEW_MS", "-1"),
+        ("COUNTLEDGER_CLOCK_SKEW_MS", "1.5"),
+        ("COUNTLEDGER_CLOCK_SKEW_MS", str(HOUR_MS + 1)),
+        ("COUNTLEDGER_STACK_NAME", ""),
+        ("COUNTLEDGER_STACK_NAME", "x" * 129),
+    ],
+)
+def test_a_bad_value_names_its_variable(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the value, on one line."""
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(BadSetting) as refused:
+        Settings.from_environment()
+
+    assert str(refused.value).startswith(f"{name} is {value!r}: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_no_region_is_a_matter_of_settings() -> None:
+    """Said when it is needed, with the ways to give one."""
+    connection = Connection.open(Settings())
+
+    with pytest.raises(BadSetting, match="set AWS_REGION, give --region"):
+        _ = connection.region
+
+
+def test_the_region_is_the_callers_then_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS_REGION, which boto3 itself does not read."""
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+
+    assert Connection.open(Settings()).region == "eu-west-1"
+    assert Connection.open(Settings(), region="us-east-1").region == "us-east-1"
+
+
+def test_a_profile_that_does_not_exist_is_named() -> None:
+    """Before any call."""
+    with pytest.raises(BadSetting, match="nobody"):
+        Connection.open(Settings(), profile="nobody")
+
+
+@pytest.mark.parametrize("url", ["localhost", "http://", "http://[::1", "ftp//x"])
+def test_a_malformed_endpoint_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given, or from the environment."""
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with pytest.raises(BadSetting, match="endpoint"):
+        Connection.open(Settings(), endpoint_url=url).door("none")
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    with pytest.raises(BadSetting, match="endpoint"):
+        Connection.open(Settings()).door("none")
+
+
+def test_a_setting_that_is_given_needs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack is asked only for what is missing."""
+    monkeypatch.setenv("COUNTLEDGER_LEDGER_TABLE", "mine")
+
+    assert Connection.open().setting("ledger_table") == "mine"

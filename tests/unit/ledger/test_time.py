@@ -1,0 +1,138 @@
+"""Time, waits and units."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from random import Random
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.ledger.clock import SystemClock, show_duration, to_datetime, to_ms
+from countledger.ledger.errors import BadTime
+from countledger.ledger.meter import Meter
+from countledger.ledger.retry import Backoff
+
+
+@given(
+    attempts=st.integers(1, 20),
+    base_ms=st.floats(1, 1_000),
+    cap_ms=st.floats(1, 10_000),
+    seed=st.integers(),
+)
+def test_waits_are_bounded_and_drawn_from_zero(
+    attempts: int, base_ms: float, cap_ms: float, seed: int
+) -> None:
+    """One fewer than attempts, each below its ceiling."""
+    waits = list(Backoff(attempts, base_ms, cap_ms).waits_ms(Random(seed)))  # noqa: S311 - jitter
+
+    assert len(waits) == attempts - 1
+    for attempt, wait_ms in enumerate(waits):
+        assert 0 <= wait_ms <= min(cap_ms, base_ms * 2**attempt)
+
+
+def test_jitter_is_full() -> None:
+    """Evenly from zero to the ceiling: callers that failed together do not come back together."""
+    firsts = [next(Backoff().waits_ms(Random(seed))) for seed in range(2_000)]  # noqa: S311 - jitter
+
+    assert min(firsts) < 1
+    assert max(firsts) > 49
+    assert 23 < sum(firsts) / len(firsts) < 27
+
+
+def test_the_longest_wait_is_a_matter_of_seconds() -> None:
+    """All together: a caller hears within seconds that nothing answers."""
+
+    class Longest(Random):
+        def uniform(self, a: float, b: float) -> float:
+            assert a == 0
+            return b
+
+    assert sum(Backoff().waits_ms(Longest())) < 10_000
+
+
+@given(st.integers(-62_000_000_000_000, 253_000_000_000_000))
+def test_milliseconds_and_moments_are_the_same(at_ms: int) -> None:
+    """Over the years 1 to 9999."""
+    assert to_ms(to_datetime(at_ms)) == at_ms
+    assert to_datetime(at_ms).tzinfo is UTC
+
+
+def test_a_moment_is_the_same_in_every_zone() -> None:
+    """And what is below the millisecond is cut, before 1970 as well."""
+    moment = datetime(2030, 1, 31, 12, tzinfo=UTC)
+
+    assert to_ms(moment) == to_ms(moment.astimezone(timezone(timedelta(hours=-11))))
+    assert to_ms(moment + timedelta(microseconds=999)) == to_ms(moment)
+    assert to_ms(datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)) == -1
+
+
+@pytest.mark.parametrize(
+    ("moment", "reason"),
+    [
+        (datetime(2030, 1, 31), "has no offset"),  # noqa: DTZ001 - that is the point
+        (date(2030, 1, 31), "is a date, not a datetime"),
+        (5, "is a int"),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))), "outside the years"),
+    ],
+)
+def test_what_is_no_moment_is_refused(moment: object, reason: str) -> None:
+    """A naive time says nothing."""
+    with pytest.raises(BadTime, match=reason):
+        to_ms(moment)
+
+
+@pytest.mark.parametrize("at_ms", [10**15, -(10**15), 10**400])
+def test_no_calendar_holds_every_number(at_ms: int) -> None:
+    """The message is short."""
+    with pytest.raises(BadTime, match="outside the years 1 to 9999") as refused:
+        to_datetime(at_ms)
+
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (86_400_000, "24 h"),
+        (5_400_000, "90 min"),
+        (90_000, "90 s"),
+        (1_500, "1500 ms"),
+        (0, "0 ms"),
+    ],
+)
+def test_a_duration_is_shown_exactly(duration_ms: int, text: str) -> None:
+    """In the largest unit that it is a whole number of."""
+    assert show_duration(duration_ms) == text
+
+
+def test_the_machines_clock_counts_milliseconds() -> None:
+    """Since the epoch."""
+    before = datetime.now(UTC)
+    clock = SystemClock()
+    clock.sleep_ms(1)
+
+    assert before <= to_datetime(clock.now_ms()) + timedelta(milliseconds=1)
+    assert to_datetime(clock.now_ms()) <= datetime.now(UTC)
+
+
+def test_a_meter_counts_for_its_parent_too() -> None:
+    """From any number of threads."""
+    process = Meter()
+    calls = [Meter(parent=process) for _ in range(4)]
+
+    def work(meter: Meter) -> None:
+        for _ in range(500):
+            meter.written([{"CapacityUnits": 1.0}, {"CapacityUnits": 0.5}])
+            meter.read([{"CapacityUnits": 0.5}, {}])
+
+    threads = [Thread(target=work, args=(meter,)) for meter in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert {(m.write_units, m.read_units) for m in calls} == {(750.0, 250.0)}
+    assert (process.write_units, process.read_units) == (3_000.0, 1_000.0)

@@ -1,0 +1,198 @@
+"""The rules of the house, held by reading the repository itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT = Path(__file__).resolve().parents[2]
+_ROOMS = ("ledger", "producers", "consumers", "compaction", "infra")
+_MODULE_MAX_LINES = 300
+_FUNCTION_MAX_LINES = 70
+# Its parameters are the command's options, each with its help.
+_LONG_FUNCTIONS = {("infra/cli/emit.py", "emit")}
+_VAGUE = {"util", "utils", "common", "helper", "helpers", "misc", "base", "shared"}
+# Where boto3 and botocore may be imported. All else works on values, or through these.
+_SDK_FILES = {
+    "countledger/__init__.py",  # the type of a session that apps may hand in
+    "ledger/attributes.py",
+    "ledger/connection.py",
+    "ledger/door.py",
+    "ledger/service_errors.py",
+    "infra/deploy.py",
+    "infra/local_stack.py",
+    "infra/pump.py",
+}
+
+
+def _files() -> list[Path]:
+    """The repository's files: known to git or about to be; without links, so each once."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607
+        cwd=_ROOT,
+        check=True,
+        capture_output=True,
+    ).stdout.decode()
+    paths = [_ROOT / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+_FILES = _files()
+_PYTHON = [path for path in _FILES if path.suffix == ".py"]
+_OURS = [p for p in _PYTHON if p.relative_to(_ROOT).parts[0] in (*_ROOMS, "countledger")]
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(_ROOT).as_posix()
+
+
+def _imports(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, 0) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or "", node.level
+
+
+def test_imports_run_one_way() -> None:
+    """The contract of pyproject.toml: infra, then the three rooms side by side, then ledger."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=_ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert "1 kept, 0 broken" in done.stdout
+
+
+def test_rooms_are_imported_as_parts_of_the_package() -> None:
+    """Never by their bare names, which an app may have itself, and never relatively."""
+    found = {
+        _name(path): module
+        for path in _PYTHON
+        for module, level in _imports(path)
+        if level or module.split(".")[0] in _ROOMS
+    }
+
+    assert found == {}
+
+
+def test_the_sdk_is_imported_in_few_files() -> None:
+    """And each of them still does."""
+    found = {
+        _name(path)
+        for path in _OURS
+        for module, _ in _imports(path)
+        if module.split(".")[0] in ("boto3", "botocore")
+    }
+
+    assert found == _SDK_FILES
+
+
+@pytest.mark.parametrize("path", _PYTHON, ids=_name)
+def test_a_module_fits_a_sitting(path: Path) -> None:
+    """A table of cases may be longer."""
+    longest = _MODULE_MAX_LINES if path in _OURS else 2 * _MODULE_MAX_LINES
+
+    assert path.read_text().count("\n") <= longest
+
+
+def test_a_function_fits_a_screen() -> None:
+    """Signature and docstring included; what is over is declared, and only while it is."""
+    long = {
+        (_name(path), node.name)
+        for path in _PYTHON
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 > _FUNCTION_MAX_LINES
+    }
+
+    assert long == _LONG_FUNCTIONS
+
+
+def test_no_module_has_a_vague_name() -> None:
+    """A file's name says its subject."""
+    assert [_name(path) for path in _PYTHON if path.stem.strip("_") in _VAGUE] == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    """In its first lines; `__main__` is its own explanation."""
+    silent = [
+        _name(path)
+        for path in _PYTHON
+        if path.read_text().strip()
+        and path.name != "__main__.py"
+        and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+
+    assert silent == []
+
+
+def test_no_text_names_a_place_on_somebodys_machine() -> None:
+    """Home folders, and the folder that the repository happens to lie in."""
+    homes = r"(?<![\w.])/(?:home|Users|root|work)/\w"
+    places = re.compile(homes + "|" + re.escape(str(_ROOT)))
+    found = []
+    for path in _FILES:
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        found += [f"{_name(path)}: {match[0]}" for match in places.finditer(text)]
+
+    assert found == []
+
+
+def test_no_placeholder_is_left() -> None:
+    """Work that is not done stands in the list of work, not in the code."""
+    marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3}|HA" + r"CK)\b")
+    found = [_name(path) for path in _PYTHON if marks.search(path.read_text())]
+
+    assert found == []
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel, as a release builds it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=_ROOT,
+        check=True,
+        capture_output=True,
+    )
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_wheel_installs_only_countledger(wheel: zipfile.ZipFile) -> None:
+    """No bare `ledger` or `producers` beside an app's own."""
+    tops = {name.split("/")[0] for name in wheel.namelist()}
+
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"countledger"}
+
+
+def test_the_wheel_holds_every_module_the_template_and_the_types(wheel: zipfile.ZipFile) -> None:
+    """Links become real folders."""
+    held = set(wheel.namelist())
+    wanted = {
+        name if name.startswith("countledger/") else f"countledger/{name}"
+        for name in map(_name, _OURS)
+    }
+
+    assert wanted <= held
+    assert {"countledger/infra/template.yaml", "countledger/py.typed"} <= held
+    assert all(any(name.startswith(f"countledger/{room}/") for name in held) for room in _ROOMS)
+    assert not [name for name in held if "test" in name.split("/")[1]]

@@ -1,0 +1,110 @@
+"""What apps may rest on: the public names, their documentation, their types."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import countledger
+
+# Adding a name is a feature; taking one away, or renaming it, breaks apps.
+_NAMES = [
+    "Amount",
+    "CountLedger",
+    "CountledgerError",
+    "Entry",
+    "Event",
+    "ExactSum",
+    "Freshness",
+    "IdempotencyKey",
+    "Judgement",
+    "Kind",
+    "Namespace",
+    "Receipt",
+    "Settings",
+    "ShardProgress",
+    "Status",
+    "Total",
+    "Verdict",
+    "errors",
+    "record",
+    "total",
+]
+_METHODS = [
+    "entries",
+    "exact",
+    "freshness",
+    "namespaces",
+    "read_units",
+    "record",
+    "record_many",
+    "resend",
+    "total",
+    "totals",
+    "verify",
+    "verify_all",
+    "verify_many",
+    "write_units",
+]
+
+
+def _public(owner: object) -> list[str]:
+    return [name for name in vars(owner) if not name.startswith("_")]
+
+
+def test_the_public_names_are_these() -> None:
+    """No more, no less, in order."""
+    assert countledger.__all__ == _NAMES
+    assert all(hasattr(countledger, name) for name in _NAMES)
+
+
+def test_the_clients_methods_are_these() -> None:
+    """Those that an app calls."""
+    assert sorted(_public(countledger.CountLedger)) == _METHODS
+
+
+@pytest.mark.parametrize("name", [name for name in _NAMES if name != "Amount"])
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    """So does every public method and property of it, and every error."""
+    value = getattr(countledger, name)
+    assert inspect.getdoc(value)
+    assert value.__doc__, f"{name} has only an inherited docstring"
+    for member in _public(value) if inspect.isclass(value) else []:
+        part = getattr(value, member)
+        if inspect.isfunction(part) or isinstance(part, property):
+            assert part.__doc__, f"{name}.{member}"
+
+
+def test_every_error_says_what_it_is_and_whose_turn_it_is() -> None:
+    """One root; exit codes that the command line knows."""
+    kinds = [k for k in vars(countledger.errors).values() if inspect.isclass(k)]
+    ours = [kind for kind in kinds if issubclass(kind, Exception)]
+
+    assert len(ours) > 20
+    for kind in ours:
+        assert issubclass(kind, countledger.CountledgerError)
+        assert kind.__doc__
+        assert kind.exit_code in (2, 3)
+        assert f" {kind.__name__} " in f" {countledger.errors.__doc__} ".replace("\n", " ")
+
+
+def test_every_operation_says_what_it_costs() -> None:
+    """In units, or as the operation that it is many of."""
+    for name in ("record", "total", "totals", "freshness", "exact", "entries"):
+        doc = (inspect.getdoc(getattr(countledger.CountLedger, name)) or "").lower()
+        assert "unit" in doc, name
+
+
+def test_importing_costs_no_command_line_and_no_engine() -> None:
+    """An app that emits and reads needs no extra."""
+    code = (
+        "import sys, countledger;"
+        "print([m for m in ('typer', 'rich', 'yaml', 'ministack', 'hypercorn', 'psutil',"
+        " 'aws_lambda_powertools') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert done.stdout.strip() == "[]"
