@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, decode_entry
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.expressions import AllOf, BeginsWith, Between, Compare
 from countledger.ledger.ids import BARE_KEY_PREFIX
 from countledger.ledger.operations import Query
@@ -42,8 +43,11 @@ def newest_first(
         limit: how many entries at the most; None for all.
 
     Raises:
+        BadSetting: the limit is below 1.
         CorruptItem: an entry cannot be read.
     """
+    if limit is not None and limit < 1:
+        raise BadSetting(f"limit {limit} is no number of entries: give 1 or more, or none for all")
     streams: list[Iterator[Entry]] = []
     bare: list[Entry] = []
     for prefix in keys.entry_prefixes(spread):

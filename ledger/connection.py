@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -34,6 +35,8 @@ _RETRIES: Final[dict[Retries, Any]] = {
     "none": {"mode": "standard", "total_max_attempts": 1},
     "standard": {"mode": "standard", "total_max_attempts": 4},
 }
+_ONE_CLIENT_AT_A_TIME: Final = Lock()
+_SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 # The setting that each output of the stack fills.
 _OUTPUTS: Final = {
@@ -153,16 +156,19 @@ class Connection:
             config = Config(
                 **_TIMEOUTS,
                 # A proxy of the user's network has no way to this machine's own loopback.
-                proxies={} if _is_loopback(self.endpoint_url) else None,
+                proxies={} if _is_loopback(self.endpoint_url, service) else None,
                 region_name=region,
                 retries=_RETRIES[retries],
                 max_pool_connections=_CONNECTIONS,
                 user_agent=_USER_AGENT,
             )
-            return make(service, endpoint_url=self.endpoint_url, config=config)
+            # boto3 makes one client at a time; two threads' first calls may ask for two.
+            with _ONE_CLIENT_AT_A_TIME:
+                return make(service, endpoint_url=self.endpoint_url, config=config)
 
 
-def _is_loopback(endpoint_url: str | None) -> bool:
-    """Whether calls stay on this machine, by what is given or by AWS_ENDPOINT_URL."""
-    host = urlsplit(endpoint_url or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
-    return host in _LOOPBACK
+def _is_loopback(endpoint_url: str | None, service: str) -> bool:
+    """Whether a service's calls stay on this machine, by what is given or by AWS_ENDPOINT_URL*."""
+    own = f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}"
+    url = endpoint_url or os.environ.get(own) or os.environ.get("AWS_ENDPOINT_URL", "")
+    return urlsplit(url).hostname in _LOOPBACK

@@ -56,6 +56,7 @@ _ADVICE: Final[dict[type[CountledgerError], str]] = {
     Unclear: "no clear answer came",
     Unreachable: "check the network, the region and AWS_ENDPOINT_URL (`countledger status`)",
 }
+_OTHER_SCHEMA: Final = "does not match the schema"
 _SERVER_FAULT: Final = 500
 _CREDENTIALS: Final = (
     sdk.NoCredentialsError,
@@ -119,6 +120,11 @@ def translated(what: str) -> Iterator[None]:
 def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:
     code = error.response["Error"]["Code"]
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code == "ValidationException" and _OTHER_SCHEMA in error.response["Error"].get(
+        "Message", ""
+    ):
+        # A matter of set-up, not of the one item: it would fail for every other one as well.
+        return _explain(TableNotFound, what, error)
     if status >= _SERVER_FAULT and code not in _BY_CODE:
         return _explain(Unclear, what, error)
     return _explain(_BY_CODE.get(code, ServiceFailed), what, error)

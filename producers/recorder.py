@@ -78,7 +78,8 @@ class Recorder:
     def record_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """Record many events, some at a time: one write unit for each KB of each.
 
-        The order among them is not kept on the way; sums do not need it.
+        The order among them is not kept on the way, sums do not need it; but of several with one
+        key the first is the one that is recorded.
 
         Yields:
             One outcome for each event, in their order: a receipt, or the error of this event
@@ -117,10 +118,22 @@ class Recorder:
             for start in range(0, len(entries), BATCH_WRITE_ITEMS)
         ]
         sent_plain = pool.map(self.sender.send_batch, batches)
-        sent_keyed = pool.map(self.sender.outcome_of, keyed.values())
+        sent_keyed = pool.map(self._send_in_turn, _by_identity(keyed))
         outcomes.update(zip(plain, (o for batch in sent_plain for o in batch), strict=True))
-        outcomes.update(zip(keyed, sent_keyed, strict=True))
+        for sent in sent_keyed:
+            outcomes |= sent
         return [outcomes[number] for number in range(len(events))]
+
+    def _send_in_turn(self, entries: dict[int, Entry]) -> dict[int, Outcome]:
+        return {number: self.sender.outcome_of(entry) for number, entry in entries.items()}
 
     def _entry_of(self, event: Event) -> Entry:
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
+
+
+def _by_identity(entries: dict[int, Entry]) -> list[dict[int, Entry]]:
+    """Entries of one key together: the first of them is to be recorded, and no later one."""
+    groups: dict[tuple[str, str], dict[int, Entry]] = {}
+    for number, entry in entries.items():
+        groups.setdefault((entry.counter, entry.id), {})[number] = entry
+    return list(groups.values())

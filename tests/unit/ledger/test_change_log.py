@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from countledger.ledger import keys
 from countledger.ledger.change_log import newest_first
 from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import MemoryDoor
@@ -42,7 +43,7 @@ def _door(entries: list[Entry], spread: int) -> MemoryDoor:
     times_ms=st.lists(st.integers(0, 2_000), max_size=20),
     kinds=st.lists(st.sampled_from(["made", "bare", "timed"]), min_size=20, max_size=20),
     spread=st.sampled_from([1, 16]),
-    limit=st.none() | st.integers(0, 25),
+    limit=st.none() | st.integers(1, 25),
 )
 def test_entries_come_newest_first(
     times_ms: list[int], kinds: list[str], spread: int, limit: int | None
@@ -67,3 +68,10 @@ def test_each_prefix_is_asked_twice_at_most(spread: int) -> None:
     list(newest_first(door, TABLE, COUNTER, spread, 5))
 
     assert door.calls.count("query") == 2 * spread
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused(limit: int) -> None:
+    """It asks for no entries; the message says what to give."""
+    with pytest.raises(BadSetting, match=r"limit .* is no number of entries"):
+        newest_first(_door([], 1), TABLE, COUNTER, 1, limit)

@@ -166,3 +166,15 @@ def test_the_exit_code_tells_whose_turn_it_is() -> None:
     """2 the caller's or the operator's, 3 the service's."""
     assert {kind.exit_code for kind in (BadSetting, SetupError, NoCredentials)} == {2}
     assert {kind.exit_code for kind in (ServiceFailed, Throttled, Unclear, RequestRejected)} == {3}
+
+
+def test_a_table_of_another_schema_is_a_matter_of_set_up() -> None:
+    """Taken for an invalid item, it would send every record into the quarantine."""
+    error = _translate(
+        _answer(
+            "ValidationException",
+            message="The provided key element does not match the schema",
+        )
+    )
+
+    assert isinstance(error, TableNotFound)

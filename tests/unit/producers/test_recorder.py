@@ -9,6 +9,7 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     NoCredentials,
     TableNotFound,
+    Throttled,
     WrongKind,
 )
 from countledger.ledger.namespace import Kind
@@ -89,3 +90,14 @@ def test_what_concerns_every_event_is_raised_at_once() -> None:
 
     assert isinstance(error, TableNotFound)
     assert seen == []
+
+
+def test_of_several_with_one_key_the_first_is_recorded() -> None:
+    """Also when an unclear answer delays it: a later one of the same call never overtakes it."""
+    door = MemoryDoor(faults=[Fault(Throttled("try again"))])
+    events = [Event("a:b", delta, "key") for delta in (1, 2, 3)]
+
+    outcomes = list(recorder_on(door).record_many(events))
+
+    assert entries_in(door) == [1]
+    assert [type(o) for o in outcomes] == [Receipt, IdempotencyKeyReused, IdempotencyKeyReused]

@@ -1,0 +1,46 @@
+"""Sessions and clients: what is settled before the first call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+import pytest
+
+from countledger.ledger.connection import Connection
+from countledger.ledger.settings import Settings
+
+
+def _proxies(endpoint_url: str | None) -> object:
+    session = boto3.Session(
+        aws_access_key_id="a",
+        aws_secret_access_key="b",  # noqa: S106 - no call is made
+        region_name="eu-west-1",
+    )
+    connection = Connection(Settings(), session, endpoint_url)
+    config: Any = connection.door("none").client.meta.config
+    return config.proxies
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1234", "http://localhost:1", "http://[::1]:9"])
+def test_loopback_is_not_asked_through_a_proxy(url: str) -> None:
+    """The proxy of the user's network has no way to this machine."""
+    assert _proxies(url) == {}
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_DYNAMODB"])
+def test_loopback_is_seen_in_the_environment(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the endpoint is not given but set."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:1234")
+
+    assert _proxies(None) == {}
+
+
+def test_other_endpoints_keep_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None leaves the choice to the environment."""
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+
+    assert _proxies("https://dynamodb.example") is None
+    assert _proxies(None) is None
