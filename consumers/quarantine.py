@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from countledger.ledger.errors import Unclear
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ class QueueQuarantine:
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
         """Keep a record: one message."""
         with translated("SendMessage to the quarantine"):
-            self.client.send_message(
+            answer = self.client.send_message(
                 QueueUrl=self.queue_url, MessageBody=body(record, reason, shard)
             )
+        if "MessageId" not in answer:
+            raise Unclear("SendMessage to the quarantine: no clear answer (it names no message)")
 
 
 def body(record: Mapping[str, Any], reason: str, shard: str) -> str:

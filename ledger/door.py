@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, Throttled
+from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
 from countledger.ledger.operations import Query
@@ -59,11 +59,12 @@ class Door:
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
         """One item, or None: half a read unit, one if consistent, for each 4 KB."""
-        with translated(f"GetItem on {table}"):
+        what = f"GetItem on {table}"
+        with translated(what):
             answer = self.client.get_item(
                 TableName=table, Key=encode(key), ConsistentRead=consistent, **_METERED
             )
-        self.meter.read(_consumed(answer))
+        self.meter.read(_consumed(answer, what))
         return decode(answer["Item"]) if "Item" in answer else None
 
     def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
@@ -79,29 +80,31 @@ class Door:
 
     def _get_batch(self, table: str, keys: Sequence[Key]) -> list[Item]:
         items: list[Item] = []
+        what = f"BatchGetItem on {table}"
         asked: dict[str, KeysAndAttributesTypeDef] = {table: {"Keys": [encode(k) for k in keys]}}
         for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
             if wait_ms:
                 self.clock.sleep_ms(wait_ms)
-            with translated(f"BatchGetItem on {table}"):
+            with translated(what):
                 answer = self.client.batch_get_item(RequestItems=asked, **_METERED)
-            self.meter.read(_consumed(answer))
+            if "Responses" not in answer:
+                raise _not_the_services(what)
+            self.meter.read(_listed(answer.get("ConsumedCapacity", [])))  # some engines tell none
             items += map(decode, answer["Responses"].get(table, []))
             asked = answer["UnprocessedKeys"]  # type: ignore[assignment]
             if not asked:
                 return items
-        raise Throttled(
-            f"BatchGetItem on {table}: keys unanswered after {self.backoff.attempts} attempts"
-        )
+        raise Throttled(f"{what}: keys unanswered after {self.backoff.attempts} attempts")
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """The pages of a query or scan, read as they are asked for; no snapshot."""
         arguments = {**read.arguments(), **_METERED}
         call: Any = self.client.query if isinstance(read, Query) else self.client.scan
+        what = f"{type(read).__name__} on {read.table}"
         while True:
-            with translated(f"{type(read).__name__} on {read.table}"):
+            with translated(what):
                 answer = call(**arguments)
-            self.meter.read(_consumed(answer))
+            self.meter.read(_consumed(answer, what))
             yield [decode(item) for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer:
                 return
@@ -113,9 +116,10 @@ class Door:
         Raises:
             ConditionFailed: with the item that is there.
         """
-        with translated(f"PutItem on {write.table}"), self._conditions():
+        what = f"PutItem on {write.table}"
+        with translated(what), self._conditions():
             answer = self.client.put_item(**write.arguments(), **_METERED)
-        self.meter.written(_consumed(answer))
+        self.meter.written(_consumed(answer, what))
 
     def update(self, write: Update) -> Item | None:
         """Change one item: one write unit for each KB, also where the condition fails.
@@ -126,9 +130,10 @@ class Door:
         Raises:
             ConditionFailed: with the item that is there.
         """
-        with translated(f"UpdateItem on {write.table}"), self._conditions():
+        what = f"UpdateItem on {write.table}"
+        with translated(what), self._conditions():
             answer = self.client.update_item(**write.arguments(), **_METERED)
-        self.meter.written(_consumed(answer))
+        self.meter.written(_consumed(answer, what))
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
 
@@ -151,14 +156,29 @@ class Door:
             The items that the service did not take this time.
         """
         requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
-        with translated(f"BatchWriteItem on {table}"):
+        what = f"BatchWriteItem on {table}"
+        with translated(what):
             answer = self.client.batch_write_item(RequestItems={table: requests}, **_METERED)
-        self.meter.written(_consumed(answer))
+        self.meter.written(_consumed(answer, what))
         left: Any = answer["UnprocessedItems"].get(table, [])
         return [decode(request["PutRequest"]["Item"]) for request in left]
 
 
-def _consumed(answer: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
-    """The units in an answer: one sum, or one for each table; some engines leave it out."""
-    consumed = answer.get("ConsumedCapacity", [])
+def _consumed(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
+    """The units in an answer, which was asked for them.
+
+    botocore takes whatever comes with status 200 for a success, an answer cut short or a proxy's
+    page as well, and calls it empty. No entry may be acknowledged by that, and no total read.
+    """
+    if "ConsumedCapacity" not in answer:
+        raise _not_the_services(what)
+    return _listed(answer["ConsumedCapacity"])
+
+
+def _listed(consumed: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
+    """One sum, or one for each table."""
     return consumed if isinstance(consumed, list) else [consumed]
+
+
+def _not_the_services(what: str) -> Unclear:
+    return Unclear(f"{what}: no clear answer (it came with status 200, but is not the service's)")

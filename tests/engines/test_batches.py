@@ -14,7 +14,7 @@ from countledger.producers.receipt import Receipt
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
 from tests.engines.store import Store
-from tests.faults.injection import unprocessed
+from tests.faults.leftovers import unprocessed
 
 
 def test_outcomes_come_in_the_order_of_the_events(store: Store, counter: str) -> None:

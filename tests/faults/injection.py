@@ -29,6 +29,8 @@ class Kind(Enum):
 
     SERVER_ERROR = "500"
     UNAVAILABLE = "503"
+    GATEWAY = "502 of a gateway"
+    GARBLED = "200 cut short"
     TIMEOUT = "time-out"
     RESET = "reset"
     THROTTLE = "throttle"
@@ -54,24 +56,33 @@ class Fault:
         return f"{self.kind.value}, {'applied' if self.applied else 'not applied'}"
 
 
-_UNCLEAR: Final = (Kind.SERVER_ERROR, Kind.UNAVAILABLE, Kind.TIMEOUT, Kind.RESET)
+_UNCLEAR: Final = (Kind.SERVER_ERROR, Kind.UNAVAILABLE, Kind.GATEWAY, Kind.TIMEOUT, Kind.RESET)
 # What may happen to an attempt, and its sender has to find out what it was.
 FAULTS: Final = (
     *(Fault(kind, applied) for kind in _UNCLEAR for applied in (False, True)),
     Fault(Kind.THROTTLE),
 )
 LOST_ANSWERS: Final = tuple(fault for fault in FAULTS if fault.applied)
+# What the SDK takes for a success, and an empty answer.
+GARBLED: Final = (Fault(Kind.GARBLED), Fault(Kind.GARBLED, applied=True))
 
 
 class Crash(BaseException):
     """The process dies here; no handler of errors may catch it."""
 
 
+def _error(code: str) -> bytes:
+    body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "injected"}
+    return json.dumps(body).encode()
+
+
 _ANSWERS: Final = {
-    Kind.SERVER_ERROR: (500, "InternalServerError"),
-    Kind.UNAVAILABLE: (503, "ServiceUnavailable"),
-    Kind.THROTTLE: (400, "ProvisionedThroughputExceededException"),
-    Kind.REJECT: (400, "ValidationException"),
+    Kind.SERVER_ERROR: (500, _error("InternalServerError")),
+    Kind.UNAVAILABLE: (503, _error("ServiceUnavailable")),
+    Kind.GATEWAY: (502, b"<html><body>Bad gateway</body></html>"),
+    Kind.GARBLED: (200, b'{"ConsumedCapacity": {"Capac'),
+    Kind.THROTTLE: (400, _error("ProvisionedThroughputExceededException")),
+    Kind.REJECT: (400, _error("ValidationException")),
 }
 _ERRORS: Final[dict[Kind, type[BotoCoreError]]] = {
     Kind.TIMEOUT: ReadTimeoutError,
@@ -157,46 +168,6 @@ def faults(
 
 
 @contextmanager
-def unprocessed(client: Any, counts: Iterable[int]) -> Iterator[list[int]]:  # noqa: ANN401
-    """Let the service leave items of the next batch writes unprocessed.
-
-    They are taken out of the request and put into its answer. Works on every engine.
-
-    Args:
-        client: a boto3 client of DynamoDB.
-        counts: per call how many of its last items are left.
-
-    Yields:
-        Per call how many items it was asked to write.
-    """
-    plan, asked, left_out = iter(counts), list[int](), dict[str, list[Any]]()
-
-    def take_out(params: dict[str, Any], **_: object) -> dict[str, Any]:
-        ((table, requests),) = params["RequestItems"].items()
-        asked.append(len(requests))
-        left = next(plan, 0)
-        if left >= len(requests):
-            raise AssertionError("a batch of which nothing is taken is an error at the service")
-        keep = len(requests) - left
-        left_out.clear()
-        if left:
-            left_out[table] = requests[keep:]
-        return {**params, "RequestItems": {table: requests[:keep]}}
-
-    def put_back(parsed: dict[str, Any], **_: object) -> None:
-        parsed["UnprocessedItems"] = dict(left_out)
-
-    before, after = "provide-client-params.*.BatchWriteItem", "after-call.*.BatchWriteItem"
-    client.meta.events.register(before, take_out)
-    client.meta.events.register(after, put_back)
-    try:
-        yield asked
-    finally:
-        client.meta.events.unregister(before, take_out)
-        client.meta.events.unregister(after, put_back)
-
-
-@contextmanager
 def before_call(client: Any, operation: str, act: Callable[[], None]) -> Iterator[None]:  # noqa: ANN401
     """Let something happen once, right before a client's next call of an operation."""
     waiting = [act]
@@ -247,7 +218,6 @@ def _carry_out(request: AWSPreparedRequest) -> None:
         session.close()
 
 
-def _answer(request: AWSPreparedRequest, status: int, code: str) -> AWSResponse:
-    body = {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "injected"}
+def _answer(request: AWSPreparedRequest, status: int, body: bytes) -> AWSResponse:
     headers = HTTPHeaders.from_dict({"Content-Type": "application/x-amz-json-1.0"})
-    return AWSResponse(request.url, status, headers, _Body(json.dumps(body).encode()))
+    return AWSResponse(request.url, status, headers, _Body(body))

@@ -18,11 +18,12 @@ from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store
 from tests.faults.canary import Rule, judged
 from tests.faults.delivery import deliver, written
-from tests.faults.injection import FAULTS, LOST_ANSWERS, Fault, Kind, faults
+from tests.faults.injection import FAULTS, GARBLED, LOST_ANSWERS, Fault, Kind, faults
 from tests.faults.numbers import expect_total
 from tests.faults.queue import Queue, new_queue
 
 SDK_ATTEMPTS = 4
+NEVER_APPLIED = [fault for fault in FAULTS if not fault.applied]
 
 
 def _progress(request: AWSPreparedRequest) -> bool:
@@ -104,7 +105,7 @@ def _fail_on(store: Store, materializer: Materializer, counter: str, fault: Faul
 
 
 @judged(failures_kept_to_itself)
-@pytest.mark.parametrize("fault", [f for f in FAULTS if not f.applied], ids=str)
+@pytest.mark.parametrize("fault", [*NEVER_APPLIED, GARBLED[0]], ids=str)
 def test_p1_a_total_that_cannot_be_written_is_delivered_again(
     rule: Rule, store: Store, counter: str, fault: Fault
 ) -> None:
@@ -136,7 +137,7 @@ def test_p3_progress_never_passes_what_is_not_in_the_totals(
         expect_total(store, counter)
 
 
-@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+@pytest.mark.parametrize("fault", [*LOST_ANSWERS, GARBLED[1]], ids=str)
 def test_p1_a_total_whose_every_answer_is_lost_is_delivered_again(
     store: Store, counter: str, fault: Fault
 ) -> None:
@@ -188,8 +189,13 @@ def test_p8_a_quarantine_that_answers_late_has_the_record(
     expect_total(store, counter, found)
 
 
+@pytest.mark.parametrize(
+    "faults_at_the_queue",
+    [[Fault(Kind.SERVER_ERROR)] * SDK_ATTEMPTS, [GARBLED[0]]],
+    ids=["no answer", "an answer that is not the queue's"],
+)
 def test_p8_nothing_is_applied_where_the_quarantine_refuses(
-    store: Store, counter: str, queue: Queue
+    store: Store, counter: str, queue: Queue, faults_at_the_queue: list[Fault]
 ) -> None:
     """A record that nobody understands and nobody keeps stops the batch before its first effect."""
     shard, records = written(store, counter, each=4)
@@ -198,7 +204,7 @@ def test_p8_nothing_is_applied_where_the_quarantine_refuses(
     materializer = replace(store.materializer(), quarantine=queue.quarantine)
 
     with (
-        faults(queue.client, plan=repeat(Fault(Kind.SERVER_ERROR), SDK_ATTEMPTS)),
+        faults(queue.client, plan=faults_at_the_queue),
         faults(materializer.door.client) as writes,
         pytest.raises(ServiceFailed, match="SendMessage to the quarantine"),
     ):

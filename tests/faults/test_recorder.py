@@ -22,7 +22,8 @@ from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from tests.engines.store import Store
 from tests.faults.canary import Rule, judged
-from tests.faults.injection import FAULTS, LOST_ANSWERS, Crash, Fault, Kind, faults, unprocessed
+from tests.faults.injection import FAULTS, GARBLED, LOST_ANSWERS, Crash, Fault, Kind, faults
+from tests.faults.leftovers import unprocessed
 from tests.faults.numbers import expect_sum
 from tests.faults.product import recorder_of, writer_of
 from tests.faults.ways import WAYS, Record, deltas, known, many, one_batch
@@ -64,7 +65,7 @@ def payload_never_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 @WAYS
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", [*FAULTS, *GARBLED], ids=str)
 def test_p1_one_fault_is_got_over(
     store: Store, counter: str, record: Record, operation: str, fault: Fault
 ) -> None:
@@ -82,7 +83,7 @@ def test_p1_one_fault_is_got_over(
 
 
 @WAYS
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", [*FAULTS, *GARBLED], ids=str)
 def test_p1_faults_without_end_are_handed_back(
     store: Store, counter: str, record: Record, operation: str, fault: Fault
 ) -> None:
@@ -106,7 +107,7 @@ def test_p1_faults_without_end_are_handed_back(
 
 
 @judged(fresh_id_for_every_attempt)
-@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+@pytest.mark.parametrize("fault", [*LOST_ANSWERS, GARBLED[1]], ids=str)
 def test_an_applied_batch_is_sent_again_as_it_was(
     rule: Rule, store: Store, counter: str, fault: Fault
 ) -> None:
@@ -144,7 +145,7 @@ def test_p2_a_retry_is_a_duplicate_and_another_delta_is_refused(
         expect_sum(store, counter, acknowledged.values())
 
 
-@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+@pytest.mark.parametrize("fault", [*LOST_ANSWERS, GARBLED[1]], ids=str)
 def test_after_a_lost_answer_the_own_entry_is_recorded_and_anothers_is_not(
     store: Store, counter: str, fault: Fault
 ) -> None:

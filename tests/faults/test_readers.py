@@ -1,0 +1,104 @@
+"""What a reader says when its answer is lost or is not the service's: never a wrong number."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from countledger.consumers.totals import TotalsReader
+from countledger.ledger import door as door_module
+from countledger.ledger.change_log import newest_first
+from countledger.ledger.door import Door
+from countledger.ledger.errors import Throttled, Unclear
+from countledger.ledger.exact import ExactReader
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.delivery import deliver, written
+from tests.faults.injection import FAULTS, GARBLED, Fault, faults
+from tests.faults.leftovers import unanswered
+
+Read = Callable[[Store, Door, str], object]
+
+
+def _total(store: Store, door: Door, counter: str) -> object:
+    return TotalsReader(door, store.counters).read(counter).total
+
+
+def _totals(store: Store, door: Door, counter: str) -> object:
+    return TotalsReader(door, store.counters).read_many([counter])[counter].total
+
+
+def _exact(store: Store, door: Door, counter: str) -> object:
+    return ExactReader(door, store.ledger).read(counter).sum
+
+
+def _log(store: Store, door: Door, counter: str) -> object:
+    return sum(int(entry.delta) for entry in newest_first(door, store.ledger, counter, 1))
+
+
+READS = pytest.mark.parametrize("read", [_total, _totals, _exact, _log])
+
+
+def answers_taken_as_they_come(patch: pytest.MonkeyPatch) -> None:
+    """An empty answer means that nothing is there."""
+    patch.setattr(door_module, "_consumed", lambda _answer, _what: [])
+
+
+@READS
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_p3_a_reader_gets_over_faults(store: Store, counter: str, read: Read, fault: Fault) -> None:
+    """The SDK asks again; a read may be repeated as often as one likes."""
+    shard, records = written(store, counter, each=4)
+    deliver(store.materializer(), records, shard)
+    door = store.door()
+
+    with faults(door.client, plan=[fault, fault]):
+        assert read(store, door, counter) == 15
+
+
+@judged(answers_taken_as_they_come)
+def test_p3_an_answer_that_is_not_the_services_is_no_number(
+    rule: Rule, store: Store, counter: str
+) -> None:
+    """Status 200 and the page of a proxy: that a total is zero may not be said."""
+    with rule.watched():
+        shard, records = written(store, counter, each=4)
+        deliver(store.materializer(), records, shard)
+        door = store.door()
+        with faults(door.client, plan=GARBLED[:1]), suppress(Unclear):
+            answer = _total(store, door, counter)
+            raise WrongNumber(f"{answer} instead of an error")
+
+
+@READS
+def test_what_is_not_the_services_is_unclear(store: Store, counter: str, read: Read) -> None:
+    """Every read says so, whichever call it was."""
+    with faults((door := store.door()).client, plan=GARBLED[:1]), pytest.raises(Unclear):
+        read(store, door, counter)
+
+
+def test_p3_keys_left_unanswered_are_asked_for_again(store: Store, counter: str) -> None:
+    """A batch read that is answered in part goes on with the rest, each total once."""
+    names = [f"{counter}/{number}" for number in range(8)]
+    shard, records = written(store, *names, each=1)
+    deliver(store.materializer(), records, shard)
+    door = replace(store.door(), clock=(clock := HandClock()))
+
+    with unanswered(door.client, [5, 2, 1]) as asked:
+        totals = TotalsReader(door, store.counters).read_many(names)
+
+    assert asked == [8, 5, 2, 1]
+    assert len(clock.slept_ms) == 3
+    assert [totals[name].total for name in names] == [1] * 8
+
+
+def test_p3_keys_that_stay_unanswered_are_an_error(store: Store, counter: str) -> None:
+    """Half of the totals is not an answer."""
+    names = [f"{counter}/{number}" for number in range(20)]
+    door = replace(store.door(), clock=HandClock())
+    attempts = door.backoff.attempts
+
+    with unanswered(door.client, range(attempts + 1, 1, -1)), pytest.raises(Throttled):
+        TotalsReader(door, store.counters).read_many(names)
