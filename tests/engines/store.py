@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from countledger.consumers.materializer import Materializer
@@ -27,6 +28,9 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
 from tests.engines.differences import Engine
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
 Record = Mapping[str, Any]
 
@@ -84,9 +88,18 @@ class Store:
         """A door with a meter of its own, whose SDK may retry."""
         return self.connection.door("standard").metered()
 
+    @cached_property
+    def _own_door(self) -> Door:
+        """The door of the test itself; to make a client takes as long as twenty calls."""
+        return self.door()
+
+    @cached_property
+    def _streams(self) -> "DynamoDBStreamsClient":
+        return self.connection.streams()
+
     def client(self) -> Any:  # noqa: ANN401 - for what the product never does
         """A plain client, to see and to spoil what is stored."""
-        return self.door().client
+        return self._own_door.client
 
     def namespaces(self, *, region: str | None = None, door: Door | None = None) -> Namespaces:
         """The namespaces, seen by a process that knows none yet."""
@@ -122,11 +135,11 @@ class Store:
 
     def exact(self) -> ExactReader:
         """An exact reader."""
-        return ExactReader(self.door(), self.ledger)
+        return ExactReader(self._own_door.metered(), self.ledger)
 
     def totals(self) -> TotalsReader:
         """A reader of totals."""
-        return TotalsReader(self.door(), self.counters)
+        return TotalsReader(self._own_door.metered(), self.counters)
 
     def materializer(
         self, *, quarantine: KeptRecords | None = None, clock: Clock | None = None
@@ -138,7 +151,7 @@ class Store:
 
     def entry_items(self, counter: str) -> list[Item]:
         """What is stored of a counter's entries, as plain values."""
-        door, items = self.door(), []
+        door, items = self._own_door, []
         answer = door.client.query(
             TableName=self.ledger,
             KeyConditionExpression="#c = :c AND begins_with(entry, :e)",
@@ -153,7 +166,7 @@ class Store:
 
     def item(self, table: str, key: Key) -> Item | None:
         """What is stored under a key, as plain values."""
-        return self.door().get(table, key, consistent=True)
+        return self._own_door.get(table, key, consistent=True)
 
     def records(self, counter: str, at_least: int) -> dict[Shard, list[Record]]:
         """A counter's records that pass the mapping's filter, by shard, as Lambda delivers them.
@@ -183,7 +196,7 @@ class Store:
             sleep(_POLL_S)
 
     def _read_on(self) -> None:
-        streams = self.connection.streams()
+        streams = self._streams
         passes = record_filter(mapping_settings().filter_patterns)
         for shard in list_shards(streams, self.stream_arn):
             reader = self._readers.setdefault(

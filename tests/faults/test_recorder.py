@@ -20,6 +20,7 @@ from countledger.ledger.namespace import Namespace
 from countledger.producers import sender
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
+from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.canary import Rule, judged
 from tests.faults.injection import FAULTS, GARBLED, LOST_ANSWERS, Crash, Fault, Kind, faults
@@ -101,7 +102,8 @@ def test_p1_faults_without_end_are_handed_back(
     batches = {"many": 2, "many_keyed": 4}.get(record.__name__, 1)
     assert len(attempts) == batches * recorder.sender.backoff.attempts
     expect_sum(store, counter, [7] * len(handed_back) if fault.applied else [])
-    statuses = {recorder_of(store).resend(error.entry).status for error in handed_back}
+    later = recorder_of(store)
+    statuses = {later.resend(error.entry).status for error in handed_back}
     assert statuses == {Status.DUPLICATE if fault.applied else Status.RECORDED}
     expect_sum(store, counter, [7] * len(handed_back))
 
@@ -150,12 +152,13 @@ def test_after_a_lost_answer_the_own_entry_is_recorded_and_anothers_is_not(
     store: Store, counter: str, fault: Fault
 ) -> None:
     """Finding its very item means that it was applied; another process's says duplicate."""
-    mine, other = known(recorder_of(store), counter), recorder_of(store)
+    mine = known(recorder_of(store), counter)
+    # Made at another time, so that its entry is not the very same to the last byte.
+    other = recorder_of(store, HandClock(mine.clock.now_ms() - 10_000))
     with faults(writer_of(mine), plan=[fault]):
         assert mine.record(Event(counter, 1, "mine")).status is Status.RECORDED
 
     other.record(Event(counter, 1, "theirs"))
-    mine.clock.sleep_ms(1)
     with faults(writer_of(mine), plan=[Fault(fault.kind)]):
         assert mine.record(Event(counter, 1, "theirs")).status is Status.DUPLICATE
     with (
