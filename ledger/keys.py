@@ -3,7 +3,8 @@
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head,
                              (`namespace#<ns>`, `settings`) a namespace
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
-                             of a strict counter (`<counter>#<NN>`, `bin`) and `m#<id>`, a marker;
+                             of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
+                             `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
@@ -132,9 +133,17 @@ def bin_key(counter: str, number: int) -> dict[str, str]:
     return {"counter": f"{counter}#{number:02d}", "part": BIN}
 
 
-def marker_key(counter: str, change_id: str) -> dict[str, str]:
-    """The key of the marker of a change of a strict counter in `counters`."""
-    return {"counter": counter, "part": MARKER_PREFIX + change_id}
+def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
+    """The key of the marker of a change of a strict counter in `counters`.
+
+    The markers of a spread counter are spread as well, by their change alone: whichever bin a
+    change goes to, its marker lies where a retry will look for it.
+    """
+    place = counter
+    if bins > 1:
+        digest = blake2b(change_id.encode(), digest_size=8, person=b"marker").digest()
+        place = bin_key(counter, int.from_bytes(digest) % bins)["counter"]
+    return {"counter": place, "part": MARKER_PREFIX + change_id}
 
 
 def strict_key(counter: str) -> dict[str, str]:
