@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/pytest
 
-.PHONY: help demo test test-long check format lock dynoxide bench clean
+.PHONY: help demo test test-long bench check format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: $(READY) ## The test suite
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
 
+bench: $(READY) ## Benchmarks: ratios against a peer in the same run
+	@$(BIN)/python -m tests.bench
+
 check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -36,3 +39,19 @@ check: $(READY) ## Format, lint, types, imports, template
 format: $(READY) ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lock: $(READY) ## Resolve the dependencies anew: the newest stable ones that fit
+	$(BIN)/uv pip compile $(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(LOCK) --extra functions -c requirements.lock pyproject.toml -o requirements-functions.lock
+
+# Hashes and no addresses: it installs from whatever index the user's own configuration names.
+LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
+
+bundle: $(READY) ## The zip of the Lambda functions: build/bundle.zip
+	$(BIN)/python -m countledger.infra.bundle --out build/bundle.zip $(ARGS)
+
+dynoxide: ## One more engine for the contract suite (needs npm)
+	npm install --no-save --no-audit --no-fund --loglevel=error --prefix .cache/dynoxide @dynoxide/linux-x64@1.2.1
+
+clean: ## Remove what was built; the next make installs anew
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # SQS takes 256 KB in one message; an item with both its images can be larger.
 _MAX_BYTES: Final = 200_000
+_REASON_MAX_CHARACTERS: Final = 2_000
 
 
 class Quarantine(Protocol):
@@ -53,12 +54,32 @@ class QueueQuarantine:
 
 
 def body(record: Mapping[str, Any], reason: str, shard: str) -> str:
-    """The message: reason, shard and the record; of a huge one its keys alone."""
-    message = {"reason": reason, "shard": shard, "record": record}
-    text = json.dumps(message, default=str)
-    if len(text.encode()) <= _MAX_BYTES:
+    """The message: reason, shard and the record; of a huge one its keys alone.
+
+    Whatever the record is, its message fits: one that the queue refused would block its stream.
+    """
+    message = {"reason": reason[:_REASON_MAX_CHARACTERS], "shard": shard}
+    text = _json({**message, "record": record})
+    if len(text) <= _MAX_BYTES:
         return text
-    stream = record.get("dynamodb", {})
-    kept = {name: stream.get(name) for name in ("Keys", "SequenceNumber")}
-    short = {**record, "dynamodb": kept, "imagesLeftOut": "too large for a message"}
-    return json.dumps({**message, "record": short}, default=str)
+    short = _json({**message, "record": _keys_of(record)})
+    if len(short) <= _MAX_BYTES:
+        return short
+    # Escaped once more, a character may take twice its place.
+    cut = text[: _MAX_BYTES // 3]
+    return _json({**message, "record": None, "beginning": cut})
+
+
+def _keys_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What tells where a record belongs, where it has a shape at all."""
+    try:
+        stream = record["dynamodb"]
+        kept = {name: stream.get(name) for name in ("Keys", "SequenceNumber")}
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return {**record, "dynamodb": kept, "imagesLeftOut": "too large for a message"}
+
+
+def _json(value: object) -> str:
+    """As ASCII, so that a character is a byte."""
+    return json.dumps(value, default=str)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 _SEQUENCE_MAX_DIGITS: Final = 40
+# More than any entry carries, and so few that no batch of them leaves the numbers of DynamoDB.
+_EVENTS_MAX: Final = 10**18
 
 
 class Change(NamedTuple):
@@ -69,7 +71,7 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
     """
     try:
         return int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise Poison("the record has no creation time") from None
 
 
@@ -80,13 +82,7 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
         Poison: an attribute is absent or malformed, or the record is older than the stream keeps
             records: its watermark may be gone, so it may have been applied before.
     """
-    try:
-        stream = record["dynamodb"]
-        counter: str = stream["Keys"]["counter"]["S"]
-        entry: str = stream["Keys"]["entry"]["S"]
-        name: str = record["eventName"]
-    except (KeyError, TypeError):
-        raise Poison("the record lacks its keys or its event name") from None
+    counter, entry, name = _subject_of(record)
     if not entry.startswith(keys.ENTRY_PREFIX):
         if entry in (keys.HEAD, keys.SETTINGS):
             return None
@@ -99,6 +95,7 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
         raise Poison(f"the sort key {entry[:60]!r} is malformed")
     if now_ms - created_at_ms(record) > STREAM_RECORD_MAX_AGE_MS:
         raise Poison("the record is older than a stream keeps records")
+    stream = record["dynamodb"]
     delta, events = _worth(stream.get("NewImage"), "new")
     if name == "INSERT":
         return Change(sequence, counter, delta, events, 1)
@@ -106,6 +103,18 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     if delta == old_delta and events == old_events:
         return None
     return Change(sequence, counter, amount.add(delta, -old_delta), events - old_events, 0)
+
+
+def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Counter, sort key and event name."""
+    try:
+        key = record["dynamodb"]["Keys"]
+        counter, entry, name = key["counter"]["S"], key["entry"]["S"], record["eventName"]
+    except (KeyError, TypeError):
+        raise Poison("the record lacks its keys or its event name") from None
+    if not isinstance(counter, str) or not isinstance(entry, str):
+        raise Poison("the record's keys are no texts")
+    return counter, entry, name
 
 
 def _worth(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside
@@ -117,6 +126,6 @@ def _worth(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from
         events = int(image["events"]["N"]) if "events" in image else 1
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Poison(f"the {which} image has no well-formed delta and events") from None
-    if not amount.fits(delta) or events < 0:
+    if not amount.fits(delta) or not 0 <= events <= _EVENTS_MAX:
         raise Poison(f"the {which} image's delta or events are out of range")
     return delta, events

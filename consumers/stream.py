@@ -67,10 +67,6 @@ class LedgerStream:
                 return found
             arguments["ExclusiveStartShardId"] = stream["LastEvaluatedShardId"]
 
-    def shard_names(self) -> list[str]:
-        """The names of its shards."""
-        return [str(one.shard) for one in self.shards()]
-
     def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
         """The records of a shard after a sequence number (None: from its start) to its end."""
         iterator = self._iterator(shard, sequence)

@@ -16,6 +16,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
 )
 from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare, Drop
+from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> 
             Assign(mark, watermark.encode(step.last, now_ms)),
         ),
         AllOf(
-            Absent("v"),
+            AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
             AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
         ),
         returning="ALL_NEW",

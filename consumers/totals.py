@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.progress import ShardProgress, decode_progress
 from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from countledger.consumers.stream import LedgerStream
+    from countledger.consumers.stream import LedgerStream, StreamShard
     from countledger.ledger.door import Door
 
 
@@ -22,21 +23,40 @@ class Freshness:
     """Up to where the totals are complete.
 
     Attributes:
-        shards: the progress of every stream shard that has any, by name.
-        idle: the shards from which nothing has been handled: new, or without a record that counts.
+        shards: the progress of every stream shard that has any, closed ones included.
+        handled_through_ms: how far the slowest open shard has been handled, by the time when the
+            stream made its last record handled; None while nothing has been handled.
+        idle: the open shards from which, and before which, nothing has been handled.
     """
 
     shards: tuple[ShardProgress, ...]
+    handled_through_ms: int | None
     idle: tuple[str, ...]
 
     @property
     def handled_through(self) -> datetime | None:
-        """When the slowest shard's last handled record was made; None before the first one.
+        """The same as a moment, in UTC.
 
-        A stream without news stays where it is: old means quiet or stalled, and `verify` tells
-        which.
+        A stream without news stays where it is: an old moment means quiet or stalled, and `verify`
+        tells which.
         """
-        return min((shard.handled_through for shard in self.shards), default=None)
+        return None if self.handled_through_ms is None else to_datetime(self.handled_through_ms)
+
+
+def freshness_of(shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]) -> Freshness:
+    """Freshness is that of the slowest open shard; a new one stands where its parent ended."""
+    by_id = {one.shard.id: one for one in shards}
+    reached: dict[str, ShardProgress | None] = {}
+    for leaf in (one for one in shards if not one.closed):
+        at: StreamShard | None = leaf
+        while at is not None and str(at.shard) not in progress:
+            at = by_id.get(at.parent or "")
+        reached[str(leaf.shard)] = progress[str(at.shard)] if at is not None else None
+    return Freshness(
+        shards=tuple(progress[name] for name in sorted(progress)),
+        handled_through_ms=min((p.handled_through_ms for p in reached.values() if p), default=None),
+        idle=tuple(name for name, found in reached.items() if found is None),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +110,5 @@ class TotalsReader:
 
     def freshness(self, stream: LedgerStream) -> Freshness:
         """Up to where the totals are complete: half a read unit for each shard of the stream."""
-        names = stream.shard_names()
-        progress = self.progress(names)
-        return Freshness(
-            shards=tuple(progress[name] for name in sorted(progress)),
-            idle=tuple(name for name in names if name not in progress),
-        )
+        shards = stream.shards()
+        return freshness_of(shards, self.progress(str(one.shard) for one in shards))

@@ -6,7 +6,6 @@ which they are found, and which `down` deletes. Data live as long as the supervi
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import select
@@ -16,18 +15,20 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import psutil
 
 from countledger.infra.engine import cleaned_environment
 from countledger.infra.local_stack import STACK_NAME
-from countledger.infra.processes import kill_all, lives, processes_under, wait_until_gone
+from countledger.infra.processes import kill_all, processes_under, wait_until_gone
+from countledger.infra.running import Running, log_path, read_running, recorded_processes
 from countledger.ledger.errors import BadSetting, SetupError
+
+__all__ = ["Running", "UpFailed", "down", "status", "up"]
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
@@ -37,52 +38,6 @@ _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
 class UpFailed(SetupError):
     """The local stack did not start; the message has the end of the supervisor's log."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A local stack in the background.
-
-    Attributes:
-        stack_name: of the stack.
-        url: the endpoint.
-        environment: what a process needs in its environment to work on it.
-        outputs: of the stack.
-        started_at: when it was ready.
-        pids: of the supervisor and of the engine.
-        log: the supervisor's log.
-        was_running: whether `up` found it running already.
-    """
-
-    stack_name: str
-    url: str
-    environment: dict[str, str]
-    outputs: dict[str, str]
-    started_at: datetime
-    pids: tuple[int, ...]
-    log: Path
-    was_running: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """What the supervisor writes down once all is ready.
-
-    Attributes:
-        processes: id and creation time of supervisor and engine: a recycled id has another time.
-    """
-
-    url: str
-    environment: dict[str, str]
-    outputs: dict[str, str]
-    started_at_s: float
-    processes: list[tuple[int, float]]
-
-    def write(self, directory: Path) -> None:
-        """Write it at once, so that a reader sees all or nothing."""
-        new = directory / "state.new"
-        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        new.replace(directory / "state.json")
 
 
 def up(stack_name: str = STACK_NAME, *, timeout_s: float = START_TIMEOUT_S) -> Running:
@@ -101,12 +56,12 @@ def up(stack_name: str = STACK_NAME, *, timeout_s: float = START_TIMEOUT_S) -> R
     """
     directory = _directory(stack_name)
     with _held(directory):
-        running = _read(stack_name, directory)
+        running = read_running(stack_name, directory)
         if running is not None:
             return running
         _end_all(directory)  # what a crash may have left
         _start(stack_name, directory, timeout_s)
-        running = _read(stack_name, directory)
+        running = read_running(stack_name, directory)
     if running is None:
         raise UpFailed(f"the local stack {stack_name!r} ended as soon as it was ready")
     return replace(running, was_running=False)
@@ -117,8 +72,11 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
 
     Raises:
         BadSetting: no name for a stack.
+        UpFailed: its directory is somebody else's.
     """
-    return _read(stack_name, _directory(stack_name))
+    directory = _directory(stack_name)
+    _check_private(directory)
+    return read_running(stack_name, directory)
 
 
 def down(stack_name: str = STACK_NAME) -> bool:
@@ -177,46 +135,6 @@ def _check_private(directory: Path) -> None:
             raise UpFailed(f"{directory} is not a private directory of yours; remove it")
 
 
-def _read(stack_name: str, directory: Path) -> Running | None:
-    state = _state(directory)
-    if state is None or len(_recorded(state)) < len(state["processes"]):
-        return None
-    return Running(
-        stack_name=stack_name,
-        url=state["url"],
-        environment=state["environment"],
-        outputs=state["outputs"],
-        started_at=datetime.fromtimestamp(state["started_at_s"], UTC),
-        pids=tuple(pid for pid, _created_s in state["processes"]),
-        log=_log(directory),
-        was_running=True,
-    )
-
-
-def _state(directory: Path) -> dict[str, Any] | None:
-    try:
-        text = (directory / "state.json").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    state: dict[str, Any] = json.loads(text)
-    return state
-
-
-def _recorded(state: Mapping[str, Any]) -> list[psutil.Process]:
-    """Those of the processes written down that live."""
-    found = []
-    for pid, created_s in state["processes"]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            if process.create_time() == created_s and lives(process):
-                found.append(process)
-    return found
-
-
-def _log(directory: Path) -> Path:
-    return directory / "supervisor.log"
-
-
 # ---- its processes ----
 
 
@@ -227,7 +145,7 @@ def _start(stack_name: str, directory: Path, timeout_s: float) -> None:
     """
     ready, theirs = os.pipe()
     try:
-        with _log(directory).open("wb") as log:
+        with log_path(directory).open("wb") as log:
             starter = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-m", "countledger.infra.supervisor", stack_name, str(theirs)],
                 # By this its processes are found.
@@ -255,7 +173,7 @@ def _start(stack_name: str, directory: Path, timeout_s: float) -> None:
 def _fail(
     stack_name: str, directory: Path, starter: subprocess.Popen[bytes], what: str
 ) -> NoReturn:
-    text = _log(directory).read_text(encoding="utf-8", errors="replace")
+    text = log_path(directory).read_text(encoding="utf-8", errors="replace")
     tail = "\n".join(text.splitlines()[-_LOG_TAIL_LINES:]) or "(its log is empty)"
     _end_all(directory)
     starter.wait()
@@ -272,7 +190,7 @@ def _end_all(directory: Path) -> None:
             supervisor.send_signal(signal.SIGTERM)
     wait_until_gone(supervisors, STOP_TIMEOUT_S)
     # A process that is just dying has no environment to be found by any more.
-    kill_all([*processes_under(directory), *_recorded(_state(directory) or {"processes": []})])
+    kill_all([*processes_under(directory), *recorded_processes(directory)])
     for path in directory.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

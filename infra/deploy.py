@@ -3,7 +3,7 @@
 import hashlib
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -31,6 +31,7 @@ def deploy(
     bucket: str,
     bundle: bytes,
     parameters: Mapping[str, str] | None = None,
+    template: str | None = None,
     poll_s: float = 3.0,
     timeout_s: float = 1800.0,
 ) -> dict[str, str]:
@@ -45,6 +46,7 @@ def deploy(
         bundle: the zip file of the functions.
         parameters: of the template, without `CodeBucket` and `CodeKey`. One that is left out keeps
             its value in an update.
+        template: its text (default: ours).
         poll_s: pause between two looks.
         timeout_s: when to stop waiting (the stack goes on by itself).
 
@@ -52,12 +54,13 @@ def deploy(
         The outputs of the stack.
 
     Raises:
-        DeployFailed: with the reason of the first resource that failed.
+        DeployFailed: with CloudFormation's reason for refusing, or that of the first resource that
+            failed.
     """
     given = dict(parameters or {})
     given["CodeBucket"] = bucket
     given["CodeKey"] = _upload(s3, bucket, bundle, ".zip")
-    template_key = _upload(s3, bucket, template_text().encode(), ".yaml")
+    template_key = _upload(s3, bucket, (template or template_text()).encode(), ".yaml")
     token = f"countledger-{uuid.uuid4()}"
     request: dict[str, Any] = {
         "StackName": stack_name,
@@ -66,10 +69,16 @@ def deploy(
         "ClientRequestToken": token,
     }
     existing = _stack(cloudformation, stack_name)
-    if existing is None:
-        cloudformation.create_stack(Parameters=_parameters(given, ()), **request)
-    elif not _update(cloudformation, existing, given, request):
-        return outputs(existing)
+    try:
+        if existing is None:
+            cloudformation.create_stack(Parameters=_parameters(given, ()), **request)
+        else:
+            _update(cloudformation, existing, given, request)
+    except ClientError as error:
+        reason = error.response["Error"]["Message"]
+        if existing is not None and _NOTHING_TO_DO in reason:
+            return outputs(existing)
+        raise DeployFailed(f"stack {stack_name!r} was refused: {reason}") from error
     return _wait(cloudformation, stack_name, token, poll_s=poll_s, timeout_s=timeout_s)
 
 
@@ -84,7 +93,7 @@ def _upload(s3: "S3Client", bucket: str, body: bytes, suffix: str) -> str:
     return key
 
 
-def _parameters(given: Mapping[str, str], kept: Iterator[str] | tuple[str, ...]) -> list[Any]:
+def _parameters(given: Mapping[str, str], kept: Iterable[str]) -> list[Any]:
     return [
         *({"ParameterKey": name, "ParameterValue": value} for name, value in given.items()),
         *({"ParameterKey": name, "UsePreviousValue": True} for name in kept if name not in given),
@@ -105,20 +114,13 @@ def _update(
     existing: Mapping[str, Any],
     given: Mapping[str, str],
     request: Mapping[str, Any],
-) -> bool:
-    """Ask for the update; False: there is nothing to change."""
+) -> None:
     if existing["StackStatus"] == "ROLLBACK_COMPLETE":
         raise DeployFailed(
             f"stack {existing['StackName']!r} is the rest of a failed creation; delete it first"
         )
     kept = tuple(one["ParameterKey"] for one in existing.get("Parameters", []))
-    try:
-        cloudformation.update_stack(Parameters=_parameters(given, kept), **request)
-    except ClientError as error:
-        if _NOTHING_TO_DO in error.response["Error"]["Message"]:
-            return False
-        raise
-    return True
+    cloudformation.update_stack(Parameters=_parameters(given, kept), **request)
 
 
 def _wait(

@@ -19,15 +19,16 @@ def processes_under(home: Path) -> list[psutil.Process]:
     are found also when their parent was killed, and no recycled process id can be taken for one of
     them.
     """
-    found = []
-    for process in psutil.process_iter():
-        try:
-            temporary = process.environ().get("TMPDIR")
-            if temporary is not None and Path(temporary).is_relative_to(home):
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue  # gone meanwhile, or of another user
-    return found
+    return [process for process in psutil.process_iter() if is_under(process, home)]
+
+
+def is_under(process: psutil.Process, home: Path) -> bool:
+    """Whether this process has its temporary directory there (a dying one has none any more)."""
+    try:
+        temporary = process.environ().get("TMPDIR")
+    except (psutil.Error, OSError):
+        return False  # gone meanwhile, or of another user
+    return temporary is not None and Path(temporary).is_relative_to(home)
 
 
 def lives(process: psutil.Process) -> bool:

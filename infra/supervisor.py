@@ -16,8 +16,8 @@ from typing import Final
 
 import psutil
 
-from countledger.infra.background import State
 from countledger.infra.local_stack import LocalStack
+from countledger.infra.running import State
 from countledger.ledger.errors import CountledgerError
 
 WATCH_PAUSE_S: Final = 0.5

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from countledger.ledger.errors import BadDelta
+from countledger.ledger.errors import BadDelta, shown
 from countledger.ledger.limits import NUMBER_MAX_DIGITS
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ Amount: TypeAlias = int | Decimal
 # default context would round to 28 digits without a word; this one raises.
 EXACT = Context(prec=4 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow])
 _INTEGER_LIMIT: Final[int] = 10**NUMBER_MAX_DIGITS
+# Beyond every number of DynamoDB (1E-130 to 1E+126). Written out in digits, what lies far beyond
+# would take minutes.
+_EXPONENT_LIMIT: Final = 150
+_SHOWN: Final = 60
 
 
 def canonical(value: Amount) -> Amount:
@@ -63,8 +67,10 @@ def fits(value: Amount) -> bool:
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         return False
-    places: int = max(len(digits) + exponent, 0) + max(-exponent, 0)
-    return places <= NUMBER_MAX_DIGITS
+    significant = "".join(map(str, digits)).rstrip("0")
+    exponent += len(digits) - len(significant)
+    places: int = max(len(significant) + exponent, 0) + max(-exponent, 0)
+    return places <= NUMBER_MAX_DIGITS or not significant
 
 
 def parse_delta(value: object) -> Amount:
@@ -75,15 +81,15 @@ def parse_delta(value: object) -> Amount:
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise BadDelta(
-            f"delta {value!r} is a {type(value).__name__}: give an int or a decimal.Decimal "
-            "(a float cannot carry an exact amount)"
+            f"delta {shown(value)} is a {type(value).__name__}: give an int or a "
+            "decimal.Decimal (a float cannot carry an exact amount)"
         )
     if isinstance(value, Decimal) and not value.is_finite():
         raise BadDelta(f"delta {value} is not a finite number")
-    if not fits(value):
-        raise BadDelta(f"delta {_short(value)} needs more than {NUMBER_MAX_DIGITS} digits")
     if value == 0:
         raise BadDelta("delta 0 changes nothing: leave the entry out")
+    if not fits(value):
+        raise BadDelta(f"delta {_short(value)} needs more than {NUMBER_MAX_DIGITS} digits")
     return canonical(value)
 
 
@@ -96,7 +102,7 @@ def parse_delta_text(text: str) -> Amount:
     try:
         value = Decimal(text.strip())
     except DecimalException:
-        raise BadDelta(f"delta {_short(text)} is not a decimal number") from None
+        raise BadDelta(f"delta {shown(text)} is not a decimal number") from None
     return parse_delta(value)
 
 
@@ -116,15 +122,17 @@ def from_number(text: str) -> Amount:
     try:
         value = Decimal(text)
     except DecimalException:
-        raise ValueError(f"{_short(text)} is no number") from None
+        raise ValueError(f"{shown(text)} is no number") from None
     if not value.is_finite():
-        raise ValueError(f"{text} is not finite")
+        raise ValueError(f"{shown(text)} is not finite")
+    if abs(value.adjusted()) > _EXPONENT_LIMIT:
+        raise ValueError(f"{shown(text)} is out of range")
     return canonical(value)
 
 
-def _short(value: object, width: int = 60) -> str:
-    """A value for a message; a huge integer is never turned into digits (that is slow)."""
+def _short(value: Amount) -> str:
+    """An amount for a message; a huge integer is never turned into digits (that is slow)."""
     if isinstance(value, int) and not -(_INTEGER_LIMIT**2) < value < _INTEGER_LIMIT**2:
         return f"of {value.bit_length()} bits"
-    text = str(value) if not isinstance(value, str) else repr(value)
-    return text if len(text) <= width else text[: width - 3] + "..."
+    text = str(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

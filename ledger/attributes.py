@@ -1,7 +1,8 @@
 """Items as plain Python values, and their form at the service.
 
 An item is a dict of `str`, exact amounts, `bytes`, maps and lists. boto3's own serialiser does the
-work; it refuses floats and anything that would be rounded.
+work; it refuses floats and anything that would be rounded. Numbers are read by ours: boto3's
+refuses a sum such as 10^38, which the service holds and spells with 39 digits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from boto3.dynamodb.types import Binary, TypeDeserializer, TypeSerializer
 
-from countledger.ledger.amount import Amount, canonical
+from countledger.ledger.amount import Amount, from_number
 from countledger.ledger.errors import CorruptItem, NewerFormat
 from countledger.ledger.limits import FORMAT
 
@@ -22,9 +23,16 @@ if TYPE_CHECKING:
 Item: TypeAlias = dict[str, Any]
 Key: TypeAlias = Mapping[str, str]
 
-_serialize = TypeSerializer().serialize
-_deserialize = TypeDeserializer().deserialize
 _T = TypeVar("_T")
+
+
+class _ExactDeserializer(TypeDeserializer):
+    def _deserialize_n(self, value: str) -> Amount:
+        return from_number(value)
+
+
+_serialize = TypeSerializer().serialize
+_deserialize = _ExactDeserializer().deserialize
 
 
 def encode(item: Mapping[str, object]) -> dict[str, AttributeValueTypeDef]:
@@ -43,8 +51,6 @@ def decode(item: Mapping[str, AttributeValueTypeDef]) -> Item:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Decimal):
-        return canonical(value)
     if isinstance(value, Binary):
         raw: Any = value
         return bytes(raw)

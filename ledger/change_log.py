@@ -32,6 +32,8 @@ def newest_first(
 ) -> Iterator[Entry]:
     """The newest entries of a counter: half a read unit for each 4 KB read.
 
+    Two queries for each prefix, so at least one read unit for each: 256 for a spread of 256.
+
     Args:
         door: a door to DynamoDB.
         table: the table `ledger`.

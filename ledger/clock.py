@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from countledger.ledger.errors import BadTime
+from countledger.ledger.errors import BadTime, shown
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,14 +33,21 @@ class SystemClock:
         time.sleep(duration_ms / 1_000)
 
 
-def to_ms(moment: datetime) -> int:
+def to_ms(moment: object) -> int:
     """Milliseconds since the epoch of an aware datetime.
 
     Raises:
-        BadTime: the datetime names no point in time because it has no offset.
+        BadTime: it is no datetime, names no point in time because it has no offset, or lies
+            outside the years 1 to 9999 of UTC.
     """
+    if not isinstance(moment, datetime):
+        raise BadTime(f"time {shown(moment)} is a {type(moment).__name__}, not a datetime")
     if moment.utcoffset() is None:
         raise BadTime(f"time {moment.isoformat()} has no offset: give an aware datetime, as in UTC")
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:
+        raise BadTime(f"time {moment.isoformat()} lies outside the years 1 to 9999") from None
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -53,7 +60,7 @@ def to_datetime(at_ms: int) -> datetime:
     try:
         return _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
-        raise BadTime(f"time {at_ms} ms lies outside the years 1 to 9999") from None
+        raise BadTime(f"time {shown(at_ms)} ms lies outside the years 1 to 9999") from None
 
 
 def show_duration(duration_ms: int) -> str:

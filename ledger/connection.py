@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -33,6 +34,7 @@ _RETRIES: Final[dict[Retries, Any]] = {
     "none": {"mode": "standard", "total_max_attempts": 1},
     "standard": {"mode": "standard", "total_max_attempts": 4},
 }
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 # The setting that each output of the stack fills.
 _OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
@@ -147,6 +149,8 @@ class Connection:
     def _client(self, service: str, retries: Retries = "standard") -> Any:  # noqa: ANN401 - typed by its callers
         config = Config(
             **_TIMEOUTS,
+            # A proxy of the user's network has no way to this machine's own loopback.
+            proxies={} if _is_loopback(self.endpoint_url) else None,
             region_name=self.region,
             retries=_RETRIES[retries],
             max_pool_connections=_CONNECTIONS,
@@ -155,3 +159,9 @@ class Connection:
         make: Any = self.session.client
         with translated(f"the {service} client"):
             return make(service, endpoint_url=self.endpoint_url, config=config)
+
+
+def _is_loopback(endpoint_url: str | None) -> bool:
+    """Whether calls stay on this machine, by what is given or by AWS_ENDPOINT_URL."""
+    host = urlsplit(endpoint_url or os.environ.get("AWS_ENDPOINT_URL", "")).hostname
+    return host in _LOOPBACK

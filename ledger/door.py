@@ -7,6 +7,7 @@ given (see `connection`).
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,7 @@ class Door:
         Raises:
             ConditionFailed: with the item that is there.
         """
-        with translated(f"PutItem on {write.table}"), _conditions():
+        with translated(f"PutItem on {write.table}"), self._conditions():
             answer = self.client.put_item(**write.arguments(), **_METERED)
         self.meter.written(_consumed(answer))
 
@@ -126,7 +127,7 @@ class Door:
         Raises:
             ConditionFailed: with the item that is there.
         """
-        with translated(f"UpdateItem on {write.table}"), _conditions():
+        with translated(f"UpdateItem on {write.table}"), self._conditions():
             answer = self.client.update_item(**write.arguments(), **_METERED)
         self.meter.written(_consumed(answer))
         attributes = answer.get("Attributes")
@@ -148,7 +149,7 @@ class Door:
             TokenMismatch: the token stands for other writes.
         """
         actions: Any = [action(write) for write in writes]
-        with translated("TransactWriteItems"), _conditions():
+        with translated("TransactWriteItems"), self._conditions(2.0 * len(actions)):
             answer = self.client.transact_write_items(
                 TransactItems=actions, ClientRequestToken=token, **_METERED
             )
@@ -164,11 +165,33 @@ class Door:
             TransactionCancelled: with a reason for each key: a write was under way.
         """
         gets: Any = [{"Get": {"TableName": table, "Key": encode(key)}} for key in keys]
-        with translated("TransactGetItems"), _conditions():
+        with translated("TransactGetItems"), self._conditions(0.0):
             answer = self.client.transact_get_items(TransactItems=gets, **_METERED)
         self.meter.read(_consumed(answer))
         found = (one.get("Item") for one in answer["Responses"])
         return [decode(item) if item else None for item in found]
+
+    @contextmanager
+    def _conditions(self, write_units: float = 1.0) -> Iterator[None]:
+        """Turn failed conditions into errors of their own before they are taken for a failed call.
+
+        Args:
+            write_units: what a refused write costs, at the least.
+        """
+        try:
+            yield
+        except ClientError as error:
+            answer: Any = error.response
+            code = answer["Error"]["Code"]
+            if code not in {_CONDITION_FAILED, _CANCELLED}:
+                raise
+            self.meter.refused(write_units)
+            if code == _CONDITION_FAILED:
+                raise ConditionFailed(_found(answer)) from error
+            reasons = answer.get("CancellationReasons", [])
+            raise TransactionCancelled(
+                tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
+            ) from error
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write up to 25 items without condition, once: one write unit for each KB.
@@ -188,25 +211,6 @@ def _consumed(answer: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - o
     """The units in an answer: one sum, or one for each table; some engines leave it out."""
     consumed = answer.get("ConsumedCapacity", [])
     return consumed if isinstance(consumed, list) else [consumed]
-
-
-class _conditions:  # noqa: N801 - reads as the statement that it is used as
-    """Turn failed conditions into errors of their own before they are taken for a failed call."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, ClientError):
-            return
-        answer: Any = error.response
-        if answer["Error"]["Code"] == _CONDITION_FAILED:
-            raise ConditionFailed(_found(answer)) from error
-        if answer["Error"]["Code"] == _CANCELLED:
-            reasons = answer.get("CancellationReasons", [])
-            raise TransactionCancelled(
-                tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
-            ) from error
 
 
 def _found(answer: Any) -> Item | None:  # noqa: ANN401 - an error's answer, or a reason in one

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import (
@@ -15,11 +16,10 @@ from countledger.ledger.attributes import (
     require_amount,
 )
 from countledger.ledger.clock import show_duration, to_datetime
-from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired
+from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired, shown
 from countledger.ledger.limits import NOTE_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
@@ -102,25 +102,33 @@ def decode_entry(item: Item) -> Entry:
     )
 
 
-def check_note(note: Mapping[Any, Any]) -> dict[str, str]:
+def check_note(note: object) -> dict[str, str]:
     """The note, if it is a map of texts of at most 1,024 bytes in all.
 
     Raises:
         BadNote: naming the rule that it breaks.
     """
+    if not isinstance(note, Mapping):
+        raise BadNote(f"note {shown(note)} is a {type(note).__name__}, not a map of texts")
     size = 0
     for name, text in note.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise BadNote(f"note {name!r}={text!r}: names and values must be str")
+            raise BadNote(f"note {shown(name)}={shown(text)}: names and values must be str")
         if not name:
-            raise BadNote(f"note ''={text[:40]!r} has no name")
+            raise BadNote(f"note ''={shown(text)} has no name")
         try:
             size += len(name.encode()) + len(text.encode())
         except UnicodeEncodeError:
-            raise BadNote(f"note {name!r}={text!r} is no valid Unicode text") from None
+            raise BadNote(f"note {shown(name)}={shown(text)} is no valid Unicode text") from None
     if size > NOTE_MAX_BYTES:
         raise BadNote(f"the note is {size} bytes long; at most {NOTE_MAX_BYTES} fit")
     return dict(note)
+
+
+def describe_entry(entry: Entry) -> str:
+    """Which entry, for a message."""
+    what = f"entry {entry.id}" if entry.key is None else f"idempotency key {shown(entry.key)}"
+    return f"{what} of counter {entry.counter!r}"
 
 
 def check_age(entry: Entry, *, now_ms: int, horizon_ms: int, clock_skew_ms: int) -> None:
@@ -133,16 +141,16 @@ def check_age(entry: Entry, *, now_ms: int, horizon_ms: int, clock_skew_ms: int)
         KeyExpired: it was made longer ago than the horizon.
         ClockSkew: it is dated further ahead than clocks may differ.
     """
-    what = f"entry {entry.id}" if entry.key is None else f"idempotency key {entry.key!r}"
+    what = describe_entry(entry)
     age_ms = now_ms - entry.at_ms
     if age_ms > horizon_ms:
         raise KeyExpired(
-            f"{what} of counter {entry.counter!r} was made {show_duration(age_ms)} ago, beyond the "
+            f"{what} was made {show_duration(age_ms)} ago, beyond the "
             f"horizon of {show_duration(horizon_ms)}: whether it counted is no longer known; look "
             "for it in the change log before you make a new one"
         )
     if -age_ms > clock_skew_ms:
         raise ClockSkew(
-            f"{what} of counter {entry.counter!r} is dated {show_duration(-age_ms)} ahead; clocks "
+            f"{what} is dated {show_duration(-age_ms)} ahead; clocks "
             f"may differ by {show_duration(clock_skew_ms)}: correct the time or this clock"
         )

@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
 
 
+def shown(value: object, width: int = 60) -> str:
+    """A value for a message: one line, cut to a width."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no integer of more than 4,300 digits
+        text = f"(a huge {type(value).__name__})"
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
 class CountledgerError(Exception):
     """The root of all errors of this library; its text is one line for a person."""
 

@@ -17,7 +17,7 @@ import uuid_utils
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_ms
-from countledger.ledger.errors import BadKey, BadTime
+from countledger.ledger.errors import BadKey, BadTime, shown
 from countledger.ledger.limits import KEY_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class IdempotencyKey:
         """Refuse at birth, so that nothing later has to check again."""
         check_key(self.key)
         if not 0 <= self.at_ms < _TIME_LIMIT_MS:
-            raise BadTime(f"time {self.at.isoformat()} of key {self.key!r} lies before 1970")
+            raise BadTime(f"time {self.at.isoformat()} of key {shown(self.key)} lies before 1970")
 
     @property
     def at_ms(self) -> int:
@@ -65,15 +65,15 @@ def check_key(key: object) -> str:
         BadKey: naming the rule that it breaks.
     """
     if not isinstance(key, str):
-        raise BadKey(f"idempotency key {key!r} is a {type(key).__name__}, not a str")
+        raise BadKey(f"idempotency key {shown(key)} is a {type(key).__name__}, not a str")
     if not key:
         raise BadKey("idempotency key is empty: leave it out, or give one that a retry repeats")
     if keys.has_control_characters(key):
-        raise BadKey(f"idempotency key {key[:60]!r} holds control characters")
+        raise BadKey(f"idempotency key {shown(key)} holds control characters")
     size = len(key.encode())
     if size > KEY_MAX_BYTES:
         raise BadKey(
-            f"idempotency key {key[:30]!r}... is {size} bytes long; at most {KEY_MAX_BYTES} fit"
+            f"idempotency key {shown(key)} is {size} bytes long; at most {KEY_MAX_BYTES} fit"
         )
     return key
 

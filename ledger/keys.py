@@ -16,8 +16,8 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-from countledger.ledger.errors import BadCounterName, BadSetting
-from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
+from countledger.ledger.errors import BadCounterName, BadSetting, shown
+from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, NAMESPACE_MAX_BYTES
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -57,22 +57,20 @@ def check_counter(name: object) -> str:
         BadCounterName: naming the rule that it breaks.
     """
     if not isinstance(name, str):
-        raise BadCounterName(f"counter name {name!r} is a {type(name).__name__}, not a str")
+        raise BadCounterName(f"counter name {shown(name)} is a {type(name).__name__}, not a str")
     if not name:
         raise BadCounterName("counter name is empty: give `namespace:rest` or a plain name")
-    shown = repr(name if len(name) <= 80 else name[:77] + "...")  # noqa: PLR2004 - width of a message
+    what = f"counter name {shown(name, 80)}"
     if has_control_characters(name):
-        raise BadCounterName(f"counter name {shown} holds control characters")
+        raise BadCounterName(f"{what} holds control characters")
     if "#" in name:
-        raise BadCounterName(f"counter name {shown} holds a '#', which is reserved")
+        raise BadCounterName(f"{what} holds a '#', which is reserved")
     size = len(name.encode())
     if size > COUNTER_NAME_MAX_BYTES:
-        raise BadCounterName(
-            f"counter name {shown} is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit"
-        )
+        raise BadCounterName(f"{what} is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit")
     namespace, colon, rest = name.partition(":")
     if colon and not (namespace and rest):
-        raise BadCounterName(f"counter name {shown} needs text on both sides of its first colon")
+        raise BadCounterName(f"{what} needs text on both sides of its first colon")
     return name
 
 
@@ -82,15 +80,21 @@ def namespace_of(counter: str) -> str:
     return namespace if colon else DEFAULT_NAMESPACE
 
 
-def check_namespace(name: str) -> str:
+def check_namespace(name: object) -> str:
     """The namespace name, if a counter name may begin with it.
 
     Raises:
         BadSetting: naming the rule that it breaks.
     """
-    if not _NAMESPACE.fullmatch(name) or has_control_characters(name):
-        raise BadSetting(f"namespace {name!r} must be text without ':', '#' and control characters")
-    check_counter(f"{name}:x")
+    if not isinstance(name, str) or not _NAMESPACE.fullmatch(name) or has_control_characters(name):
+        raise BadSetting(
+            f"namespace {shown(name)} must be text without ':', '#' and control characters"
+        )
+    size = len(name.encode())
+    if size > NAMESPACE_MAX_BYTES:
+        raise BadSetting(
+            f"namespace {shown(name)} is {size} bytes long; at most {NAMESPACE_MAX_BYTES} fit"
+        )
     return name
 
 

@@ -141,7 +141,9 @@ class Namespaces:
         horizon_ms: int = HORIZON_DEFAULT_MS,
         description: str | None = None,
     ) -> Namespace:
-        """Make a namespace; making it again with the same settings is no error. One write unit.
+        """Make a namespace; making it again with the same settings is no error.
+
+        Two write units: its item, and its copy in the index that lists it.
 
         Args:
             name: what its counters' names begin with.
@@ -165,7 +167,7 @@ class Namespaces:
         return made
 
     def describe(self, name: str, description: str) -> Namespace:
-        """Give a namespace another description. One write unit.
+        """Give a namespace another description. Two write units, as to make it.
 
         Raises:
             NamespaceUnknown: there is none of that name, or this is not the home region.

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadInput, BadPayload, BadTime
+from countledger.ledger.errors import BadInput, BadPayload, BadTime, shown
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.event import Event
 
 # Far above any event whose parts keep their bounds.
 MAX_BYTES: Final = 16_384
+_INTEGER_MAX_DIGITS: Final = 1_000
+# What is smaller is a time in seconds, of our days, rather than one in milliseconds of 1973.
+_LEAST_MS: Final = 100_000_000_000
+_DIGITS: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def parse_time(value: object) -> datetime:
     """A moment from ISO 8601 text with an offset, or from milliseconds since the epoch.
 
     Raises:
-        BadTime: it is neither.
+        BadTime: it is neither, or a number so small that it must be seconds.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        return to_datetime(value)
+        return _from_ms(value)
     if isinstance(value, str):
         text = value.strip()
-        if text.lstrip("-").isdecimal():
-            return to_datetime(int(text))
+        if _DIGITS.fullmatch(text):
+            return _from_ms(int(text))
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
@@ -39,9 +45,18 @@ def parse_time(value: object) -> datetime:
                 return moment
             raise BadTime(f"time {value!r} has no offset: append Z for UTC, or +02:00")
     raise BadTime(
-        f"time {value!r} is neither ISO 8601 with an offset, as in 2030-01-31T12:00:00Z, nor "
-        "milliseconds since the epoch"
+        f"time {str(value)[:40]!r} is neither ISO 8601 with an offset, as in 2030-01-31T12:00:00Z, "
+        "nor milliseconds since the epoch"
     )
+
+
+def _from_ms(at_ms: int) -> datetime:
+    if abs(at_ms) < _LEAST_MS:
+        raise BadTime(
+            f"time {at_ms} looks like seconds; give milliseconds since the epoch, or (for a time "
+            "before 1973) ISO 8601"
+        )
+    return to_datetime(at_ms)
 
 
 _Time = Annotated[AwareDatetime, BeforeValidator(parse_time)]
@@ -67,7 +82,8 @@ class EventPayload(BaseModel):
         """
         return Event(
             self.counter,
-            self.delta,
+            # A program whose numbers are floats writes it as text.
+            parse_delta_text(self.delta) if isinstance(self.delta, str) else self.delta,
             key=keyed(self.key, self.at),
             occurred_at=self.occurred_at,
             note=self.note,
@@ -99,14 +115,42 @@ def parse_event_line(line: str | bytes) -> Event:
     if len(line) > MAX_BYTES:
         raise BadPayload(f"the line is longer than {MAX_BYTES} bytes")
     try:
-        # Decimals stay exact: a float never comes into being.
-        value = json.loads(line, parse_float=Decimal, parse_constant=_refuse_constant)
+        value = json.loads(
+            line,
+            object_pairs_hook=_object,
+            # Decimals stay exact: a float never comes into being.
+            parse_float=_number,
+            parse_int=_number,
+            parse_constant=_refuse_constant,
+        )
     except (ValueError, RecursionError) as error:
         raise BadPayload(f"the line is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadPayload(f"the line is no object (it is {shown(value)})")
     try:
         return EventPayload.model_validate(value).event()
     except ValidationError as error:
         raise BadPayload(_first_problem(error)) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a field that stands there twice, nobody can say which one was meant."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{shown(name)} stands there twice")
+        found[name] = value
+    return found
+
+
+def _number(text: str) -> int | Decimal:
+    """A number, exact; Python turns no text of thousands of digits into an int."""
+    if len(text) <= _INTEGER_MAX_DIGITS and text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        return Decimal(text)
+    except DecimalException:
+        raise ValueError(f"{shown(text)} is no number") from None
 
 
 def _refuse_constant(name: str) -> float:
@@ -115,9 +159,8 @@ def _refuse_constant(name: str) -> float:
 
 def _first_problem(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in problem["loc"]) or "the line"
+    field = shown(".".join(str(part) for part in problem["loc"]))[1:-1]
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, BadInput):
         return f"{field}: {cause}"
-    shown = repr(problem["input"])
-    return f"{field}: {problem['msg']} (it is {shown if len(shown) < 80 else shown[:77] + '...'})"  # noqa: PLR2004
+    return f"{field}: {problem['msg']} (it is {shown(problem['input'])})"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from countledger.ledger.amount import to_text
+from countledger.ledger.entry import describe_entry
 from countledger.ledger.errors import IdempotencyKeyReused
 
 if TYPE_CHECKING:
@@ -42,10 +44,11 @@ def judge_existing(entry: Entry, stored: Item) -> Receipt:
     Raises:
         IdempotencyKeyReused: it carries another delta.
     """
-    if stored.get("delta") == entry.delta:
+    delta = stored.get("delta")
+    if delta == entry.delta:
         return Receipt(entry.counter, entry.id, Status.DUPLICATE)
+    used = to_text(delta) if isinstance(delta, int | Decimal) else delta
     raise IdempotencyKeyReused(
-        f"idempotency key {entry.key!r} of counter {entry.counter!r} was used for a delta of "
-        f"{stored.get('delta')}, and now comes with {to_text(entry.delta)}: a new change needs a "
-        "new key"
+        f"{describe_entry(entry)} was used for a delta of {used}, and now comes with "
+        f"{to_text(entry.delta)}: a new change needs a new key"
     )

@@ -13,21 +13,31 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import (
+    BadInput,
+    CorruptItem,
+    ServiceFailed,
+    SetupError,
+    Unacknowledged,
+)
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Event, make_entry
-from countledger.producers.sender import OF_ONE_ENTRY, Outcome, Sender
+from countledger.producers.receipt import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.receipt import Receipt
+    from countledger.producers.sender import Outcome, Sender
 
 # In flight at once: enough to hide a round trip of some milliseconds, few enough for one process.
 _SENDERS: Final = 8
 _CHUNK: Final = _SENDERS * BATCH_WRITE_ITEMS
+# What belongs to one event is its outcome; what concerns every event is raised.
+_OF_ONE_EVENT: Final = (BadInput, ServiceFailed, CorruptItem)
+_MAY_BE_IN: Final = (Receipt, Unacknowledged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +85,20 @@ class Recorder:
             alone as a value.
 
         Raises:
-            SetupError: what concerns every event: no table, no permission, nothing reachable.
+            SetupError: what concerns every event: no table, no permission, nothing reachable. Where
+                it struck on the way, behind the outcomes of all events that had been sent; those
+                that it stopped have it as their outcome.
         """
         feed = iter(events)
         with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:
             while chunk := list(islice(feed, _CHUNK)):
-                yield from self._record_chunk(chunk, pool)
+                outcomes = self._record_chunk(chunk, pool)
+                fatal = next((o for o in outcomes if isinstance(o, SetupError)), None)
+                # Without its outcome, an event without key could never be sent again safely.
+                if fatal is None or any(isinstance(o, _MAY_BE_IN) for o in outcomes):
+                    yield from outcomes
+                if fatal is not None:
+                    raise fatal
 
     def _record_chunk(self, events: Sequence[Event], pool: ThreadPoolExecutor) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
@@ -89,7 +107,7 @@ class Recorder:
         for number, event in enumerate(events):
             try:
                 self.sender.namespaces.for_use(event.counter, Kind.LEDGER)
-            except OF_ONE_ENTRY as error:
+            except _OF_ONE_EVENT as error:
                 outcomes[number] = error
             else:
                 (plain if event.key is None else keyed)[number] = self._entry_of(event)

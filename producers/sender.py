@@ -15,10 +15,8 @@ from countledger.ledger.entry import check_age, encode_entry
 from countledger.ledger.errors import (
     BadInput,
     ConditionFailed,
-    CorruptItem,
     CountledgerError,
     RequestRejected,
-    ServiceFailed,
     Throttled,
     Unacknowledged,
     Unclear,
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Receipt | CountledgerError
 
 _AGAIN: Final = (Throttled, Unclear, Unreachable)
-# What belongs to one entry is its outcome; what concerns every entry (no table, no permission)
-# is raised.
-OF_ONE_ENTRY: Final = (BadInput, ServiceFailed, CorruptItem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +70,12 @@ class Sender:
         Raises:
             IdempotencyKeyReused: its key was used with another delta.
             KeyExpired, ClockSkew: it was made too long ago, or lies ahead.
-            Unacknowledged: no attempt was answered clearly.
+            Unacknowledged: no attempt was answered clearly, or one was not and a later one failed.
         """
         namespace = self._namespace(entry)
         item = _stored_form(entry, namespace)
         waits_ms = self.backoff.waits_ms(self.random)
-        doubtful = False
+        lost = False  # whether an attempt that was never answered may have been applied
         while True:
             self._check_age(entry, namespace)
             try:
@@ -88,14 +83,15 @@ class Sender:
             except ConditionFailed as failed:
                 if failed.item is None:
                     raise
-                # After a doubtful attempt, finding our very item means that it was applied.
-                if doubtful and failed.item == item:
+                # After a lost answer, finding our very item means that it was applied.
+                if lost and failed.item == item:
                     break
                 return judge_existing(entry, failed.item)
-            except _AGAIN as error:
-                doubtful = doubtful or not isinstance(error, Unreachable)
-                if not self._pause(waits_ms):
-                    raise (_unacknowledged(entry, error) if doubtful else error) from error
+            except CountledgerError as error:
+                lost = lost or isinstance(error, Unclear)
+                if isinstance(error, _AGAIN) and self._pause(waits_ms):
+                    continue
+                raise _given_up(entry, error, lost=lost) from error
             else:
                 break
         return Receipt(entry.counter, entry.id, Status.RECORDED)
@@ -109,6 +105,7 @@ class Sender:
         outcomes: dict[int, Outcome] = {}
         pending = dict(enumerate(entries))
         waits_ms = self.backoff.waits_ms(self.random)
+        lost = False
         while pending:
             outcomes |= self._refuse_too_old(pending)
             if not pending:
@@ -120,18 +117,19 @@ class Sender:
                 return _in_order(outcomes | {n: self.outcome_of(e) for n, e in pending.items()})
             outcomes |= taken
             pending = {n: entry for n, entry in pending.items() if n not in outcomes}
-            if pending and not self._pause(waits_ms):
+            lost = lost or isinstance(error, Unclear)
+            if pending and not (isinstance(error, _AGAIN) and self._pause(waits_ms)):
                 left: dict[int, Outcome] = {
-                    n: _unacknowledged(e, error) for n, e in pending.items()
+                    n: _given_up(e, error, lost=lost) for n, e in pending.items()
                 }
                 return _in_order(outcomes | left)
         return _in_order(outcomes)
 
     def outcome_of(self, entry: Entry) -> Outcome:
-        """`send`, with an error that is this entry's own as a value."""
+        """`send`, with an error as a value."""
         try:
             return self.send(entry)
-        except OF_ONE_ENTRY as error:
+        except CountledgerError as error:
             return error
 
     def _put_batch(self, pending: dict[int, Entry]) -> tuple[dict[int, Outcome], CountledgerError]:
@@ -139,7 +137,9 @@ class Sender:
         items = {n: _stored_form(e, self._namespace(e)) for n, e in pending.items()}
         try:
             unprocessed = self.door.put_batch(self.table, list(items.values()))
-        except _AGAIN as error:
+        except RequestRejected:
+            raise
+        except CountledgerError as error:
             return {}, error
         left = {(item["counter"], item["entry"]) for item in unprocessed}
         return {
@@ -183,7 +183,10 @@ def _stored_form(entry: Entry, namespace: Namespace) -> Item:
     return {n: v for n, v in encode_entry(entry, namespace.spread).items() if v is not None}
 
 
-def _unacknowledged(entry: Entry, cause: CountledgerError) -> Unacknowledged:
+def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> CountledgerError:
+    """What the caller gets: the entry itself wherever it may be in, or may simply be sent again."""
+    if not lost and not isinstance(cause, Throttled):
+        return cause
     return Unacknowledged(
         f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({cause}); it may or "
         "may not be in the ledger: resend this very entry, it cannot count twice",

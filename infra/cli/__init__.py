@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
@@ -10,10 +12,18 @@ def main() -> None:
     try:
         from countledger.infra.cli.run import run  # noqa: PLC0415 - typer and rich are an extra
     except ModuleNotFoundError as error:
-        if error.name not in {"typer", "rich"}:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in {"typer", "rich"}:
             raise
-        sys.exit(
-            f"countledger: the command line needs {error.name}: pip install 'countledger[cli]' "
-            "('countledger[local]' brings the local engine too)"
+        sys.stderr.write(
+            f"countledger: the command line needs {missing}: pip install 'countledger[cli]' "
+            "('countledger[local]' brings the local engine too)\n"
         )
+        sys.exit(2)
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(run(sys.argv[1:]))
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    """End as on Ctrl-C: what was started or written for the time being is taken away first."""
+    sys.exit(128 + number)

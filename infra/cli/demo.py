@@ -17,7 +17,6 @@ from countledger.infra.demo.checkout import own_repository
 from countledger.infra.demo.git import open_repository
 from countledger.infra.demo.job import Job, Stage
 from countledger.infra.demo.summary import print_summary
-from countledger.infra.local_stack import LocalStack
 from countledger.ledger.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -44,6 +43,9 @@ def demo(
     It starts AWS on this machine for itself, and ends it again; the environment does not change
     that. To use a running stack (of countledger up, or on AWS), say so here: --stack-name,
     --endpoint-url, --profile or --region.
+
+    In a counter's name, a byte that counter names may not hold stands as %XX and % as %25; a name
+    that is too long is cut and ends in %~ and its SHA-256.
 
     The exit code is 0 only if no total is wrong.
 
@@ -75,6 +77,8 @@ def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
         yield options.client()
         return
     require_engine()
+    from countledger.infra.local_stack import LocalStack  # noqa: PLC0415 - it is an extra
+
     progress.say("Starting AWS on this machine ...")
     with LocalStack() as stack:
         # All names are given, so that none is taken from the user's environment.

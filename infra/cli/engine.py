@@ -7,7 +7,6 @@ import shlex
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from countledger.infra import background
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json, show_text
 from countledger.ledger.errors import SetupError
@@ -49,6 +48,8 @@ def up(options: Options) -> None:
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
     """
     require_engine()
+    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+
     running = background.up(options.settings.stack_name)
     if options.json:
         show_json(_document(running))
@@ -66,6 +67,9 @@ def status(options: Options) -> int:
 
     The exit code is 1 when it does not.
     """
+    require_engine()
+    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+
     name = options.settings.stack_name
     running = background.status(name)
     if running is None:
@@ -90,6 +94,9 @@ def down(options: Options) -> None:
     No process and no file of it is left, also after a crash. Stopping what does not run is no
     error.
     """
+    require_engine()
+    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+
     name = options.settings.stack_name
     ended = background.down(name)
     if options.json:
@@ -104,7 +111,7 @@ def require_engine() -> None:
     Raises:
         EngineMissing: saying how to install it.
     """
-    if find_spec("ministack") is None:
+    if not all(find_spec(name) for name in ("ministack", "hypercorn", "psutil")):
         raise EngineMissing(
             "the embedded engine is not installed: pip install 'countledger[local]'"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, fields
 from functools import wraps
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec
 
 import typer
@@ -41,8 +42,11 @@ class Options:
         """These options, and the outer ones where these are not given."""
         if outer is None:
             return self
-        names = [field.name for field in fields(self)]
-        return Options(**{name: getattr(self, name) or getattr(outer, name) for name in names})
+        merged = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in merged.items():
+            if value is None or value is False:
+                merged[name] = getattr(outer, name)
+        return Options(**merged)
 
     @property
     def json(self) -> bool:
@@ -52,7 +56,8 @@ class Options:
     @property
     def names_a_stack(self) -> bool:
         """Whether any of them says which stack is meant, rather than the environment."""
-        return any((self.profile, self.region, self.endpoint_url, self.stack_name))
+        named = (self.profile, self.region, self.endpoint_url, self.stack_name)
+        return any(name is not None for name in named)
 
     def client(self) -> CountLedger:
         """A client of the stack that these options and the environment name.
@@ -158,9 +163,9 @@ def shared(
 
 
 def reflowed(text: str) -> str:
-    """Help whose prose fits any terminal: paragraphs in one line, indented blocks as they are."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(
-        paragraph if paragraph.startswith(" ") else " ".join(paragraph.split())
-        for paragraph in paragraphs
-    )
+    """Help whose prose fits any terminal: sentences in one line, indented lines as they are."""
+    blocks: list[str] = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        for indented, lines in groupby(paragraph.split("\n"), key=lambda line: line[:1] == " "):
+            blocks.append(("\n" if indented else " ").join(lines))
+    return "\n\n".join(blocks)

@@ -34,6 +34,13 @@ _EXACT_IN_JSON: Final = 2**53 - 1
 _EMPTY_CELL: Final = "-"
 
 
+class OutputClosed(Exception):
+    """Whoever read the output has gone.
+
+    Typer would turn a BrokenPipeError into exit code 1, which means something else here.
+    """
+
+
 def show(options: Options, rows: Sequence[Row], document: object) -> None:
     """Print a result: the rows for people, or the document for programs."""
     if options.json:
@@ -80,7 +87,10 @@ def notice(text: str) -> None:
 def _line(text: str, end: str = "\n") -> None:
     # Counter names may hold what the terminal's encoding does not.
     encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), end=end)  # noqa: T201
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), end=end)  # noqa: T201
+    except BrokenPipeError as error:
+        raise OutputClosed from error
 
 
 def _show_table(rows: list[Row]) -> None:

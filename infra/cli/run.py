@@ -1,7 +1,7 @@
 """From arguments to an exit code: what went wrong is one line on stderr, never a traceback.
 
 0 done · 1 done with findings · 2 bad input or set-up · 3 AWS failed · 4 refused by a bound ·
-130 interrupted · 141 nobody reads the output any more
+130 interrupted · 141 nobody reads the output any more · 143 terminated
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typer import Abort
 from typer.exceptions import TyperException
 
 from countledger.infra.cli.app import app
+from countledger.infra.cli.output import OutputClosed
 from countledger.ledger.errors import CountledgerError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
         # Asked for with a return value, so that only this function turns errors into codes.
         code = app(args=list(arguments), prog_name="countledger", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (OutputClosed, BrokenPipeError):
         return _drop_output()
     except TyperException as error:
         return _complain_of_usage(error)

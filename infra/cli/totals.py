@@ -43,8 +43,9 @@ def total(
       countledger total likes:post-1 --exact                  [dim]also from the ledger itself[/dim]
     """
     client = options.client()
-    found = client.totals(counters)
+    # In this order: what is said to be in the totals must be in those that are shown.
     freshness = client.freshness()
+    found = client.totals(counters)
     sums = {name: client.exact(name) for name in counters} if exact else {}
     rows = [_total_row(found[name], sums.get(name)) for name in counters]
     if options.json:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from countledger.infra.demo.report import Report
 
 # A line each; beyond that a person wants `--json`.
@@ -20,7 +17,7 @@ _NAMED_WRONG: Final = 50
 def print_summary(report: Report, *, own_engine: bool) -> None:
     """Print the report on stdout."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(Group(_facts(report), Text(), _largest(report), Text(), _verdict(report)))
+    console.print(Group(_facts(report), _largest(report), _verdict(report)))
     for wrong in report.wrong[:_NAMED_WRONG]:
         console.print(
             f"  wrong: {wrong.counter} is {wrong.total}, git says {wrong.truth} "
@@ -33,9 +30,9 @@ def print_summary(report: Report, *, own_engine: bool) -> None:
         console.print("This stack may hold the counts of another repository already.")
 
 
-def _facts(report: Report) -> RenderableType:
+def _facts(report: Report) -> Text:
     shallow = ", a shallow clone: counted from its boundary" if report.shallow else ""
-    table = Table.grid(padding=(0, 2))
+    text = Text()
     for name, value in (
         ("repository", f"{report.repo} at {report.head[:12]}{shallow}"),
         ("commits", f"{report.commits:,}"),
@@ -50,8 +47,8 @@ def _facts(report: Report) -> RenderableType:
         ("write units", _cost(report)),
         ("time", f"{report.seconds:.1f} s all in"),
     ):
-        table.add_row(Text(name, style="bold"), Text(value))
-    return table
+        text.append(f"{name:<14}", style="bold").append(f"{value}\n")
+    return text
 
 
 def _cost(report: Report) -> str:
@@ -63,13 +60,11 @@ def _cost(report: Report) -> str:
     )
 
 
-def _largest(report: Report) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("largest counters")
-    table.add_column("total", justify="right")
+def _largest(report: Report) -> Text:
+    text = Text("largest counters\n", style="bold")
     for counter, total in report.largest.items():
-        table.add_row(Text(counter), f"{total:,}")
-    return table
+        text.append(f"{total:>12,}  {counter}\n", style="not bold")
+    return text
 
 
 def _verdict(report: Report) -> Text:

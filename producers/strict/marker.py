@@ -1,10 +1,10 @@
 """Method `marker`: the change and a marker of it in one transaction. Four write units.
 
 The marker lies where the key alone says, whichever bin the change goes to; it is put only where
-there is none of this making of the counter. It carries the delta, the time, the note, and which call made it, and
-expires after the counter's window (time to live; a marker that is still there counts). A cancelled
-transaction is read by its reasons, the marker's first, for a change that is in may well be what
-took the last room:
+there is none of this making of the counter. It carries the delta, the time, the note, and which
+call made it, and expires after the counter's window (time to live; a marker that is still there
+counts). A cancelled transaction is read by its reasons, the marker's first, for a change that is in
+may well be what took the last room:
 
     marker there, same call           applied, by a request of this call that got no answer
     marker there, same delta          duplicate

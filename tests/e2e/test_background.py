@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -99,11 +100,17 @@ def test_what_keeps_it_from_starting_is_shown(
     assert down(name) is False
 
 
-def test_a_profile_of_the_user_does_no_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local stack starts also where AWS_PROFILE names a profile that does not exist."""
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-
-    assert up(name).outputs
+def test_a_directory_that_others_may_enter_is_refused(name: str) -> None:
+    """Whoever else could write there could name an endpoint of theirs."""
+    directory = Path(tempfile.gettempdir()) / f"countledger-{os.getuid()}-{name}"
+    directory.mkdir()
+    directory.chmod(0o755)
+    try:
+        for call in (up, status, down):
+            with pytest.raises(UpFailed, match="not a private directory"):
+                call(name)
+    finally:
+        directory.rmdir()
 
 
 def test_a_name_that_is_none_is_refused() -> None:

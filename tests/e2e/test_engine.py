@@ -12,8 +12,8 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError
 
-from countledger.infra.engine import Engine, EngineFailed
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.engine import ROOT_KEY, Engine, EngineFailed
+from countledger.infra.local_stack import Credentials, LocalStack
 from countledger.infra.processes import processes_under
 
 # A child that runs an engine with a function in flight, says where, and waits to be killed.
@@ -96,6 +96,15 @@ def test_the_users_own_aws_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) ->
         assert name not in environment
 
 
+def test_a_profile_of_the_user_does_no_harm(
+    stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our own sessions look at neither profile nor files of the user."""
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+
+    assert stack.client("s3", Credentials(ROOT_KEY, "any")).list_buckets()["Buckets"]
+
+
 def test_what_keeps_it_from_starting_is_shown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -137,7 +146,7 @@ class Child:
     """A process with an engine and a function in flight."""
 
     def __init__(self, temporary: Path) -> None:
-        self.process = subprocess.Popen(  # noqa: S603 - our own code
+        self.process = subprocess.Popen(
             [sys.executable, "-c", CHILD],
             stdout=subprocess.PIPE,
             text=True,

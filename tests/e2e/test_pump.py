@@ -154,6 +154,33 @@ def test_a_window_keeps_state_and_is_closed(probe: Probe) -> None:
     assert notes[3]["state"] == {}
 
 
+def test_a_closed_shard_closes_its_window(probe: Probe) -> None:
+    """At the end of a shard its window is closed early, and the pump is done with it."""
+    probe.put("a")
+    probe.stack.client("dynamodb").update_table(
+        TableName=probe.table, StreamSpecification={"StreamEnabled": False}
+    )
+    pump = probe.pump(WINDOWED)
+
+    pump.drain()
+
+    finals = [(note["names"], note["isFinalInvokeForWindow"]) for note in probe.notes()]
+    assert finals == [(["a"], False), ([], True)]
+    assert pump.step().idle
+
+
+def test_latest_skips_what_was_there_before(probe: Probe) -> None:
+    """A mapping may begin at the end of the stream."""
+    probe.put("before")
+    pump = probe.pump(MappingSettings(starting_position="LATEST"))
+    pump.step()
+
+    probe.put("after")
+    pump.drain()
+
+    assert probe.delivered() == [["after"]]
+
+
 def test_a_new_pump_delivers_everything_again(probe: Probe) -> None:
     """TRIM_HORIZON: redelivery is one pump more."""
     probe.put("a", "b")

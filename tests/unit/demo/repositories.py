@@ -55,7 +55,7 @@ def git(path: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     """Run git there, under no configuration but the repository's."""
     environment = {name: value for name, value in os.environ.items() if name[:4] != "GIT_"}
     environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.run(  # noqa: S603 - a test's own arguments
+    return subprocess.run(
         ["git", *arguments],  # noqa: S607 - the machine's git
         cwd=path,
         input=stdin,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
 from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import Step, count_commits, read_steps
-from countledger.infra.demo.truth import read_truth
+from countledger.infra.demo.history import Step, count_commits
 from tests.unit.demo.repositories import (
     EXECUTABLE,
     LINK,
@@ -22,39 +20,10 @@ from tests.unit.demo.repositories import (
     git,
     make_odd_repository,
 )
+from tests.unit.demo.sums import ANN, lines_of, steps_of, sums_of, truth_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-ANN = "commits:Ann Author"
-
-
-def steps_of(path: Path) -> list[Step]:
-    """All events of the repository."""
-    with open_repository(path) as view:
-        return [step for steps in read_steps(view) for step in steps]
-
-
-def sums_of(steps: list[Step]) -> dict[str, int]:
-    """What the counters come to, without those at zero."""
-    sums: Counter[str] = Counter()
-    for step in steps:
-        sums[step.counter] += step.delta
-    return {counter: total for counter, total in sums.items() if total}
-
-
-def truth_of(path: Path) -> dict[str, int]:
-    """What git says itself."""
-    with open_repository(path) as view:
-        return read_truth(view)
-
-
-def lines_of(path: Path) -> dict[str, int]:
-    """The checked sums of the files, by path."""
-    sums = sums_of(steps_of(path))
-
-    assert truth_of(path) == sums
-    return {name[6:]: total for name, total in sums.items() if name.startswith("lines:")}
 
 
 @pytest.fixture
@@ -206,162 +175,6 @@ def test_an_author_is_counted_under_the_name_in_the_commit(
     repository.commit(author=author, encoding=encoding)
 
     assert {counter: 1} == sums_of(steps_of(repository.path)) == truth_of(repository.path)
-
-
-def test_no_configuration_and_no_attribute_alters_a_count(repository: Repository) -> None:
-    """What a user set up for reading diffs does not reach the counts."""
-    files = {b"a.txt": b"1\n2\n", b"b.bin": b"\0\n\n", b"caf\xe9": b"1\n"}
-    attributes = b"*.txt -diff\n*.bin diff\n* textconv=shout\n* diff=shout\n*.txt binary\n"
-    repository.commit({**files, b".gitattributes": attributes, b".mailmap": b"X <ann@example.org>"})
-    repository.commit({b"a.txt": b"1\n2\n3\n"})
-    before = steps_of(repository.path)
-    (repository.path / ".gitattributes").write_bytes(attributes)
-    (repository.path / ".mailmap").write_text("X <ann@example.org>\n")
-    info = repository.path / ".git" / "info"
-    info.mkdir(exist_ok=True)
-    (info / "attributes").write_bytes(attributes)
-    for name, value in {
-        "diff.algorithm": "patience",
-        "diff.external": "false",
-        "diff.shout.textconv": "false",
-        "diff.shout.binary": "true",
-        "diff.noprefix": "true",
-        "diff.renames": "copies",
-        "diff.submodule": "log",
-        "diff.ignoreSubmodules": "all",
-        "color.ui": "always",
-        "core.quotepath": "false",
-        "core.attributesFile": str(info / "attributes"),
-        "core.bigFileThreshold": "1",
-        "core.pager": "false",
-        "log.showSignature": "true",
-        "log.mailmap": "true",
-        "log.showRoot": "false",
-        "log.follow": "true",
-        "format.pretty": "fuller",
-        "i18n.logOutputEncoding": "UTF-16",
-        "grep.fullName": "true",
-        "grep.column": "true",
-        "grep.lineNumber": "true",
-    }.items():
-        git(repository.path, "config", name, value)
-
-    assert before == steps_of(repository.path)
-    assert lines_of(repository.path) == {
-        ".gitattributes": 5,
-        ".mailmap": 1,
-        "a.txt": 3,
-        "caf%E9": 1,
-    }
-
-
-def test_replaced_objects_are_not_believed(repository: Repository) -> None:
-    """A replacement reference of the user's changes what git shows, and not what is counted."""
-    one = repository.commit({b"a": b"1\n"})
-    two = repository.commit({b"a": b"1\n2\n"})
-    git(repository.path, "replace", two, one)
-
-    assert lines_of(repository.path) == {"a": 2}
-
-
-def test_a_sha256_repository_counts_alike(tmp_path: Path) -> None:
-    """The hash function of the objects makes no difference."""
-    made = Repository(tmp_path / "long", "--object-format=sha256")
-    oid = made.commit({b"a": b"1\n", b"m": At(SUBMODULE, b"1" * 64), b"b": b"\0"})
-
-    assert len(oid) == 64
-    assert lines_of(made.path) == {"a": 1}
-
-
-def test_a_bare_repository_counts_alike(tmp_path: Path) -> None:
-    """No working tree is needed, and no attribute of a tree is taken instead."""
-    made = Repository(tmp_path / "bare", "--bare")
-    made.commit(
-        {b"a": b"1\n", b".gitattributes": b"* -diff\n", b".mailmap": b"X <ann@example.org>\n"}
-    )
-
-    assert lines_of(made.path) == {"a": 1, ".gitattributes": 1, ".mailmap": 1}
-    assert sums_of(steps_of(made.path))[ANN] == 1
-
-
-def test_a_subdirectory_stands_for_the_whole_repository(repository: Repository) -> None:
-    """The whole history counts, from wherever in it the command is run."""
-    repository.commit({b"top": b"1\n", b"sub/file": b"1\n"})
-    (repository.path / "sub").mkdir()
-
-    assert lines_of(repository.path / "sub") == {"top": 1, "sub/file": 1}
-
-
-def test_a_detached_head_is_where_the_history_ends(repository: Repository) -> None:
-    """HEAD is what counts, not a branch."""
-    first = repository.commit({b"a": b"1\n"})
-    repository.commit({b"a": b"1\n2\n"})
-    git(repository.path, "update-ref", "--no-deref", "HEAD", first)
-    git(repository.path, "symbolic-ref", "HEAD", "refs/heads/other")
-    git(repository.path, "update-ref", "refs/heads/other", first)
-
-    assert lines_of(repository.path) == {"a": 1}
-
-    (repository.path / ".git" / "HEAD").write_text(f"{first}\n")
-
-    assert lines_of(repository.path) == {"a": 1}
-
-
-def test_a_linked_working_tree_has_a_head_of_its_own(repository: Repository) -> None:
-    """A `git worktree` finds its objects in the repository that it belongs to."""
-    first = repository.commit({b"a": b"1\n"})
-    repository.commit({b"a": b"1\n2\n"})
-    linked = repository.path.parent / "linked"
-    git(repository.path, "worktree", "add", "--quiet", str(linked), first)
-
-    assert lines_of(linked) == {"a": 1}
-
-
-def test_objects_borrowed_from_another_repository_are_found(repository: Repository) -> None:
-    """A clone that shares objects instead of copying them can be counted."""
-    repository.commit({b"a": b"1\n"})
-    clone = repository.path.parent / "clone"
-    git(repository.path, "clone", "--quiet", "--shared", ".", str(clone))
-
-    assert lines_of(clone) == {"a": 1}
-
-
-def test_a_shallow_clone_counts_from_its_boundary(repository: Repository) -> None:
-    """The commit at the boundary counts as the first, with all its files."""
-    repository.commit({b"a": b"1\n2\n", b"b": b"1\n"})
-    repository.commit({b"a": b"1\n"})
-    repository.commit({b"a": b"1\n2\n3\n"})
-    clone = repository.path.parent / "clone"
-    source = f"file://{repository.path}"
-    git(repository.path, "clone", "--quiet", "--depth=2", source, str(clone))
-
-    assert lines_of(clone) == {"a": 3, "b": 1}
-    assert sums_of(steps_of(clone))[ANN] == 2
-    with open_repository(clone) as view:
-        assert view.shallow
-        assert count_commits(view) == 2
-
-
-def test_the_environment_does_not_point_elsewhere(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As in a git hook: variables of another repository are no matter."""
-    repository.commit({b"a": b"1\n"})
-    other = Repository(tmp_path / "other")
-    other.commit({b"b": b"1\n"})
-    for name, value in {
-        "GIT_DIR": str(other.path / ".git"),
-        "GIT_WORK_TREE": str(other.path),
-        "GIT_OBJECT_DIRECTORY": str(other.path / ".git" / "objects"),
-        "GIT_EXTERNAL_DIFF": "false",
-        "GIT_DIFF_OPTS": "--unified=9",
-        "GIT_LITERAL_PATHSPECS": "1",
-    }.items():
-        monkeypatch.setenv(name, value)
-
-    with open_repository(repository.path) as view:
-        steps = [step for made in read_steps(view) for step in made]
-        assert {ANN: 1, "lines:a": 1} == sums_of(steps) == read_truth(view)
 
 
 def test_random_histories_add_up(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""What is known of a local stack in the background, as its supervisor writes it down."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from countledger.infra.processes import is_under, lives
+
+_STATE: Final = "state.json"
+_NEW_STATE: Final = "state.new"
+_LOG: Final = "supervisor.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A local stack in the background.
+
+    Attributes:
+        stack_name: of the stack.
+        url: the endpoint.
+        environment: what a process needs in its environment to work on it.
+        outputs: of the stack.
+        started_at: when it was ready.
+        pids: of the supervisor and of the engine.
+        log: the supervisor's log.
+        was_running: whether `up` found it running already.
+    """
+
+    stack_name: str
+    url: str
+    environment: dict[str, str]
+    outputs: dict[str, str]
+    started_at: datetime
+    pids: tuple[int, ...]
+    log: Path
+    was_running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the supervisor writes down once all is ready.
+
+    Attributes:
+        processes: id and time of creation of the supervisor and of the engine.
+    """
+
+    url: str
+    environment: dict[str, str]
+    outputs: dict[str, str]
+    started_at_s: float
+    processes: list[tuple[int, float]]
+
+    def write(self, directory: Path) -> None:
+        """Write it at once, so that a reader sees all or nothing."""
+        new = directory / _NEW_STATE
+        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        new.replace(directory / _STATE)
+
+
+def log_path(directory: Path) -> Path:
+    """The supervisor's log in its directory."""
+    return directory / _LOG
+
+
+def read_running(stack_name: str, directory: Path) -> Running | None:
+    """The stack of this directory, if its supervisor and its engine both live."""
+    state = _read(directory)
+    if state is None or len(_living(state, directory)) < len(state["processes"]):
+        return None
+    return Running(
+        stack_name=stack_name,
+        url=state["url"],
+        environment=state["environment"],
+        outputs=state["outputs"],
+        started_at=datetime.fromtimestamp(state["started_at_s"], UTC),
+        pids=tuple(pid for pid, _created_s in state["processes"]),
+        log=log_path(directory),
+        was_running=True,
+    )
+
+
+def _read(directory: Path) -> dict[str, Any] | None:
+    try:
+        text = (directory / _STATE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def recorded_processes(directory: Path) -> list[psutil.Process]:
+    """Those of the processes written down in the directory that live."""
+    state = _read(directory)
+    return _living(state, directory) if state is not None else []
+
+
+def _living(state: Mapping[str, Any], directory: Path) -> list[psutil.Process]:
+    found = []
+    for pid, created_s in state["processes"]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            # Its directory tells it from a process with a recycled id, also after the clock was
+            # set. A dying one has lost its environment: then its time of creation does.
+            ours = is_under(process, directory) or process.create_time() == created_s
+            if ours and lives(process):
+                found.append(process)
+    return found

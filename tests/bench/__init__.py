@@ -1,0 +1,1 @@
+"""Benchmarks: they print ratios against a peer in the same run and never fail."""

@@ -1,0 +1,236 @@
+"""The main job on a small repository in which everything is odd."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger import CountLedger
+from countledger.infra.demo.git import open_repository
+from countledger.infra.demo.job import Job
+from countledger.infra.demo.names import counter_name
+from countledger.infra.local_stack import LocalStack
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.settings import Settings
+from tests.e2e.command import Command, eventually
+from tests.unit.demo.repositories import Repository, git, make_odd_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LEAST_FACTS = {
+    "repo",
+    "commits",
+    "events",
+    "resent",
+    "duplicates",
+    "counters",
+    "wrong",
+    "emit_events_per_second",
+    "end_to_end_events_per_second",
+    "seconds",
+    "write_units_per_event",
+}
+NO_AWS = Command({})
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """The repository that is counted."""
+    return make_odd_repository(tmp_path_factory.mktemp("demo") / "odd")
+
+
+@pytest.fixture(scope="module")
+def own_stack() -> Iterator[LocalStack]:
+    """A stack on which nothing else counts."""
+    with LocalStack(name="countledger-demo") as stack:
+        yield stack
+
+
+def events_of(repository: Repository) -> int:
+    """How many events the history has, by git's own words: commits, and changes of size."""
+    log = ("log", "--first-parent", "-m", "--no-renames", "--numstat", "-z", "--format=%x01%H")
+    tokens = git(repository.path, *log).split(b"\0")
+    sizes = [token.lstrip(b"\n").split(b"\t")[:2] for token in tokens if token.count(b"\t") > 1]
+    plain = [int(added) - int(removed) for added, removed in sizes if added != b"-"]
+    commits = sum(token.lstrip(b"\n").startswith(b"\x01") for token in tokens)
+    return commits + sum(delta != 0 for delta in plain)
+
+
+def test_every_total_of_an_odd_repository_is_right(odd: Repository) -> None:
+    """On an engine of its own, whatever the environment says; one JSON object on stdout."""
+    elsewhere: dict[str, str | None] = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    elsewhere |= {"AWS_PROFILE": "mine"}
+    elsewhere |= {"COUNTLEDGER_LEDGER_TABLE": "mine", "COUNTLEDGER_STACK_NAME": "mine"}
+
+    done = NO_AWS("demo", "--repo", str(odd.path), "--json", env=elsewhere)
+
+    assert done.code == 0, done
+    report = done.json
+    assert set(report) >= LEAST_FACTS
+    assert report["repo"] == str(odd.path)
+    assert report["commits"] == int(git(odd.path, "rev-list", "--first-parent", "--count", "HEAD"))
+    # Numstat prints no numbers for the two steps between text and binary, and prints one line each
+    # for the submodule that comes and for the one that is replaced by two lines.
+    assert report["events"] == events_of(odd) + 2 - 1
+    assert report["resent"] == report["events"] // 10 == report["duplicates"]
+    assert [report["wrong"], report["wrong_totals"], report["missing"]] == [0, [], 0]
+    assert report["write_units_per_event"] > 1
+    assert 0 < report["end_to_end_events_per_second"] <= report["emit_events_per_second"]
+
+
+def test_a_subdirectory_and_the_working_directory_will_do(odd: Repository) -> None:
+    """The summary for people says the same and names the largest counters."""
+    inside = odd.path / "sub"
+    inside.mkdir(exist_ok=True)
+
+    done = NO_AWS("demo", "--repo", str(inside))
+
+    assert done.code == 0, done
+    assert "totals is what git says" in done.out
+    assert "commits:Ann Author" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_the_totals_can_be_read_afterwards_and_a_second_run_is_all_duplicates(
+    odd: Repository, own_stack: LocalStack
+) -> None:
+    """On a stack named by an option the counts stay, each what `git show` has."""
+    command = Command(own_stack.environment())
+    arguments = ("demo", "--repo", str(odd.path), "--stack-name", own_stack.name, "--json")
+
+    first, second = command(*arguments), command(*arguments)
+
+    assert [first.code, second.code] == [0, 0]
+    assert second.json["duplicates"] == first.json["events"] + first.json["resent"]
+    files = git(odd.path, "ls-tree", "-r", "-z", "HEAD").split(b"\0")[:-1]
+    lines = {}
+    for facts, _, path in (file.partition(b"\t") for file in files):
+        body = git(odd.path, "cat-file", "blob", facts.split()[2].decode())
+        lines[counter_name("lines", path)] = 0 if b"\0" in body else len(body.splitlines())
+    totals = client_of(own_stack).totals(lines)
+    assert lines == {counter: total.total for counter, total in totals.items()}
+    assert sum(lines.values()) > 20
+
+
+def test_a_total_that_is_not_what_git_says_is_named_and_fails(
+    odd: Repository, own_stack: LocalStack
+) -> None:
+    """The check can fail: a total altered by hand is found, and so is one that git knows not."""
+    command = Command(own_stack.environment())
+    arguments = ("demo", "--repo", str(odd.path), "--endpoint-url", own_stack.url)
+    assert command(*arguments).code == 0
+    alter(own_stack, "lines:main", 1)
+    alter(own_stack, "lines:both", 5)
+
+    done = command(*arguments, "--json")
+    told = command(*arguments)
+    alter(own_stack, "lines:main", -1)
+    alter(own_stack, "lines:both", -5)
+
+    assert [done.code, told.code] == [1, 1]
+    assert done.json["wrong"] == 2
+    assert done.json["wrong_totals"] == [
+        {"counter": "lines:both", "total": 5, "emitted": 0, "truth": 0},
+        {"counter": "lines:main", "total": 2, "emitted": 1, "truth": 1},
+    ]
+    assert "wrong: lines:main is 2, git says 1" in told.out
+    assert "another repository" in told.out
+
+
+def test_what_cannot_be_counted_is_refused_before_an_engine_is_started(tmp_path: Path) -> None:
+    """Not a repository, an empty one, no git: one line, exit 2."""
+    empty = Repository(tmp_path / "empty")
+    repository = Repository(tmp_path / "repository")
+    repository.commit()
+    refused = {
+        "not a git repository": NO_AWS("demo", "--repo", str(tmp_path), "--json"),
+        "no commit at HEAD": NO_AWS("demo", "--repo", str(empty.path)),
+        "install git": NO_AWS("demo", "--repo", str(repository.path), env={"PATH": str(tmp_path)}),
+    }
+
+    for reason, done in refused.items():
+        assert done.code == 2
+        assert done.out == ""
+        assert done.err.count("\n") == 1
+        assert reason in done.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_demo_leaves_nothing_behind(
+    odd: Repository, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """Engine, its directory and the view of the repository are gone when the command is."""
+    with subprocess.Popen(
+        NO_AWS.line("demo", "--repo", str(odd.path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=NO_AWS.variables({"TMPDIR": str(tmp_path)}),
+    ) as running:
+        eventually(lambda: any(tmp_path.glob("countledger-engine-*")))
+        running.send_signal(number)
+        out, said = running.communicate(timeout=60)
+
+    assert running.returncode == code, said
+    assert out == b""
+    assert b"Traceback" not in said
+    assert not list(tmp_path.glob("countledger-*"))
+
+
+def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
+    own_stack: LocalStack, tmp_path: Path
+) -> None:
+    """Events that never reach their totals are missing, and their totals wrong."""
+    made = Repository(tmp_path / "new")
+    made.commit({b"never seen": b"1\n2\n"}, author=b"Nobody Yet")
+    own_stack.pump.stop()
+    try:
+        with open_repository(made.path) as view:
+            job = Job(client_of(own_stack), view, clock=HastyClock(), on_stage=lambda _stage: None)
+            report = job.run(started_s=0.0)
+    finally:
+        own_stack.pump.start()
+
+    assert not report.good
+    assert report.missing == report.events == 2
+    assert {wrong.counter for wrong in report.wrong} == {
+        "commits:Nobody Yet",
+        "lines:never seen",
+    }
+
+
+class HastyClock(SystemClock):
+    """A clock for which waiting is over at once: its time runs ahead instead."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0.0
+
+    def now_ms(self) -> int:
+        """The time, and all that was waited."""
+        return super().now_ms() + int(self._ahead_ms)
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Return now."""
+        self._ahead_ms += duration_ms
+
+
+def client_of(stack: LocalStack) -> CountLedger:
+    """A client of a stack, by its outputs."""
+    settings = Settings(stack_name=stack.name)
+    return CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
+
+
+def alter(stack: LocalStack, counter: str, amount: int) -> None:
+    """Alter a total behind the consumer's back."""
+    stack.client("dynamodb").update_item(
+        TableName=stack.outputs["CountersTableName"],
+        Key={"counter": {"S": counter}, "part": {"S": "total"}},
+        UpdateExpression="ADD #t :a",
+        ExpressionAttributeNames={"#t": "total"},
+        ExpressionAttributeValues={":a": {"N": json.dumps(amount)}},
+    )

@@ -1,0 +1,123 @@
+"""The deployed materializer, under its own role and with each actor under its own policy."""
+
+import json
+import time
+import uuid
+
+import pytest
+
+import countledger
+from countledger import CountLedger, Judgement, Settings
+from countledger.infra.bundle import OWN, build_bundle
+from countledger.infra.lane import Delivery
+from countledger.infra.local_stack import LocalStack
+from countledger.ledger.errors import AccessDenied
+
+
+def actor(stack: LocalStack, policy: str) -> CountLedger:
+    """Someone who works on the stack under exactly one of its policies."""
+    session = stack.session(stack.credentials_for(policy))
+    return CountLedger(Settings(stack_name=stack.name), session=session, endpoint_url=stack.url)
+
+
+@pytest.fixture
+def counter() -> str:
+    """A counter of this test alone."""
+    return f"e2e:{uuid.uuid4().hex}"
+
+
+def test_entries_become_totals_each_actor_under_its_policy(
+    auth_stack: LocalStack, counter: str
+) -> None:
+    """With IAM enforced an emitter records, the function's role suffices, a reader sees it."""
+    emitter = actor(auth_stack, "EmitPolicyArn")
+    reader = actor(auth_stack, "ReadPolicyArn")
+    operator = actor(auth_stack, "OperatePolicyArn")
+
+    emitter.record(counter, 5)
+    emitter.record(counter, -2)
+    auth_stack.pump.drain()
+
+    assert reader.total(counter).total == 3
+    assert reader.exact(counter).sum == 3
+    assert reader.freshness().shards
+    assert operator.verify(counter).verdict is Judgement.EXACT
+    with pytest.raises(AccessDenied):
+        emitter.total(counter)
+    with pytest.raises(AccessDenied):
+        reader.record(counter, 1)
+
+
+def test_a_poison_record_is_quarantined_under_the_functions_role(
+    auth_stack: LocalStack, counter: str
+) -> None:
+    """It does not stop the stream, and whoever operates finds it, with the reason."""
+    entry = {"counter": {"S": counter}, "entry": {"S": "e#not-an-id"}, "delta": {"S": "many"}}
+    auth_stack.client("dynamodb").put_item(
+        TableName=auth_stack.outputs["LedgerTableName"], Item=entry
+    )
+    actor(auth_stack, "EmitPolicyArn").record(counter, 1)
+
+    auth_stack.pump.drain()
+
+    assert actor(auth_stack, "ReadPolicyArn").total(counter).total == 1
+    sqs = auth_stack.client("sqs", auth_stack.credentials_for("OperatePolicyArn"))
+    queue = auth_stack.outputs["QuarantineQueueUrl"]
+    messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)["Messages"]
+    bodies = [json.loads(message["Body"]) for message in messages]
+    (ours,) = [
+        body for body in bodies if body["record"]["dynamodb"]["Keys"]["counter"]["S"] == counter
+    ]
+    assert ours["reason"]
+
+
+def test_the_end_of_a_window_changes_no_total(stack: LocalStack, counter: str) -> None:
+    """The closing invocation carries no records; the function takes it, and all goes on."""
+    everything = CountLedger(session=stack.session(), endpoint_url=stack.url)
+    everything.record(counter, 7)
+    stack.pump.drain()
+    in_an_hour_s = time.time() + 3600
+
+    made = stack.new_pump(now_s=lambda: in_an_hour_s).drain()
+
+    assert [one.final for one in made][-1] is True
+    assert not _failures(made)
+    total = everything.total(counter)
+    assert (total.total, total.version) == (7, 1)
+
+
+def test_redelivery_of_the_whole_stream_changes_no_total(stack: LocalStack, counter: str) -> None:
+    """A second reader that begins at the start finds everything applied."""
+    everything = CountLedger(session=stack.session(), endpoint_url=stack.url)
+    for delta in (3, 4, -1):
+        everything.record(counter, delta)
+    stack.pump.drain()
+    before = everything.total(counter)
+
+    made = stack.new_pump().drain()
+
+    assert made
+    assert not _failures(made)
+    assert everything.total(counter) == before
+    assert before.total == 6
+
+
+def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
+    """Deployed from a bundle for this interpreter, the same template gives the same totals."""
+    bundle = build_bundle(OWN)
+
+    with LocalStack(name="countledger-bundle", bundle=bundle.content) as bundled:
+        function = bundled.client("lambda").get_function_configuration(
+            FunctionName=bundled.outputs["MaterializerFunctionName"]
+        )
+        settings = countledger.Settings(stack_name=bundled.name)
+        everything = CountLedger(settings, session=bundled.session(), endpoint_url=bundled.url)
+        everything.record(counter, 2)
+        bundled.pump.drain()
+
+        assert function["CodeSize"] == len(bundle.content)
+        assert everything.total(counter).total == 2
+
+
+def _failures(made: list[Delivery]) -> list[Delivery]:
+    return [one for one in made if one.failed]

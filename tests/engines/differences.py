@@ -1,0 +1,63 @@
+"""What an engine does otherwise than DynamoDB documents: each difference has one name.
+
+A test that meets a difference asserts what the engine does instead, so it fails on the day when the
+engine is mended and the name can go. What cannot be shown at all on an engine is run elsewhere.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import boto3
+
+
+class Difference(Enum):
+    """A difference and what one sees of it."""
+
+    NO_OP_PUT_WRITES_A_RECORD = "an identical put over an item makes a MODIFY record"
+    ADD_PASSES_38_DIGITS = "ADD does not refuse a sum of more than 38 digits"
+    ADD_FAILS_ON_EXPONENTS = "ADD of a number spelled 1E-17 breaks in the engine"
+    READ_UNITS_ALWAYS_ONE = "a read costs one unit (half, if eventual) whatever its size"
+    UNITS_ARE_INVENTED = "whatever is written or read, a call reports one unit, or a half"
+    NO_UNITS_FOR_BATCH_GET = "BatchGetItem reports no units"
+    LOSES_UPDATES_UNDER_THREADS = "two threads at one item can lose an update"
+    SHARDS_LOOK_CLOSED = "an open stream shard is described with an ending sequence number"
+    QUERIES_TAKE_LONG = "a query takes 20 ms, so that what needs hundreds is run elsewhere"
+    KEEPS_NUMBERS_AS_SENT = "a number is stored as it was spelled: 1.0 stays 1.0"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine that runs, and what is different on it.
+
+    Attributes:
+        name: for the ids of tests.
+        session: credentials and region.
+        endpoint_url: where it answers; None: where the session's own environment says.
+        differences: what it does otherwise than DynamoDB.
+    """
+
+    name: str
+    session: boto3.Session
+    endpoint_url: str | None
+    differences: frozenset[Difference]
+
+    def has(self, difference: Difference) -> bool:
+        """Whether this engine differs so."""
+        return difference in self.differences
+
+
+MOTO: Final = frozenset(
+    {
+        Difference.NO_OP_PUT_WRITES_A_RECORD,
+        Difference.UNITS_ARE_INVENTED,
+        Difference.LOSES_UPDATES_UNDER_THREADS,
+        Difference.KEEPS_NUMBERS_AS_SENT,
+        Difference.QUERIES_TAKE_LONG,
+        Difference.ADD_PASSES_38_DIGITS,
+        Difference.ADD_FAILS_ON_EXPONENTS,
+    }
+)
+# As `infra/engine.py` runs it, with its gaps patched.
+MINISTACK: Final = frozenset({Difference.READ_UNITS_ALWAYS_ONE, Difference.NO_UNITS_FOR_BATCH_GET})
+DYNOXIDE: Final = frozenset({Difference.NO_OP_PUT_WRITES_A_RECORD, Difference.SHARDS_LOOK_CLOSED})

@@ -1,0 +1,228 @@
+"""The store under test: both tables of the template on one engine, and what is built on them."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic, sleep
+from typing import Any, Final
+from uuid import uuid4
+
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.totals import TotalsReader
+from countledger.infra.shards import ShardReader, list_shards
+from countledger.infra.stream_filter import record_filter
+from countledger.infra.template import mapping_settings, table_schemas
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item, Key
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.connection import Connection
+from countledger.ledger.door import Door
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.namespace import Namespaces
+from countledger.ledger.settings import Settings
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import Sender
+from tests.engines.clock import HandClock
+from tests.engines.differences import Engine
+
+Record = Mapping[str, Any]
+
+_STREAM_PATIENCE_S: Final = 30.0
+_POLL_S: Final = 0.02
+
+
+@dataclass
+class KeptRecords:
+    """A quarantine that keeps its records in memory, with reason and shard."""
+
+    kept: list[tuple[Record, str, str]] = field(default_factory=list)
+
+    def put(self, record: Record, reason: str, shard: str) -> None:
+        """Keep a record."""
+        self.kept.append((record, reason, shard))
+
+    def reasons(self) -> list[str]:
+        """Why they are here."""
+        return [reason for _, reason, _ in self.kept]
+
+
+@dataclass(frozen=True)
+class Store:
+    """Both tables on an engine.
+
+    Attributes:
+        engine: where they are.
+        connection: the product's own, with their names.
+        stream_arn: the stream of `ledger`.
+    """
+
+    engine: Engine
+    connection: Connection
+    stream_arn: str
+    _read: dict[Shard, list[Record]] = field(default_factory=dict, repr=False)
+    _readers: dict[str, ShardReader] = field(default_factory=dict, repr=False)
+
+    @property
+    def ledger(self) -> str:
+        """The name of the table `ledger`."""
+        return self.connection.setting("ledger_table")
+
+    @property
+    def counters(self) -> str:
+        """The name of the table `counters`."""
+        return self.connection.setting("counters_table")
+
+    @property
+    def region(self) -> str:
+        """The engine's region, and the home region."""
+        return self.connection.region
+
+    def door(self) -> Door:
+        """A door with a meter of its own, whose SDK may retry."""
+        return self.connection.door("standard").metered()
+
+    def client(self) -> Any:  # noqa: ANN401 - for what the product never does
+        """A plain client, to see and to spoil what is stored."""
+        return self.door().client
+
+    def namespaces(self, *, region: str | None = None, door: Door | None = None) -> Namespaces:
+        """The namespaces, seen by a process that knows none yet."""
+        return Namespaces(
+            door or self.door(), self.ledger, region=region or self.region, home_region=self.region
+        )
+
+    def recorder(
+        self,
+        *,
+        clock: Clock | None = None,
+        region: str | None = None,
+        door: Door | None = None,
+        namespaces: Namespaces | None = None,
+    ) -> Recorder:
+        """A recorder of a process that knows no namespace yet; the waits of its retries are none.
+
+        Args:
+            clock: its clock; one that stands still unless given.
+            region: where it works; namespaces are made in the engine's.
+            door: what it writes through; one whose SDK does not retry unless given.
+            namespaces: those that it knows.
+        """
+        clock = clock or HandClock()
+        sender = Sender(
+            door or self.connection.door("none").metered(),
+            self.ledger,
+            namespaces or self.namespaces(),
+            clock=clock,
+            random=Random(7),  # noqa: S311 - jitter
+        )
+        return Recorder(sender, region or self.region, clock)
+
+    def exact(self) -> ExactReader:
+        """An exact reader."""
+        return ExactReader(self.door(), self.ledger)
+
+    def totals(self) -> TotalsReader:
+        """A reader of totals."""
+        return TotalsReader(self.door(), self.counters)
+
+    def materializer(
+        self, *, quarantine: KeptRecords | None = None, clock: Clock | None = None
+    ) -> Materializer:
+        """A materializer."""
+        return Materializer(
+            self.door(), self.counters, quarantine or KeptRecords(), clock or SystemClock()
+        )
+
+    def entry_items(self, counter: str) -> list[Item]:
+        """What is stored of a counter's entries, as plain values."""
+        door, items = self.door(), []
+        answer = door.client.query(
+            TableName=self.ledger,
+            KeyConditionExpression="#c = :c AND begins_with(entry, :e)",
+            ExpressionAttributeNames={"#c": "counter"},
+            ExpressionAttributeValues={":c": {"S": counter}, ":e": {"S": keys.ENTRY_PREFIX}},
+            ConsistentRead=True,
+        )
+        for item in answer["Items"]:
+            key = {"counter": item["counter"]["S"], "entry": item["entry"]["S"]}
+            items.append(door.get(self.ledger, key, consistent=True) or {})
+        return items
+
+    def item(self, table: str, key: Key) -> Item | None:
+        """What is stored under a key, as plain values."""
+        return self.door().get(table, key, consistent=True)
+
+    def records(self, counter: str, at_least: int) -> dict[Shard, list[Record]]:
+        """A counter's records that pass the mapping's filter, by shard, as Lambda delivers them.
+
+        Args:
+            counter: whose records.
+            at_least: how many to wait for.
+        """
+        return self.stream_records(
+            lambda record: record["dynamodb"]["Keys"]["counter"]["S"] == counter, at_least
+        )
+
+    def stream_records(
+        self, wanted: Callable[[Record], bool], at_least: int
+    ) -> dict[Shard, list[Record]]:
+        """The wanted ones among the records that pass the mapping's filter, by shard."""
+        deadline = monotonic() + _STREAM_PATIENCE_S
+        while True:
+            self._read_on()
+            found = {s: [r for r in records if wanted(r)] for s, records in self._read.items()}
+            found = {shard: records for shard, records in found.items() if records}
+            count = sum(map(len, found.values()))
+            if count >= at_least:
+                return found
+            if monotonic() > deadline:
+                raise TimeoutError(f"the stream shows {count} records and not {at_least}")
+            sleep(_POLL_S)
+
+    def _read_on(self) -> None:
+        streams = self.connection.streams()
+        passes = record_filter(mapping_settings().filter_patterns)
+        for shard in list_shards(streams, self.stream_arn):
+            reader = self._readers.setdefault(
+                shard.shard_id,
+                ShardReader(
+                    streams, self.stream_arn, shard.shard_id, start="TRIM_HORIZON", passes=passes
+                ),
+            )
+            read = self._read.setdefault(Shard(label_of(self.stream_arn), shard.shard_id), [])
+            came = 1
+            while came:
+                came, records = reader.read()
+                read += [json.loads(record.encoded) for record in records]
+
+
+@contextmanager
+def fresh_store(engine: Engine) -> Iterator[Store]:
+    """Make both tables under names of their own; delete them at the end."""
+    name = f"countledger-test-{uuid4().hex[:12]}"
+    client = engine.session.client("dynamodb", endpoint_url=engine.endpoint_url)
+    names: dict[str, str] = {}
+    streams: dict[str, str] = {}
+    try:
+        for room, schema in table_schemas().items():
+            made = client.create_table(TableName=f"{name}-{room}", **schema.create_table)
+            names[room] = f"{name}-{room}"
+            streams[room] = made["TableDescription"]["LatestStreamArn"]
+        for table in names.values():
+            client.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1})
+        yield Store(engine, _connection(engine, names), streams["ledger"])
+    finally:
+        for table in names.values():
+            client.delete_table(TableName=table)
+
+
+def _connection(engine: Engine, names: Mapping[str, str]) -> Connection:
+    settings = Settings(
+        ledger_table=names["ledger"],
+        counters_table=names["counters"],
+        home_region=engine.session.region_name,
+    )
+    return Connection.open(settings, session=engine.session, endpoint_url=engine.endpoint_url)

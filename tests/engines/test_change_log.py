@@ -1,0 +1,91 @@
+"""The change log: a counter's entries, newest first, whatever their keys and their spread."""
+
+from itertools import pairwise
+
+import pytest
+
+from countledger.ledger.change_log import newest_first
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import CorruptItem
+from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.operations import Put
+from countledger.producers.event import Event
+from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
+from tests.engines.store import Store
+from tests.faults.injection import calls
+
+COUNT = 30
+
+
+@pytest.fixture(params=[1, 16, 256])
+def spread(request: pytest.FixtureRequest, store: Store) -> int:
+    if request.param == 256 and store.engine.has(Difference.QUERIES_TAKE_LONG):
+        pytest.skip(Difference.QUERIES_TAKE_LONG.value)
+    return int(request.param)
+
+
+@pytest.fixture
+def filled(store: Store, namespace: str, counter: str, spread: int) -> str:
+    """Thirty entries a second apart: without a key, with a bare one, and with a timed one."""
+    store.namespaces().create(namespace, spread=spread)
+    clock = HandClock()
+    recorder = store.recorder(clock=clock)
+    for number in range(COUNT):
+        clock.move_ms(1000)
+        timed = IdempotencyKey(f"timed {number}", to_datetime(clock.now_ms()))
+        key = (None, f"bare {number}", timed)[number % 3]
+        recorder.record(Event(counter, number + 1, key))
+    return counter
+
+
+def test_entries_come_newest_first(store: Store, filled: str, spread: int) -> None:
+    """Every entry once, in the order of the time when it was made, from the end."""
+    entries = list(newest_first(store.door(), store.ledger, filled, spread))
+
+    assert [entry.delta for entry in entries] == list(range(COUNT, 0, -1))
+    assert all(newer.at_ms > older.at_ms for newer, older in pairwise(entries))
+
+
+def test_a_limit_gives_the_newest(store: Store, filled: str, spread: int) -> None:
+    """So many of them, the newest, also where a page of one prefix holds fewer."""
+    entries = newest_first(store.door(), store.ledger, filled, spread, 7)
+
+    assert [entry.delta for entry in entries] == list(range(COUNT, COUNT - 7, -1))
+
+
+def test_entries_of_one_moment_all_come(store: Store, counter: str) -> None:
+    """A standing clock: no entry hides another."""
+    recorder = store.recorder()
+    for delta in range(1, 11):
+        recorder.record(Event(counter, delta, f"bare {delta}" if delta % 2 else None))
+
+    entries = newest_first(store.door(), store.ledger, counter, 1)
+
+    assert sorted(int(entry.delta) for entry in entries) == list(range(1, 11))
+
+
+def test_a_counter_without_entries_has_none(store: Store, counter: str) -> None:
+    """Nothing recorded, nothing listed."""
+    assert list(newest_first(store.door(), store.ledger, counter, 16)) == []
+
+
+def test_only_as_much_is_read_as_is_asked_for(store: Store, counter: str) -> None:
+    """The newest one of many is one small page, however many lie behind it."""
+    list(store.recorder().record_many(Event(counter, 1) for _ in range(50)))
+    door = store.door()
+
+    with calls(door.client) as made:
+        assert len(list(newest_first(door, store.ledger, counter, 1, 1))) == 1
+
+    assert made == ["Query", "Query"]  # those with a time, and those of bare keys
+
+
+def test_a_spoilt_entry_is_an_error(store: Store, counter: str) -> None:
+    """It is named, not left out."""
+    store.recorder().record(Event(counter, 1))
+    (item,) = store.entry_items(counter)
+    store.door().put(Put(store.ledger, {**item, "origin": None}))
+
+    with pytest.raises(CorruptItem, match="has no 'origin'"):
+        list(newest_first(store.door(), store.ledger, counter, 1))

@@ -1,0 +1,201 @@
+"""P9: every operation costs what it says, in write and read units."""
+
+import pytest
+
+from countledger.consumers.fold import Step
+from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.shard import Shard
+from countledger.consumers.total_writer import update_of
+from countledger.ledger import keys
+from countledger.ledger.change_log import newest_first
+from countledger.ledger.door import Door
+from countledger.producers.event import Event
+from tests.engines.differences import Difference
+from tests.engines.store import Store
+
+KB_NOTE = {"note": "x" * 1_000}
+LONG_KEY = "k" * 1_024
+
+
+@pytest.fixture
+def store(store: Store) -> Store:
+    """The store, on engines whose units can be believed."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    return store
+
+
+def _read(store: Store, units: float) -> float:
+    """What the engine reports for a consistent read of so many units."""
+    return 1.0 if store.engine.has(Difference.READ_UNITS_ALWAYS_ONE) else units
+
+
+def _spent(door: Door) -> tuple[float, float]:
+    return door.meter.write_units, door.meter.read_units
+
+
+@pytest.mark.parametrize(
+    ("key", "note", "units"),
+    [(None, None, 1), ("key", None, 1), (LONG_KEY, None, 2), (LONG_KEY, KB_NOTE, 3)],
+    ids=["plain", "keyed", "over 1 KB", "over 2 KB"],
+)
+def test_p9_an_entry_costs_one_unit_for_each_kb(
+    store: Store, counter: str, key: str | None, note: dict[str, str] | None, units: int
+) -> None:
+    """One write, no read: one unit up to 1 KB, then one more for each KB begun."""
+    recorder = store.recorder()
+    recorder.sender.namespaces.create(keys.namespace_of(counter))
+
+    recorder.record(Event(counter, 1, key, note=note))
+
+    assert _spent(recorder.sender.door) == (units, 0)
+
+
+def test_p9_a_batch_costs_one_unit_for_each_entry(store: Store, counter: str) -> None:
+    """Batching saves round trips, not units; one of over 1 KB still costs two."""
+    recorder = store.recorder()
+    recorder.sender.namespaces.create(keys.namespace_of(counter))
+    small = [Event(counter, 1)] * 24
+
+    list(recorder.record_many([*small, Event(counter, 1, note=KB_NOTE)]))
+
+    assert _spent(recorder.sender.door) == (26, 0)
+
+
+def test_p9_a_known_namespace_costs_nothing(store: Store, counter: str) -> None:
+    """The first use reads it (one unit); then a process knows it for good."""
+    store.namespaces().create(keys.namespace_of(counter))
+    recorder = store.recorder()
+    door = recorder.sender.namespaces.door
+
+    for _ in range(3):
+        recorder.record(Event(counter, 1))
+
+    assert _spent(door) == (0, 1)
+
+
+def test_p9_a_namespace_costs_two_units_to_make(store: Store, namespace: str) -> None:
+    """Its item, and its copy in the index that lists it; one more each for a change of either."""
+    namespaces = store.namespaces()
+
+    namespaces.create(namespace)
+    assert _spent(namespaces.door) == (2, 0)
+
+    namespaces.describe(namespace, "for people")
+    assert _spent(namespaces.door) == (4, 0)
+
+
+def test_p9_a_total_with_many_watermarks_costs_one_unit(store: Store, counter: str) -> None:
+    """Two days of a shard that is replaced every four hours fit into 1 KB, and long names too."""
+    long_name = counter + "x" * (300 - len(counter))
+    door = store.door()
+    for shard in range(13):
+        step = Step(1, 10**30 + shard, 10**20 + shard, 1, 1)
+        door.update(update_of(store.counters, long_name, step, f"shard-{shard}", 10**12))
+
+    assert _spent(door) == (13, 0)
+
+
+def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) -> None:
+    """Where the watermarks do not fit any more the price doubles; nothing breaks."""
+    door = store.door()
+    for shard in range(40):
+        door.update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), f"s{shard}", 0))
+    before = door.meter.write_units
+
+    door.update(update_of(store.counters, counter, Step(2, 2, 1, 1, 1), "s0", 0))
+
+    assert door.meter.write_units - before == 2
+
+
+def test_p9_progress_costs_one_unit(store: Store, namespace: str) -> None:
+    """One small item per shard and batch."""
+    door = store.door()
+    door.update(advance_of(store.counters, ShardProgress(f"{namespace}/s", "1", 1, 1, 1, 1, 2)))
+
+    assert _spent(door) == (1, 0)
+
+
+def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, counter: str) -> None:
+    """Records of one counter are folded first; the shard's progress is one more, and says so."""
+    names = [f"{counter}/{number}" for number in range(3)]
+    list(store.recorder().record_many(Event(name, 1) for name in names * 4))
+    records = [
+        record for name in names for batch in store.records(name, 4).values() for record in batch
+    ]
+    records.sort(key=lambda record: int(record["dynamodb"]["SequenceNumber"]))
+    materializer = store.materializer()
+    shard = Shard("costs", counter)
+
+    materializer.apply(records, shard)
+
+    assert _spent(materializer.door) == (4, 0)
+    (progress,) = store.totals().progress([str(shard)]).values()
+    assert (progress.records, progress.updates, progress.write_units) == (12, 3, 4)
+
+
+def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:
+    """Half, one if consistent, and the same where there is none."""
+    store.door().update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), "s", 0))
+    for name in (counter, f"{counter}/none"):
+        reader = store.totals()
+        reader.read(name)
+        assert _spent(reader.door) == (0, 0.5)
+        reader.read(name, consistent=True)
+        assert _spent(reader.door) == (0, 0.5 + 1)
+
+
+def test_p9_many_totals_cost_half_a_unit_each(store: Store, counter: str) -> None:
+    """A hundred in one call cost what they cost one by one."""
+    names = [f"{counter}/{number}" for number in range(10)]
+    for name in names:
+        store.door().update(update_of(store.counters, name, Step(1, 1, 1, 1, 1), "s", 0))
+    reader = store.totals()
+
+    reader.read_many(names)
+
+    blind = store.engine.has(Difference.NO_UNITS_FOR_BATCH_GET)
+    assert _spent(reader.door) == (0, 0 if blind else 5)
+
+
+def test_p9_an_exact_sum_costs_two_units_and_one_for_each_4_kb(store: Store, counter: str) -> None:
+    """Each head one, the entries by their size, and the sum says what it cost."""
+    list(store.recorder().record_many(Event(counter, 1) for _ in range(100)))
+    reader = store.exact()
+
+    exact = reader.read(counter)
+
+    # An entry of this test: names and values, and a number's bytes.
+    sizes = sum(_size(item) for item in store.entry_items(counter))
+    entries = _read(store, -(-sizes // 4_096))
+    assert exact.read_units == 2 + entries
+    assert _spent(reader.door) == (0, exact.read_units)
+
+
+def _size(item: dict[str, object]) -> int:
+    """The service's size of a plain entry: names, texts, and numbers at two digits a byte."""
+    texts = sum(len(value.encode()) for value in item.values() if isinstance(value, str))
+    numbers = sum(
+        -(-len(str(value).strip("0")) // 2) + 1 for value in item.values() if isinstance(value, int)
+    )
+    return sum(map(len, item)) + texts + numbers
+
+
+def test_p9_the_newest_entry_costs_two_small_queries(store: Store, counter: str) -> None:
+    """For every prefix one of the entries with a time and one of those with a bare key."""
+    list(store.recorder().record_many(Event(counter, 1) for _ in range(100)))
+    for spread, queries in ((1, 2), (16, 32)):
+        door = store.door()
+        list(newest_first(door, store.ledger, counter, spread, 1))
+        assert _spent(door) == (0, queries * 0.5)
+
+
+def test_p9_the_list_of_namespaces_costs_half_a_unit(store: Store, namespace: str) -> None:
+    """It is read from the sparse index, not by a scan of the ledger."""
+    store.namespaces().create(namespace)
+    list(store.recorder().record_many(Event(f"{namespace}:c", 1) for _ in range(100)))
+    namespaces = store.namespaces()
+
+    count = len(list(namespaces.list()))
+
+    assert namespaces.door.meter.read_units <= max(0.5, count * 0.1)

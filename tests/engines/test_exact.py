@@ -1,0 +1,152 @@
+"""The exact sum: every entry visible when the read began, none twice; also across pages."""
+
+import pytest
+
+from countledger.ledger import keys
+from countledger.ledger.errors import CorruptItem, NewerFormat
+from countledger.ledger.exact import ExactSum
+from countledger.ledger.operations import Put
+from countledger.producers.event import Event
+from tests.engines.store import Store
+from tests.faults.injection import before_call, calls
+
+# Two KB each: 520 of them are more than the megabyte of one page.
+BIG_NOTE = {"n": "v" * 1_000}
+BIG_KEY = "k" * 1_000
+
+
+def _fill(store: Store, counter: str, count: int, *, big: bool = False) -> None:
+    events = (
+        Event(counter, 1, f"{BIG_KEY}{number}" if big else None, note=BIG_NOTE if big else None)
+        for number in range(count)
+    )
+    outcomes = store.recorder().record_many(events)
+    assert all(getattr(outcome, "status", None) == "recorded" for outcome in outcomes)
+
+
+def test_a_counter_never_recorded_is_zero(store: Store, counter: str) -> None:
+    """Zero, no entry, generation 0; and nothing is made by reading."""
+    exact = store.exact().read(counter)
+
+    assert (exact.sum, exact.events, exact.entries, exact.generation) == (0, 0, 0, 0)
+    assert store.entry_items(counter) == []
+
+
+@pytest.mark.parametrize("spread", [1, 16, 256])
+def test_the_sum_does_not_depend_on_the_spread(store: Store, namespace: str, spread: int) -> None:
+    """However many prefixes the entries lie under, each is in the sum."""
+    store.namespaces().create(namespace, spread=spread)
+    counter = f"{namespace}:counter"
+    recorder = store.recorder()
+    for number in range(1, 41):
+        recorder.record(Event(counter, number, f"key {number}" if number % 2 else None))
+
+    exact = store.exact().read(counter)
+
+    assert (exact.sum, exact.entries, exact.events) == (820, 40, 40)
+    digits = {1: 0, 16: 1, 256: 2}[spread]
+    prefixes = {item["entry"].removeprefix("e#")[:digits] for item in store.entry_items(counter)}
+    assert len(prefixes) > 1 or spread == 1
+
+
+def test_p4_a_sum_over_many_pages_is_exact(store: Store, counter: str) -> None:
+    """More than a megabyte of entries comes in several pages, and each is in the sum once."""
+    _fill(store, counter, 520, big=True)
+    reader = store.exact()
+
+    with calls(reader.door.client) as made:
+        exact = reader.read(counter)
+
+    assert made.count("Query") > 1
+    assert made[0] == made[-1] == "GetItem"
+    assert (exact.sum, exact.entries, exact.entries_read) == (520, 520, 520)
+
+
+def test_entries_that_arrive_meanwhile_may_be_in_it_or_not(store: Store, counter: str) -> None:
+    """What was acknowledged before the read began is in the sum; the rest does no harm."""
+    _fill(store, counter, 30)
+    reader = store.exact()
+
+    with before_call(reader.door.client, "Query", lambda: _fill(store, counter, 5)):
+        exact = reader.read(counter)
+
+    assert 30 <= exact.sum <= 35
+    assert exact.entries == exact.sum
+    assert reader.read(counter).sum == 35
+
+
+def _head(counter: str, generation: int, total: int, covers: dict[str, int]) -> dict[str, object]:
+    return {
+        **keys.head_key(counter),
+        "generation": generation,
+        "run": "by hand",
+        "sum": total,
+        "events": total,
+        "entries": total,
+        "covers": covers,
+    }
+
+
+def test_what_a_head_covers_is_skipped(store: Store, counter: str) -> None:
+    """An entry that the head has taken in counts there, seen or not."""
+    _fill(store, counter, 3)
+    covered = store.entry_items(counter)[0]["entry"]
+    store.door().put(Put(store.ledger, _head(counter, 1, 1, {covered: 1, "e#gone": 1})))
+
+    exact = store.exact().read(counter)
+
+    assert (exact.sum, exact.entries, exact.events, exact.generation) == (3, 3, 3, 1)
+    assert exact.entries_read == 3
+
+
+@pytest.mark.parametrize(("generation", "heads_read"), [(1, 2), (2, 4)])
+def test_a_head_that_moves_meanwhile_is_followed(
+    store: Store, counter: str, generation: int, heads_read: int
+) -> None:
+    """One generation on: both heads' covers are skipped. Two or more: the read starts over."""
+    _fill(store, counter, 4)
+    covered = store.entry_items(counter)[0]["entry"]
+    reader = store.exact()
+
+    def publish() -> None:
+        store.door().put(Put(store.ledger, _head(counter, generation, 1, {covered: 1})))
+
+    with before_call(reader.door.client, "Query", publish), calls(reader.door.client) as made:
+        exact = reader.read(counter)
+
+    assert made.count("GetItem") == heads_read
+    assert (exact.sum, exact.entries, exact.generation) == (4, 4, generation)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "error"),
+    [
+        ({"delta": "1"}, CorruptItem),
+        ({"delta": None}, CorruptItem),
+        ({"v": 2}, NewerFormat),
+        ({"entry": "e#no-id"}, CorruptItem),
+    ],
+    ids=str,
+)
+def test_an_entry_that_cannot_be_read_is_an_error(
+    store: Store, counter: str, spoilt: dict[str, object], error: type[Exception]
+) -> None:
+    """A sum that leaves out what it cannot read would be a wrong number."""
+    _fill(store, counter, 2)
+    item = store.entry_items(counter)[0]
+    store.door().put(Put(store.ledger, {**item, **spoilt}))
+
+    with pytest.raises(error, match=counter):
+        store.exact().read(counter)
+
+
+def test_the_sum_says_whose_it_is(store: Store, counter: str) -> None:
+    """Its neighbours in the table are not in it."""
+    _fill(store, counter, 2)
+    _fill(store, f"{counter}s", 3)
+    _fill(store, counter[:-1], 5)
+
+    exact = store.exact().read(counter)
+
+    assert isinstance(exact, ExactSum)
+    assert (exact.counter, exact.sum) == (counter, 2)

@@ -1,0 +1,76 @@
+"""The grammar of names and keys fits the service up to its bounds."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from countledger.ledger.errors import BadCounterName, BadKey, BadNote
+from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, KEY_MAX_BYTES, NOTE_MAX_BYTES
+from countledger.producers.event import Event
+from tests.engines.store import Store
+
+SNOWMAN = "\N{SNOWMAN}"  # three bytes of UTF-8
+COMBINED = "e\N{COMBINING ACUTE ACCENT}"
+
+
+def test_names_and_keys_at_their_bounds_count(store: Store, namespace: str) -> None:
+    """A name of 512 bytes, a key and a note of 1,024 each: recorded, summed and materialized."""
+    start = f"{namespace}:"
+    count, rest = divmod(COUNTER_NAME_MAX_BYTES - len(start), 3)
+    counter = start + "x" * rest + SNOWMAN * count
+    key = SNOWMAN * (KEY_MAX_BYTES // 3) + "k"
+    assert (len(counter.encode()), len(key.encode())) == (512, 1024)
+    note = {"n" * 24: "v" * (NOTE_MAX_BYTES - 24)}
+
+    receipt = store.recorder().record(Event(counter, 5, key, note=note))
+    again = store.recorder().record(Event(counter, 5, key, note=note))
+
+    assert (receipt.status, again.status) == ("recorded", "duplicate")
+    assert store.exact().read(counter).sum == 5
+    for shard, records in store.records(counter, 1).items():
+        store.materializer().apply(records, shard)
+    assert store.totals().read(counter).total == 5
+    assert store.totals().read_many([counter])[counter].total == 5
+
+
+def test_beyond_the_bounds_nothing_is_written(store: Store, namespace: str) -> None:
+    """One byte more is refused before any call, with the rule."""
+    counter = f"{namespace}:c"
+    store.recorder().record(Event(counter, 1))
+    with pytest.raises(BadCounterName, match="513 bytes long; at most 512 fit"):
+        Event("x" * 513, 1)
+    with pytest.raises(BadKey, match="1025 bytes long; at most 1024 fit"):
+        Event(counter, 1, "k" * 1025)
+    with pytest.raises(BadNote, match="1025 bytes long; at most 1024 fit"):
+        Event(counter, 1, note={"n": "v" * 1024})
+
+    assert store.exact().read(counter).entries == 1
+
+
+@pytest.mark.parametrize("spread", [1, 16, 256])
+def test_odd_names_and_keys_are_kept_apart(store: Store, namespace: str, spread: int) -> None:
+    """Names and keys that differ by one odd character are different counters and entries."""
+    store.namespaces().create(namespace, spread=spread)
+    recorder, now = store.recorder(), datetime.now(UTC)
+    odd = [
+        "a",
+        "A",
+        "a ",
+        " a",
+        "a:b",
+        "e:",
+        "é",
+        "e\N{COMBINING ACUTE ACCENT}",
+        "'\"\\%_*",
+        SNOWMAN,
+    ]
+    for number, text in enumerate(odd, 1):
+        recorder.record(Event(f"{namespace}:{text}", number, "one"))
+        recorder.record(Event(f"{namespace}:keys", number, text))
+        recorder.record(Event(f"{namespace}:keys", number, IdempotencyKey(text, now)))
+
+    sums = [store.exact().read(f"{namespace}:{text}").sum for text in odd]
+    assert sums == list(range(1, len(odd) + 1))
+    together = store.exact().read(f"{namespace}:keys")
+    assert (together.sum, together.entries) == (2 * sum(sums), 2 * len(odd))

@@ -1,0 +1,165 @@
+"""One event goes into the ledger by one conditional put; what stands there already decides."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.entry import decode_entry, encode_entry
+from countledger.ledger.errors import (
+    ClockSkew,
+    ConditionFailed,
+    IdempotencyKeyReused,
+    KeyExpired,
+    TableNotFound,
+)
+from countledger.ledger.expressions import Absent, Add, Assign, Compare
+from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS, SECOND_MS
+from countledger.ledger.operations import Put, Update
+from countledger.producers.event import Event, make_entry
+from countledger.producers.receipt import Status
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+
+
+def test_a_failed_put_brings_the_item_that_stands_in_its_way(store: Store, counter: str) -> None:
+    """The condition's failure carries all of the old item: no second read is needed."""
+    item = {"counter": counter, "entry": "e#1", "delta": 5, "raw": b"\x00\xff", "map": {"a": "b"}}
+    door = store.door()
+    door.put(Put(store.ledger, item, Absent("entry")))
+
+    with pytest.raises(ConditionFailed) as failed:
+        door.put(Put(store.ledger, {**item, "delta": 6}, Absent("entry")))
+
+    assert failed.value.item == item
+    assert store.item(store.ledger, {"counter": counter, "entry": "e#1"}) == item
+
+
+def test_a_failed_update_brings_the_item_and_changes_nothing(store: Store, counter: str) -> None:
+    """So does an update's; an update that goes through brings the item as it is now."""
+    key = keys.total_key(counter)
+    door = store.door()
+    made = door.update(
+        Update(store.counters, key, (Add("total", 2), Assign("w", b"\x01")), returning="ALL_NEW")
+    )
+    assert made == {**key, "total": 2, "w": b"\x01"}
+
+    with pytest.raises(ConditionFailed) as failed:
+        door.update(Update(store.counters, key, (Add("total", 1),), Compare("w", "<", b"\x01")))
+
+    assert failed.value.item == made
+    assert store.item(store.counters, key) == made
+
+
+def test_a_failed_condition_without_an_item_says_so(store: Store, counter: str) -> None:
+    """Where nothing stands in the way and the condition still fails, there is no item."""
+    with pytest.raises(ConditionFailed) as failed:
+        store.door().update(
+            Update(
+                store.counters, keys.total_key(counter), (Add("total", 1),), Compare("v", "=", 2)
+            )
+        )
+
+    assert failed.value.item is None
+
+
+def test_the_same_key_and_delta_is_a_duplicate(store: Store, counter: str) -> None:
+    """A retry, also one of another process and another region, counts once."""
+    first = store.recorder().record(Event(counter, 3, "key"))
+    again = store.recorder().record(Event(counter, 3, "key"))
+    abroad = store.recorder(region="eu-far-1").record(Event(counter, 3, "key"))
+
+    assert [first.status, again.status, abroad.status] == [
+        Status.RECORDED,
+        Status.DUPLICATE,
+        Status.DUPLICATE,
+    ]
+    assert first.id == again.id == abroad.id
+    assert store.exact().read(counter).sum == 3
+    assert store.exact().read(counter).entries == 1
+
+
+def test_the_same_key_with_another_delta_is_refused(store: Store, counter: str) -> None:
+    """A reused key is an error that names both deltas; the ledger stays as it was."""
+    store.recorder().record(Event(counter, 3, "key"))
+    before = store.entry_items(counter)
+
+    with pytest.raises(IdempotencyKeyReused, match=r"delta of 3, and now comes with 4"):
+        store.recorder().record(Event(counter, 4, "key"))
+
+    assert store.entry_items(counter) == before
+
+
+def test_without_a_key_every_call_is_another_change(store: Store, counter: str) -> None:
+    """Two calls, two entries."""
+    recorder = store.recorder()
+    ids = {recorder.record(Event(counter, 1)).id for _ in range(3)}
+
+    assert len(ids) == 3
+    assert store.exact().read(counter).sum == 3
+
+
+def test_a_key_and_its_time_are_one_identity(store: Store, counter: str) -> None:
+    """The same key at another time is another change; the pair again is a duplicate."""
+    recorder = store.recorder()
+    now = datetime.now(UTC)
+    first, second = IdempotencyKey("key", now), IdempotencyKey("key", now - timedelta(seconds=1))
+
+    statuses = [recorder.record(Event(counter, 1, key)).status for key in (first, second, first)]
+
+    assert statuses == [Status.RECORDED, Status.RECORDED, Status.DUPLICATE]
+    assert store.exact().read(counter).sum == 2
+
+
+def test_an_entry_comes_back_as_it_was_made(store: Store, counter: str) -> None:
+    """Every attribute survives, and those that were not given are absent."""
+    recorder = store.recorder()
+    note = {"who": "Zoë", "empty": ""}
+    occurred_at = datetime(1931, 5, 4, 3, 2, 1, tzinfo=UTC)
+    event = Event(counter, -7, "key \N{SNOWMAN}", occurred_at=occurred_at, note=note)
+    made = make_entry(event, now_ms=recorder.clock.now_ms(), origin=store.region, new_id=str)
+
+    recorder.resend(made)
+
+    (item,) = store.entry_items(counter)
+    assert decode_entry(item) == made
+    assert item == {n: v for n, v in encode_entry(made, spread=1).items() if v is not None}
+    assert (made.occurred_at, made.note, made.key) == (occurred_at, note, "key \N{SNOWMAN}")
+
+
+def test_beyond_the_horizon_a_key_is_refused_and_at_it_taken(store: Store, counter: str) -> None:
+    """The last moment of the horizon still counts; a millisecond later nothing is written."""
+    clock = HandClock()
+    recorder = store.recorder(clock=clock)
+    made_at = to_datetime(clock.now_ms() - HORIZON_DEFAULT_MS)
+    assert recorder.record(Event(counter, 1, IdempotencyKey("a", made_at))).status == "recorded"
+
+    clock.move_ms(1)
+    with pytest.raises(KeyExpired, match="beyond the horizon of 24 h"):
+        recorder.record(Event(counter, 1, IdempotencyKey("b", made_at)))
+
+    assert store.exact().read(counter).entries == 1
+
+
+def test_what_is_dated_too_far_ahead_is_refused(store: Store, counter: str) -> None:
+    """Clocks may differ by the bound; beyond it nothing is written."""
+    clock = HandClock()
+    recorder = store.recorder(clock=clock)
+    at_bound_ms = clock.now_ms() + CLOCK_SKEW_DEFAULT_MS
+    in_time = IdempotencyKey("a", to_datetime(at_bound_ms))
+    ahead = IdempotencyKey("b", to_datetime(at_bound_ms + SECOND_MS))
+    assert recorder.record(Event(counter, 1, in_time)).status == "recorded"
+
+    with pytest.raises(ClockSkew, match="dated 61 s ahead"):
+        recorder.record(Event(counter, 1, ahead))
+
+    assert store.exact().read(counter).entries == 1
+
+
+def test_a_table_that_is_not_there_is_named(store: Store, counter: str) -> None:
+    """The operator's error says which table."""
+    item = {"counter": counter, "entry": "e#1"}
+    with pytest.raises(TableNotFound, match="no-such-table"):
+        store.door().put(Put("no-such-table", item))

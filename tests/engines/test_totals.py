@@ -1,0 +1,229 @@
+"""Totals: written by one update with their watermark, read by one GetItem."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from countledger.consumers import watermark
+from countledger.consumers.fold import Step
+from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.shard import Shard
+from countledger.consumers.stream import LedgerStream
+from countledger.consumers.total_writer import update_of
+from countledger.ledger import keys
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.errors import (
+    BadCounterName,
+    ConditionFailed,
+    CorruptItem,
+    NewerFormat,
+    RequestRejected,
+)
+from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.operations import Put, Update
+from countledger.ledger.total import Total
+from countledger.producers.event import Event
+from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
+from tests.engines.store import Record, Store
+from tests.faults.injection import calls
+
+
+def _one_shard(store: Store, counter: str, count: int) -> tuple[Shard, list[Record]]:
+    """A counter's records; on an engine whose stream has one shard."""
+    ((shard, records),) = store.records(counter, count).items()
+    return shard, records
+
+
+def test_p3_a_total_is_exact_and_read_by_one_get(store: Store, counter: str) -> None:
+    """Whatever the number of entries: one GetItem, sum, events, entries and when."""
+    clock = HandClock()
+    list(store.recorder().record_many(Event(counter, delta) for delta in range(-10, 31) if delta))
+    for shard, records in store.records(counter, 40).items():
+        store.materializer(clock=clock).apply(records, shard)
+    reader = store.totals()
+
+    with calls(reader.door.client) as made:
+        total = reader.read(counter)
+
+    assert made == ["GetItem"]
+    assert total == Total(counter, 410, 40, 40, total.version, clock.now_ms())
+    assert total.total == store.exact().read(counter).sum
+    assert total.updated_at == datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
+
+
+def test_a_total_never_made_is_zero(store: Store, counter: str) -> None:
+    """Zeros, version 0 and no time; and nothing is made by reading."""
+    assert store.totals().read(counter) == Total(counter, 0, 0, 0, 0, None)
+    assert store.totals().read_many([counter]) == {counter: Total(counter)}
+    assert store.item(store.counters, keys.total_key(counter)) is None
+
+
+def test_many_totals_are_read_together(store: Store, counter: str) -> None:
+    """Those that exist and those that do not, each under its name."""
+    names = [f"{counter}/{number}" for number in range(120)]
+    door = store.door()
+    for number, name in enumerate(names[:60]):
+        door.update(update_of(store.counters, name, Step(1, 1, number + 1, 1, 1), "s", 7))
+
+    totals = store.totals().read_many([*names, names[0]])
+
+    assert list(totals) == names
+    assert [t.total for t in totals.values()] == [*range(1, 61), *[0] * 60]
+
+
+def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
+    """An update at or below the watermark is refused and brings the item with the watermark."""
+    door = store.door()
+
+    def update(first: int, last: int, shard: str = "shard") -> Update:
+        return update_of(store.counters, counter, Step(first, last, 10, 2, 1), shard, 1_000)
+
+    door.update(update(5, 9))
+    for first, last in ((5, 9), (1, 4), (9, 9), (9, 12), (6, 30)):
+        with pytest.raises(ConditionFailed) as failed:
+            door.update(update(first, last))
+        assert watermark.sequence_in(failed.value.item, "shard") == 9
+    door.update(update(10, 10**39))
+    door.update(update(1, 1, "another shard"))
+
+    item = store.item(store.counters, keys.total_key(counter))
+    assert item is not None
+    assert (item["total"], item["events"], item["entries"], item["version"]) == (30, 6, 3, 3)
+    assert watermark.sequence_in(item, "shard") == 10**39
+    assert watermark.sequence_in(item, "another shard") == 1
+
+
+def test_a_total_of_a_later_release_is_left_alone(store: Store, counter: str) -> None:
+    """What carries a higher format is neither changed nor read as if it were known."""
+    item = {**keys.total_key(counter), "v": 2, "total": 1}
+    store.door().put(Put(store.counters, item))
+
+    with pytest.raises(ConditionFailed):
+        store.door().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
+    with pytest.raises(NewerFormat):
+        store.totals().read(counter)
+    assert store.item(store.counters, keys.total_key(counter)) == item
+
+
+@pytest.mark.parametrize("spoilt", [{"total": "5"}, {"events": None}, {"version": "x"}], ids=str)
+def test_a_spoilt_total_is_an_error(store: Store, counter: str, spoilt: dict[str, object]) -> None:
+    """A total edited by hand is named, and nothing can be added to what is no number."""
+    item = {**keys.total_key(counter), "total": 5, "events": 1, "entries": 1, "version": 1}
+    store.door().put(Put(store.counters, {**item, **spoilt}))
+
+    with pytest.raises(CorruptItem, match=counter):
+        store.totals().read(counter)
+    if "events" not in spoilt:
+        with pytest.raises(RequestRejected):
+            store.door().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
+
+
+def test_a_bad_name_is_refused_before_any_read(store: Store) -> None:
+    """The reader asks for no key that cannot be a counter's."""
+    reader = store.totals()
+    with calls(reader.door.client) as made:
+        for bad in ("", "stream#1", "a:", "\x00"):
+            with pytest.raises(BadCounterName):
+                reader.read(bad)
+            with pytest.raises(BadCounterName):
+                reader.read_many([bad])
+    assert made == []
+
+
+def test_progress_moves_on_and_never_back(store: Store, namespace: str) -> None:
+    """A late one changes nothing; the numbers of those that move it are added up."""
+    shard = f"{namespace}/shardId-1"
+
+    def progress(sequence: str, at_ms: int) -> ShardProgress:
+        return ShardProgress(shard, sequence, at_ms, at_ms + 500, 10, 3, 4.0)
+
+    door = store.door()
+    door.update(advance_of(store.counters, progress("99", 1_000)))
+    door.update(advance_of(store.counters, progress("100000000000000000000000000000000001", 2_000)))
+    for late in ("99", "100", "100000000000000000000000000000000001"):
+        with pytest.raises(ConditionFailed):
+            door.update(advance_of(store.counters, progress(late, 9_000)))
+
+    found = store.totals().progress([shard, f"{shard}-none"])
+    assert found == {
+        shard: ShardProgress(shard, "100000000000000000000000000000000001", 2_000, 2_500, 20, 6, 8)
+    }
+    stored = store.item(store.counters, keys.progress_key(shard))
+    assert stored is not None
+    assert stored["expires_at"] == 2 + 7 * 24 * 3_600
+
+
+def test_freshness_is_the_progress_of_the_stream(store: Store, counter: str) -> None:
+    """Before a shard has been handled it is idle; afterwards its progress is what was handled."""
+    store.recorder().record(Event(counter, 1))
+    shard, records = _one_shard(store, counter, 1)
+    stream = LedgerStream(store.connection.streams(), store.stream_arn)
+    clock = HandClock()
+    store.materializer(clock=clock).apply(records, shard)
+
+    freshness = store.totals().freshness(stream)
+
+    (progress,) = (one for one in freshness.shards if one.shard == str(shard))
+    assert progress.sequence == records[-1]["dynamodb"]["SequenceNumber"]
+    if store.engine.has(Difference.SHARDS_LOOK_CLOSED):
+        assert freshness.handled_through is None
+    else:
+        assert freshness.handled_through == progress.handled_through
+    age_ms = clock.now_ms() - progress.handled_through_ms
+    assert -2_000 <= age_ms <= 60_000
+
+
+def test_stale_watermarks_are_removed_by_the_way(store: Store, counter: str) -> None:
+    """Those not moved for two days go, young ones and the applied one stay; no total moves."""
+    now_ms = SystemClock().now_ms()
+    recorder = store.recorder()
+    for delta in range(1, 8):
+        recorder.record(Event(counter, delta))
+    _, records = _one_shard(store, counter, 7)
+    ages_h = [60, 50, 49, 49, 47, 1, 0]
+
+    for number, (record, age_h) in enumerate(zip(records, ages_h, strict=True)):
+        clock = HandClock(now_ms - age_h * HOUR_MS)
+        store.materializer(clock=clock).apply([record], Shard("old", f"shardId-{number}"))
+
+    item = store.item(store.counters, keys.total_key(counter))
+    assert item is not None
+    marks = {name for name in item if name.startswith(watermark.PREFIX)}
+    assert marks == {watermark.attribute(f"old/shardId-{number}") for number in (4, 5, 6)}
+    assert store.totals().read(counter).total == 28
+
+
+def test_the_same_records_again_change_nothing(store: Store, counter: str) -> None:
+    """On every engine: redelivered whole, split and overlapping, the total stays."""
+    list(store.recorder().record_many(Event(counter, delta) for delta in range(1, 13)))
+    shard, records = _one_shard(store, counter, 12)
+    materializer = store.materializer()
+
+    duplicates = [
+        materializer.apply(batch, shard).duplicates
+        for batch in (records[:5], records, records[:5], records[3:9], records)
+    ]
+
+    assert duplicates == [0, 5, 5, 6, 12]
+    total = store.totals().read(counter)
+    assert (total.total, total.entries, total.version) == (78, 12, 2)
+
+
+def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: str) -> None:
+    """Invocations of several shards at one total: none undoes another."""
+    if store.engine.has(Difference.LOSES_UPDATES_UNDER_THREADS):
+        pytest.skip(Difference.LOSES_UPDATES_UNDER_THREADS.value)
+    door = store.door()
+
+    def update(number: int) -> None:
+        shard, step = f"shard {number % 8}", Step(number, number, number, 1, 1)
+        door.update(update_of(store.counters, counter, step, shard, 0))
+
+    with ThreadPoolExecutor(8) as pool:
+        for round_ in range(10):
+            list(pool.map(update, range(8 * round_, 8 * round_ + 8)))
+
+    total = store.totals().read(counter)
+    assert (total.total, total.version) == (sum(range(80)), 80)

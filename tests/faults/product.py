@@ -1,0 +1,26 @@
+"""The recorder as the public API builds it, with a clock in the test's hand."""
+
+from dataclasses import replace
+from typing import Any
+
+from countledger import CountLedger
+from countledger.producers.recorder import Recorder
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+
+
+def recorder_of(store: Store, clock: HandClock | None = None) -> Recorder:
+    """The recorder of a new process: its own clients, and no namespace known."""
+    ledger = CountLedger(
+        store.connection.settings,
+        session=store.engine.session,
+        endpoint_url=store.engine.endpoint_url,
+    )
+    clock = clock or HandClock()
+    built = ledger._recorder
+    return replace(built, sender=replace(built.sender, clock=clock), clock=clock)
+
+
+def writer_of(recorder: Recorder) -> Any:  # noqa: ANN401 - a boto3 client
+    """The client that its entries go through."""
+    return recorder.sender.door.client

@@ -1,0 +1,224 @@
+"""The command line's promises that need no AWS: one line, an exit code, nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.infra.cli import options
+from countledger.infra.cli import run as module
+from countledger.infra.cli.run import run
+from tests.unit.demo.repositories import Repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = [
+    ["up"],
+    ["status"],
+    ["down"],
+    ["demo"],
+    ["emit"],
+    ["total"],
+    ["entries"],
+    ["verify"],
+    ["namespace"],
+    ["namespace", "create"],
+    ["namespace", "list"],
+    ["namespace", "show"],
+    ["namespace", "set"],
+]
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No AWS: a call that reaches for it fails."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "COUNTLEDGER_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["emit", "", "5"], "counter name is empty"),
+        (["emit", "a#b", "5"], "'#', which is reserved"),
+        (["emit", "namespace#x", "5"], "'#', which is reserved"),
+        (["emit", ":x", "5"], "both sides of its first colon"),
+        (["emit", "x:", "5"], "both sides of its first colon"),
+        (["emit", "a\nb", "5"], "control characters"),
+        (["emit", "é" * 257, "5"], "514 bytes long; at most 512"),
+        (["emit", "x", "0"], "delta 0 changes nothing"),
+        (["emit", "x", "-0.0"], "delta -0.0 changes nothing|delta 0"),
+        (["emit", "x", "NaN"], "delta NaN is not a finite number"),
+        (["emit", "x", "-Infinity"], "delta -Infinity is not a finite number"),
+        (["emit", "x", "five"], "delta 'five' is not a decimal number"),
+        (["emit", "x", "True"], "delta 'True' is not a decimal number"),
+        (["emit", "x", "1" * 39], "needs more than 38 digits"),
+        (["emit", "x", "1e38"], "needs more than 38 digits"),
+        (["emit", "x", "1e-39"], "needs more than 38 digits"),
+        (["emit", "x", "1", "--key", ""], "idempotency key is empty"),
+        (["emit", "x", "1", "--key", "k" * 1025], "1025 bytes long; at most 1024"),
+        (["emit", "x", "1", "--at", "2026-01-31T12:00:00Z"], "there is no key"),
+        (["emit", "x", "1", "--key", "k", "--at", "2026-01-31T12:00"], "no offset"),
+        (["emit", "x", "1", "--key", "k", "--at", "soon"], "'soon' is neither"),
+        (["emit", "x", "1", "--occurred-at", "soon"], "'soon' is neither"),
+        (["emit", "x", "1", "--note", "n=" + "x" * 1024], "1025 bytes long; at most 1024"),
+        (["emit", "x", "1", "--note", "novalue"], "'novalue' is not NAME=VALUE"),
+        (["emit", "x", "1", "--note", "a=1", "--note", "a=2"], "'a' is given twice"),
+        (["emit", "x"], "give COUNTER and DELTA"),
+        (["emit", "x", "1", "--file", "f"], "with --file"),
+        (["emit", "x", "1", "2"], "unexpected extra argument"),
+        (["emit", "x", "-y"], "No such option: -y"),
+        (["total"], "Missing argument"),
+        (["total", "x", "--output", "xml"], "not one of 'table', 'json'"),
+        (["total", "x", "--stack-name", ""], "COUNTLEDGER_STACK_NAME is ''"),
+        (["total", "x"], "no AWS region"),
+        (["total", "x", "--profile", "no-such"], "no-such"),
+        (["entries", "x", "--limit", "0"], "greater than or equal to 1"),
+        (["verify"], "give counters, or --all"),
+        (["verify", "x", "--all"], "give counters, or --all"),
+        (["namespace", "create", "n", "--horizon", "24"], "duration '24'"),
+        (["namespace", "create", "n", "--kind", "odd"], "'odd' is not one of"),
+        (["namespace", "set", "n"], "nothing to change of namespace 'n'"),
+        (["namespace", "set", "n", "--kind", "strict"], "the kind of namespace 'n' is fixed"),
+        (["namespace", "set", "n", "--spread", "16"], "the spread of namespace 'n' is fixed"),
+        (["namespace", "set", "n", "--horizon", "7d"], "the horizon of namespace 'n' is fixed"),
+        (["up", "--stack-name", "no_name"], "stack name 'no_name'"),
+        (["demo", "--repo", "/no/such/place"], "/no/such/place is no directory"),
+        (["emti"], "Did you mean 'emit'"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_value_and_the_rule(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    """Exit 2, nothing on stdout, no traceback."""
+    code = run(arguments)
+
+    printed = capsys.readouterr()
+    assert code == 2
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert any(part in printed.err for part in reason.split("|"))
+
+
+def test_a_file_that_cannot_be_read_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is the system's."""
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+
+    assert run(["emit", "--file", str(tmp_path / "none")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_nothing_at_the_endpoint_is_a_matter_of_set_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line says what to look at."""
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+
+    assert run(["total", "x"]) == 2
+    assert "AWS_ENDPOINT_URL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_teaches_by_its_help(
+    capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """Help has the shared options, and examples where there is something to get wrong."""
+    assert run([*command, "--help"]) == 0
+
+    text = capsys.readouterr().out
+    for name in ("--profile", "--region", "--endpoint-url", "--stack-name", "--output", "--json"):
+        assert name in text
+    plain = {"status", "down", "namespace", "list", "show"}
+    assert ("Examples:" in text) == (command[-1] not in plain)
+
+
+def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """A user who types the name learns the rest."""
+    assert run([]) == 2
+
+    printed = capsys.readouterr()
+    assert "namespace" in printed.out + printed.err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing else."""
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip().replace(".", "").isalnum()
+
+
+def test_an_unexpected_error_is_one_line_and_its_traceback_is_kept_for_debugging(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours is no spectacle, but can be looked into."""
+
+    def broken(**_: object) -> None:
+        raise RuntimeError("cogs\nand wheels")
+
+    monkeypatch.setattr(module, "app", broken)
+
+    assert run(["total", "x"]) == 3
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "cogs and wheels" in line
+    assert "--debug" in line
+
+    assert run(["total", "x", "--debug"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+    monkeypatch.setenv("COUNTLEDGER_DEBUG", "1")
+    assert run(["total", "x"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_nearer_option_wins() -> None:
+    """What stands behind the command's name overrides what stands before it."""
+    outer = options.Options(region="a", profile="p", as_json=True)
+    inner = options.Options(region="b", stack_name="")
+
+    merged = inner.over(outer)
+
+    assert merged == options.Options(region="b", profile="p", stack_name="", as_json=True)
+    assert inner.over(None) is inner
+
+
+@pytest.mark.parametrize(
+    ("hidden", "command", "extra"),
+    [
+        (["typer"], "", "cli"),
+        (["rich"], "total x", "cli"),
+        (["ministack"], "up", "local"),
+        (["psutil", "hypercorn"], "down", "local"),
+        (["psutil"], "demo --repo {repository}", "local"),
+    ],
+)
+def test_without_an_extra_the_command_says_what_to_install(
+    tmp_path: Path, hidden: list[str], command: str, extra: str
+) -> None:
+    """A user of the library alone learns how to get the rest."""
+    made = Repository(tmp_path / "repository")
+    made.commit()
+    (tmp_path / "hidden.py").write_text(
+        f"import sys\nsys.modules.update(dict.fromkeys({hidden!r}))\n"
+        "from countledger.infra.cli import main\nmain()\n"
+    )
+    arguments = command.format(repository=made.path).split()
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "hidden.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert f"pip install 'countledger[{extra}]'" in done.stderr

@@ -1,0 +1,242 @@
+"""A batch of one shard, from its records to totals, quarantine and progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countledger.consumers.handler import shard_of
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardProgress, advance_of, decode_progress
+from countledger.consumers.shard import Shard, label_of
+from countledger.ledger import keys
+from countledger.ledger.errors import (
+    BadPayload,
+    ConditionFailed,
+    CorruptItem,
+    ServiceFailed,
+    Throttled,
+)
+from tests.unit.consumers.records import record, with_stream
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import Fault, MemoryDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TABLE = "counters"
+SHARD = Shard("label", "shardId-1")
+
+
+class Collecting:
+    """A quarantine in a list; full where told."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        self.kept: list[tuple[Mapping[str, Any], str]] = []
+        self.full = full
+
+    def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
+        """Keep one."""
+        assert shard == str(SHARD)
+        if self.full:
+            raise ServiceFailed("the queue takes nothing")
+        self.kept.append((record, reason))
+
+
+def _materializer(door: MemoryDoor, quarantine: Collecting | None = None) -> Materializer:
+    return Materializer(door, TABLE, quarantine or Collecting(), ManualClock())
+
+
+def _totals(door: MemoryDoor) -> dict[str, object]:
+    return {i["counter"]: i["total"] for i in door.items(TABLE) if i["part"] == "total"}
+
+
+def _progress(door: MemoryDoor) -> ShardProgress:
+    item = door.get(TABLE, keys.progress_key(str(SHARD)))
+    assert item is not None
+    return decode_progress(item)
+
+
+def test_a_batch_is_one_update_for_each_counter_and_one_for_progress() -> None:
+    """Forty records of four counters: five writes."""
+    door = MemoryDoor()
+    records = [record(100 + n, n, counter=f"a:{n % 4}") for n in range(1, 41)]
+
+    outcome = _materializer(door).apply(records, SHARD)
+
+    assert (outcome.records, outcome.counters, outcome.updates) == (40, 4, 4)
+    assert outcome.retry_from is None
+    assert door.calls.count("update") == 5
+    assert sum(int(str(total)) for total in _totals(door).values()) == 820
+    assert _progress(door).sequence == "140"
+    assert _progress(door).handled_through_ms == NOW_MS
+
+
+def test_the_lowest_record_that_is_not_applied_is_asked_for_again() -> None:
+    """Progress stays where it was; what was applied is dropped the next time."""
+    door = MemoryDoor(faults=[Fault(Throttled("slow"))])
+    records = [record(100, 1, counter="a:x"), record(101, 1, counter="a:x")]
+    materializer = _materializer(door)
+
+    outcome = materializer.apply(records, SHARD)
+
+    assert outcome.retry_from == 100
+    assert list(outcome.failed) == ["a:x"]
+    assert door.items(TABLE) == []
+    again = materializer.apply(records, SHARD)
+    assert (again.updates, again.duplicates, again.retry_from) == (1, 0, None)
+    assert materializer.apply(records, SHARD).duplicates == 2
+    assert _totals(door) == {"a:x": 2}
+
+
+def test_progress_that_cannot_be_written_asks_for_the_last_record_again() -> None:
+    """It is dropped as a duplicate, and progress gets another chance."""
+    door = MemoryDoor(faults=[None, Fault(Throttled("slow"))])
+    materializer = _materializer(door)
+
+    outcome = materializer.apply([record(100), record(101)], SHARD)
+
+    assert outcome.retry_from == 101
+    assert materializer.apply([record(101)], SHARD).retry_from is None
+    assert _progress(door).sequence == "101"
+    assert _totals(door) == {"a:b": 2}
+
+
+def test_poison_goes_to_the_quarantine_and_the_batch_goes_on() -> None:
+    """Progress passes it."""
+    door = MemoryDoor()
+    quarantine = Collecting()
+    poison = with_stream(record(101), NewImage={})
+
+    outcome = _materializer(door, quarantine).apply([record(100), poison, record(102)], SHARD)
+
+    assert outcome.quarantined == 1
+    assert [kept for kept, _ in quarantine.kept] == [poison]
+    assert _totals(door) == {"a:b": 2}
+    assert _progress(door).sequence == "102"
+
+
+def test_nothing_is_applied_while_the_quarantine_takes_nothing() -> None:
+    """A watermark that passed the poison would have dropped it silently."""
+    door = MemoryDoor()
+    records = [with_stream(record(100), NewImage={}), record(101)]
+
+    with pytest.raises(ServiceFailed):
+        _materializer(door, Collecting(full=True)).apply(records, SHARD)
+
+    assert door.items(TABLE) == []
+
+
+def test_a_window_that_closes_without_records_changes_nothing() -> None:
+    """Its invocation may be empty."""
+    door = MemoryDoor()
+
+    outcome = _materializer(door).apply([], SHARD)
+
+    assert (outcome.records, outcome.retry_from, outcome.lag_ms) == (0, None, None)
+    assert door.calls == []
+
+
+def test_lag_is_how_far_the_last_record_lies_behind() -> None:
+    """Never below zero, for clocks differ."""
+    door = MemoryDoor()
+
+    assert _materializer(door).apply([record(100, age_ms=7_000)], SHARD).lag_ms == 7_000
+    assert _materializer(door).apply([record(101, age_ms=-7_000)], SHARD).lag_ms == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    deltas=st.lists(st.integers(-5, 5).filter(bool), min_size=1, max_size=12),
+    counters=st.integers(1, 3),
+    faults=st.lists(st.sampled_from(["none", "lost", "applied"]), max_size=12),
+)
+def test_totals_are_exact_through_any_faults(
+    deltas: list[int], counters: int, faults: list[str]
+) -> None:
+    """As the mapping does: deliver from the record asked for, until nothing is asked for."""
+    kinds = {
+        "none": None,
+        "lost": Fault(Throttled("slow")),
+        "applied": Fault(Throttled("slow"), applied=True),
+    }
+    door = MemoryDoor(faults=[kinds[name] for name in faults])
+    materializer = _materializer(door)
+    records = [record(100 + n, d, counter=f"a:{n % counters}") for n, d in enumerate(deltas)]
+    retry_from: int | None = 100
+    deliveries = 0
+
+    while retry_from is not None:
+        retry_from = materializer.apply(records[retry_from - 100 :], SHARD).retry_from
+        deliveries += 1
+        assert deliveries <= len(faults) + 1
+    assert _totals(door) == {
+        f"a:{c}": sum(deltas[c::counters]) for c in range(min(counters, len(deltas)))
+    }
+    assert _progress(door).sequence == str(99 + len(deltas))
+
+
+def _at(sequence: str, records: int = 1) -> ShardProgress:
+    return ShardProgress("label/s", sequence, NOW_MS, NOW_MS + 5, records, 1, 2.0)
+
+
+@pytest.mark.parametrize(("earlier", "later"), [("9", "10"), ("99", "100"), ("0099", "100")])
+def test_progress_moves_on_by_number_and_never_back(earlier: str, later: str) -> None:
+    """As texts, 9 would come behind 10."""
+    door = MemoryDoor()
+    door.update(advance_of(TABLE, _at(earlier)))
+    door.update(advance_of(TABLE, _at(later)))
+
+    for passed in (earlier, later):
+        with pytest.raises(ConditionFailed):
+            door.update(advance_of(TABLE, _at(passed)))
+    found = decode_progress(door.items(TABLE)[0])
+    assert (found.sequence, found.records, found.updates, found.write_units) == (later, 2, 2, 4)
+
+
+def test_progress_is_forgotten_long_after_its_shard() -> None:
+    """`expires_at` is in seconds, as the service wants it; a shard lives for a day or two."""
+    door = MemoryDoor()
+    door.update(advance_of(TABLE, _at("5")))
+
+    expires_at_s = door.items(TABLE)[0]["expires_at"]
+    assert expires_at_s * 1000 - NOW_MS > 2 * 24 * 3_600_000
+
+
+def test_malformed_progress_is_called_so() -> None:
+    """Edited by hand."""
+    door = MemoryDoor()
+    door.update(advance_of(TABLE, _at("5")))
+    item = {**door.items(TABLE)[0], "sequence": 5}
+
+    with pytest.raises(CorruptItem, match="sequence"):
+        decode_progress(item)
+
+
+def test_a_shard_is_known_together_with_its_stream() -> None:
+    """A re-created stream numbers anew; its label tells it apart."""
+    arn = "arn:aws:dynamodb:eu-west-1:1:table/t/stream/2030-01-31T12:00:00.000"
+
+    assert label_of(arn) == "2030-01-31T12:00:00.000"
+    shard = shard_of({"shardId": "shardId-7", "eventSourceARN": arn})
+    assert str(shard) == "2030-01-31T12:00:00.000/shardId-7"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        {"Records": []},
+        {"shardId": "s"},
+        {"eventSourceARN": "arn"},
+        {"shardId": None, "eventSourceARN": "arn"},
+        {"shardId": 7, "eventSourceARN": "arn"},
+    ],
+)
+def test_an_event_that_names_no_shard_is_refused(event: dict[str, Any]) -> None:
+    """Without it nothing can be applied exactly once; the message says what to set."""
+    with pytest.raises(BadPayload, match="TumblingWindowInSeconds"):
+        shard_of(event)

@@ -1,0 +1,224 @@
+"""Writing one counter's changes: effect and watermark in one write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers import watermark
+from countledger.consumers.fold import fold, step_of
+from countledger.consumers.total_writer import TotalWriter, clean_up_of, update_of
+from countledger.ledger.errors import (
+    AccessDenied,
+    ConditionFailed,
+    NewerFormat,
+    RequestRejected,
+    ServiceFailed,
+    Throttled,
+    Unclear,
+)
+from countledger.ledger.limits import WATERMARK_LIFE_MS
+from countledger.ledger.total import decode_total
+from tests.unit.consumers.records import COUNTER, record
+from tests.unit.ledger.clocks import NOW_MS
+from tests.unit.ledger.memory import Fault, MemoryDoor
+
+if TYPE_CHECKING:
+    from countledger.consumers.record import Change
+
+TABLE = "counters"
+SHARD = "label/s"
+
+
+class Aside:
+    """Collects what is set aside; fails where told."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.sequences: list[int] = []
+        self.error = error
+
+    def __call__(self, change: Change, reason: str) -> None:
+        """Take one."""
+        assert reason
+        if self.error:
+            raise self.error
+        self.sequences.append(change.sequence)
+
+
+def _changes(*deltas: int | str) -> list[Change]:
+    records = [record(100 + n, delta) for n, delta in enumerate(deltas)]
+    return fold(records, NOW_MS).changes[COUNTER]
+
+
+def _writer(door: MemoryDoor, aside: Aside | None = None) -> TotalWriter:
+    return TotalWriter(door, TABLE, SHARD, aside or Aside(), NOW_MS)
+
+
+def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
+    """The request itself: nothing of it may go in another write."""
+    arguments = update_of(TABLE, COUNTER, step_of(_changes(5, -2)), SHARD, NOW_MS).arguments()
+    names = arguments["ExpressionAttributeNames"]
+
+    def spelled(text: str) -> str:
+        for placeholder, name in sorted(names.items(), reverse=True):
+            text = text.replace(placeholder, name)
+        return text
+
+    mark = watermark.attribute(SHARD)
+    assert spelled(arguments["UpdateExpression"]) == (
+        f"SET updated_at = :0, {mark} = :1 ADD total :2, events :3, entries :4, version :5"
+    )
+    assert spelled(arguments["ConditionExpression"]) == (
+        f"(attribute_not_exists(v) OR v = :6) AND (attribute_not_exists({mark}) OR {mark} < :7)"
+    )
+    assert arguments["ExpressionAttributeValues"][":7"] == {"B": watermark.floor(100)}
+    assert arguments["ExpressionAttributeValues"][":2"] == {"N": "3"}
+    assert arguments["ExpressionAttributeValues"][":1"] == {"B": watermark.encode(101, NOW_MS)}
+    assert arguments["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
+
+
+def test_changes_of_a_batch_are_one_write() -> None:
+    """However many they are."""
+    door = MemoryDoor()
+
+    written = _writer(door).write(COUNTER, _changes(*range(1, 11)))
+
+    assert (written.applied, written.duplicates, written.error) == (10, 0, None)
+    assert door.calls == ["update"]
+    total = decode_total(door.items(TABLE)[0])
+    assert (total.total, total.events, total.entries, total.version) == (55, 10, 10, 1)
+    assert total.updated_at_ms == NOW_MS
+
+
+@pytest.mark.parametrize("error", [Unclear("lost"), Throttled("slow"), AccessDenied("no")])
+def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> None:
+    """The caller asks for the shard again; nothing is set aside."""
+    aside = Aside()
+
+    written = _writer(MemoryDoor(faults=[Fault(error)]), aside).write(COUNTER, _changes(1, 2))
+
+    assert written.error is error
+    assert aside.sequences == []
+
+
+def test_a_lost_answer_of_an_applied_update_adds_nothing_when_delivered_again() -> None:
+    """The watermark went in with the effect."""
+    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied=True)])
+    writer = _writer(door)
+    writer.write(COUNTER, _changes(1, 2))
+
+    written = writer.write(COUNTER, _changes(1, 2))
+
+    assert (written.applied, written.duplicates, written.error) == (0, 2, None)
+    assert decode_total(door.items(TABLE)[0]).total == 3
+
+
+def test_the_culprit_of_an_invalid_update_is_set_aside_and_the_others_count() -> None:
+    """A sum past 38 digits: halved until it stands alone, in order."""
+    door = MemoryDoor()
+    aside = Aside()
+
+    written = _writer(door, aside).write(COUNTER, _changes(1, 2, "9" * 38, 4))
+
+    assert aside.sequences == [102]
+    assert (written.applied, written.rejected, written.error) == (3, 1, None)
+    assert decode_total(door.items(TABLE)[0]).total == 7
+
+
+def test_what_the_service_calls_invalid_is_set_aside_alone() -> None:
+    """Four changes, the third is refused wherever it is: three count."""
+    bad = Fault(RequestRejected("invalid"))
+    aside = Aside()
+    door = MemoryDoor(faults=[bad, None, bad, bad, None])
+
+    written = _writer(door, aside).write(COUNTER, _changes(1, 2, 3, 4))
+
+    assert aside.sequences == [102]
+    assert (written.applied, written.rejected, written.error) == (3, 1, None)
+    assert decode_total(door.items(TABLE)[0]).total == 7
+
+
+def test_no_later_change_passes_one_that_could_not_be_set_aside() -> None:
+    """Its watermark would bury it: neither counted nor in the quarantine."""
+    bad = Fault(RequestRejected("invalid"))
+    door = MemoryDoor(faults=[bad, bad])
+    full = ServiceFailed("the queue takes nothing")
+
+    written = _writer(door, Aside(full)).write(COUNTER, _changes(1, 2))
+
+    assert written.error is full
+    assert door.items(TABLE) == []
+
+
+def test_a_total_in_a_later_format_is_left_alone() -> None:
+    """It is not for this release to add to what it does not understand."""
+    door = MemoryDoor()
+    _writer(door).write(COUNTER, _changes(1))
+    key = (COUNTER, "total")
+    door.tables[TABLE][key]["v"] = 2
+    before = dict(door.tables[TABLE][key])
+
+    written = TotalWriter(door, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
+
+    assert isinstance(written.error, NewerFormat)
+    assert door.tables[TABLE][key] == before
+
+
+def test_a_total_that_spells_out_this_format_is_written() -> None:
+    """Absent and 1 are the same format; refusing it would stop the shard for ever."""
+    door = MemoryDoor()
+    _writer(door).write(COUNTER, _changes(1))
+    door.tables[TABLE][COUNTER, "total"]["v"] = 1
+
+    written = TotalWriter(door, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
+
+    assert written.error is None
+    assert decode_total(door.items(TABLE)[0]).total == 2
+
+
+def _aged(door: MemoryDoor, shards: int) -> None:
+    old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
+    for shard in range(shards):
+        TotalWriter(door, TABLE, f"label/old-{shard}", Aside(), old_ms).write(COUNTER, _changes(1))
+    door.calls.clear()
+
+
+@pytest.mark.parametrize(("stale", "left"), [(3, 4), (4, 1), (7, 1)])
+def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, left: int) -> None:
+    """Never that of the shard being applied; few are not worth a write."""
+    door = MemoryDoor()
+    _aged(door, stale)
+
+    _writer(door).write(COUNTER, _changes(1))
+
+    item = door.items(TABLE)[0]
+    marks = [name for name, value in item.items() if isinstance(value, bytes)]
+    assert len(marks) == left
+    assert watermark.attribute(SHARD) in marks
+    assert item["total"] == stale + 1
+
+
+def test_a_watermark_that_moved_is_not_cleaned_up() -> None:
+    """Another invocation of its shard wrote it meanwhile."""
+    door = MemoryDoor()
+    _aged(door, 4)
+    stale = watermark.stale(door.items(TABLE)[0], NOW_MS)
+    moved = next(iter(stale))
+    door.tables[TABLE][COUNTER, "total"][moved] = watermark.encode(999, NOW_MS)
+
+    with pytest.raises(ConditionFailed):
+        door.update(clean_up_of(TABLE, COUNTER, stale))
+
+    assert stale.keys() <= door.items(TABLE)[0].keys()
+
+
+def test_a_clean_up_that_fails_spoils_nothing() -> None:
+    """The changes are in; the next update tries again."""
+    door = MemoryDoor()
+    _aged(door, 4)
+    door.faults[:] = [None, Fault(Throttled("slow"))]
+
+    written = _writer(door).write(COUNTER, _changes(1))
+
+    assert (written.applied, written.error) == (1, None)

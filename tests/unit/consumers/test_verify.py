@@ -1,0 +1,363 @@
+"""Verdicts: only behind a proof, and never a false drift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.shard import Shard
+from countledger.consumers.stream import LedgerStream, StreamShard, counts
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Judgement, Verdict, Verifier
+from countledger.ledger import keys
+from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.errors import BadCounterName
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.expressions import Add, Assign
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.ledger.operations import Put, Update
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import MemoryDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+
+LEDGER = "ledger"
+COUNTERS = "counters"
+COUNTER = "a:b"
+_SKEW_MS = CLOCK_SKEW_DEFAULT_MS
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStream(LedgerStream):
+    """A stream in lists."""
+
+    client: DynamoDBStreamsClient = field(default_factory=lambda: cast("DynamoDBStreamsClient", 0))
+    arn: str = "arn:aws:dynamodb:r:1:table/t/stream/label"
+    known: dict[str, StreamShard] = field(default_factory=dict)
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def shards(self) -> list[StreamShard]:
+        """All of them."""
+        return list(self.known.values())
+
+    def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
+        """Those behind a number."""
+        for one in self.records[shard.id]:
+            if sequence is None or int(one["dynamodb"]["SequenceNumber"]) > int(sequence):
+                yield one
+
+
+@dataclass(slots=True)
+class World:
+    """A ledger, its stream, and totals that somebody keeps, or not."""
+
+    door: MemoryDoor = field(default_factory=MemoryDoor)
+    stream: MemoryStream = field(default_factory=MemoryStream)
+    clock: ManualClock = field(default_factory=ManualClock)
+    sequence: int = 100
+
+    def add_shard(self, name: str, *, parent: str | None = None, closed: bool = False) -> None:
+        """A shard of the stream."""
+        self.stream.known[name] = StreamShard(Shard("label", name), parent, closed)
+        self.stream.records[name] = []
+
+    def close(self, name: str) -> None:
+        """No record will be added to it."""
+        self.stream.known[name] = StreamShard(Shard("label", name), None, closed=True)
+
+    def emit(self, delta: int, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
+        """An entry, and its record in the stream."""
+        self.write(delta, counter)
+        return self.show(counter, shard)
+
+    def write(self, delta: int, counter: str = COUNTER) -> None:
+        """An entry that the stream does not show yet."""
+        at_ms = self.clock.now_ms()
+        entry = Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin="r")
+        self.door.put(Put(LEDGER, encode_entry(entry, 1)))
+
+    def show(
+        self, counter: str = COUNTER, shard: str = "s", name: str = "INSERT"
+    ) -> dict[str, Any]:
+        """A record, as the streams API gives it."""
+        self.sequence += 1
+        made = datetime.fromtimestamp(self.clock.now_ms() // 1000, UTC)
+        stream = {
+            "SequenceNumber": str(self.sequence),
+            "ApproximateCreationDateTime": made,
+            "Keys": {"counter": {"S": counter}, "entry": {"S": f"e#{self.sequence}"}},
+        }
+        record = {"eventName": name, "dynamodb": stream}
+        self.stream.records[shard].append(record)
+        return record
+
+    def handle(self, record: dict[str, Any], delta: int, shard: str = "s") -> None:
+        """What the materializer does with a record."""
+        counter = record["dynamodb"]["Keys"]["counter"]["S"]
+        ones = (Add("events", 1), Add("entries", 1), Add("version", 1))
+        key = keys.total_key(counter)
+        self.door.update(Update(COUNTERS, key, (Add("total", delta), *ones)))
+        self.pass_over(record, shard)
+
+    def pass_over(self, record: dict[str, Any], shard: str = "s") -> None:
+        """Progress alone."""
+        made_ms = int(record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * 1000)
+        sequence = record["dynamodb"]["SequenceNumber"]
+        now_ms = self.clock.now_ms()
+        one = ShardProgress(f"label/{shard}", sequence, made_ms, now_ms, 1, 1, 2.0)
+        self.door.update(advance_of(COUNTERS, one))
+
+    def verifier(self) -> Verifier:
+        """The product's, at our clock."""
+        totals = TotalsReader(self.door, COUNTERS)
+        return Verifier(totals, ExactReader(self.door, LEDGER), self.stream, self.clock)
+
+    def verdict(self, counter: str = COUNTER) -> Verdict:
+        """Of one counter."""
+        return next(self.verifier().verify([counter]))
+
+
+@pytest.fixture
+def world() -> World:
+    """One open shard."""
+    world = World()
+    world.add_shard("s")
+    return world
+
+
+def test_a_total_that_took_in_everything_is_exact(world: World) -> None:
+    """At once: nothing has to settle, nobody has to wait."""
+    world.handle(world.emit(5), 5)
+
+    verdict = world.verdict()
+
+    assert verdict.verdict is Judgement.EXACT
+    assert (verdict.total, verdict.exact, verdict.drift) == (5, 5, 0)
+    assert "1 stream shard(s) past the read" in verdict.proof
+    assert world.clock.slept_ms == []
+
+
+def test_a_counter_nobody_ever_used_is_exact(world: World) -> None:
+    """Zero and zero."""
+    assert world.verdict("never:used").verdict is Judgement.EXACT
+
+
+def test_a_total_edited_by_hand_is_drift(world: World) -> None:
+    """Total minus ledger, said only after the stream had time to settle."""
+    world.handle(world.emit(5), 5)
+    world.door.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("total", 2),)))
+
+    verdict = world.verdict()
+
+    assert (verdict.verdict, verdict.drift) == (Judgement.DRIFT, 2)
+    assert sum(world.clock.slept_ms) >= world.verifier().settle_ms
+
+
+def test_a_wrong_number_of_events_is_drift_as_well(world: World) -> None:
+    """Two errors that cancel out in the sum do not hide."""
+    world.handle(world.emit(5), 5)
+    world.door.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("events", 1),)))
+
+    verdict = world.verdict()
+
+    assert (verdict.verdict, verdict.drift, verdict.events_drift) == (Judgement.DRIFT, 0, 1)
+
+
+def test_a_missing_total_is_drift(world: World) -> None:
+    """A lost table `counters`, whose progress is there."""
+    world.pass_over(world.emit(5))
+
+    assert world.verdict().drift == -5
+
+
+def test_a_lagging_shard_is_busy_and_no_drift(world: World) -> None:
+    """The record is in the stream and nobody handles it."""
+    world.emit(5)
+
+    verdict = world.verdict()
+
+    assert verdict.verdict is Judgement.BUSY
+    assert "the stream has not been handled that far" in verdict.proof
+
+
+def test_a_record_that_the_stream_does_not_show_yet_is_no_drift(world: World) -> None:
+    """Written, not yet shown, then shown and handled while the verifier lets the stream settle."""
+    world.write(5)
+
+    def show_and_handle(_now_ms: int) -> None:
+        if not world.stream.records["s"]:
+            world.handle(world.show(), 5)
+
+    world.clock.on_sleep = show_and_handle
+
+    assert world.verdict().verdict is Judgement.EXACT
+
+
+def test_a_total_that_moved_meanwhile_is_busy_until_it_rests(world: World) -> None:
+    """Total and ledger of different moments are not compared."""
+    world.emit(5)
+    record = world.stream.records["s"][0]
+    world.clock.on_sleep = lambda _now_ms: world.handle(record, 5) if not _handled(world) else None
+
+    assert world.verdict().verdict is Judgement.EXACT
+
+
+def _handled(world: World) -> bool:
+    return any(item["part"] == "total" for item in world.door.items(COUNTERS))
+
+
+def test_a_total_that_never_rests_is_busy(world: World) -> None:
+    """Its version is another one each time it is read."""
+    world.handle(world.emit(5), 5)
+    reads = 0
+
+    @dataclass(frozen=True, slots=True)
+    class Restless(TotalsReader):
+        def read(self, counter: str, *, consistent: bool = False) -> Any:  # noqa: ANN401
+            nonlocal reads
+            reads += 1
+            update = Update(COUNTERS, keys.total_key(counter), (Assign("version", 100 + reads),))
+            world.door.update(update)
+            return TotalsReader.read(self, counter, consistent=consistent)
+
+    restless = Restless(world.door, COUNTERS)
+    exact = ExactReader(world.door, LEDGER)
+    verifier = Verifier(restless, exact, world.stream, world.clock)
+
+    verdict = next(verifier.verify([COUNTER]))
+
+    assert verdict.verdict is Judgement.BUSY
+    assert "moved meanwhile" in verdict.proof
+
+
+def test_a_stream_that_never_pauses_gets_a_verdict_all_the_same(world: World) -> None:
+    """There is always a record not yet handled; progress passes the moment and its skew."""
+    world.handle(world.emit(5), 5)
+
+    pending = [world.emit(1, counter="other:x")]
+
+    def traffic(_now_ms: int) -> None:
+        pending.append(world.emit(1, counter="other:x"))
+        if len(pending) > 3:
+            world.handle(pending.pop(0), 1)
+
+    world.clock.on_sleep = traffic
+
+    verdict = world.verdict()
+
+    assert verdict.verdict is Judgement.EXACT
+    assert sum(world.clock.slept_ms) < _SKEW_MS + 30_000
+
+
+def test_a_stalled_stream_is_called_busy_before_long(world: World) -> None:
+    """Nothing moves: waiting out the skew would prove nothing."""
+    world.emit(5)
+
+    world.verdict()
+
+    assert sum(world.clock.slept_ms) < 3 * (world.verifier().patience_ms + 6_000)
+
+
+def test_progress_within_the_skew_proves_nothing(world: World) -> None:
+    """The stream's clock may be ahead of ours: a record may be older than it looks."""
+    world.write(5)
+    ahead = world.show(counter="other:x")
+    ahead["dynamodb"]["ApproximateCreationDateTime"] = datetime.fromtimestamp(
+        (NOW_MS + _SKEW_MS) / 1000, UTC
+    )
+    world.pass_over(ahead)
+    world.show()  # our entry's record, behind it
+
+    assert world.verdict().verdict is Judgement.BUSY
+
+
+def test_a_closed_parent_with_unread_records_is_busy(world: World) -> None:
+    """Its child shows nothing, and may not be read before it."""
+    world.emit(5)
+    world.close("s")
+    world.add_shard("child", parent="s")
+
+    assert world.verdict().verdict is Judgement.BUSY
+
+
+def test_a_parent_is_proven_by_a_child_with_progress(world: World) -> None:
+    """A child is read only when its parent has been handled to its end."""
+    world.emit(5)
+    world.close("s")
+    world.add_shard("child", parent="s")
+    child_record = world.show(shard="child")
+    world.handle(child_record, 5, shard="child")
+
+    verdict = world.verdict()
+
+    assert verdict.verdict is Judgement.EXACT
+
+
+def test_records_that_the_filter_keeps_back_are_not_waited_for(world: World) -> None:
+    """Compaction's deletions never reach the materializer."""
+    world.handle(world.emit(5), 5)
+    world.show(name="REMOVE")
+
+    assert world.verdict().verdict is Judgement.EXACT
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "passes"),
+    [
+        ("INSERT", "e#1", True),
+        ("MODIFY", "e#1", True),
+        ("REMOVE", "e#1", False),
+        ("INSERT", "s#head", False),
+        ("MODIFY", "settings", False),
+    ],
+)
+def test_counts_is_the_mappings_filter(name: str, entry: str, *, passes: bool) -> None:
+    """INSERT and MODIFY of entries."""
+    record = {"eventName": name, "dynamodb": {"Keys": {"entry": {"S": entry}}}}
+
+    assert counts(record) is passes
+
+
+def test_every_counter_with_a_total_an_entry_or_a_head_is_verified(world: World) -> None:
+    """And the ledger is scanned once."""
+    world.handle(world.emit(5, counter="a:both"), 5)
+    world.pass_over(world.emit(5, counter="b:entry"))
+    world.door.update(Update(COUNTERS, keys.total_key("c:total"), _TOTAL))
+    head = {"generation": 1, "run": "r", "sum": 7, "events": 1, "entries": 1, "covers": {}}
+    world.door.put(Put(LEDGER, {**keys.head_key("d:head"), **head}))
+    world.door.put(Put(LEDGER, {**keys.namespace_key("a"), "kind": "ledger"}))
+
+    verdicts = {v.counter: v.drift for v in world.verifier().verify_all()}
+
+    assert verdicts == {"a:both": 0, "b:entry": -5, "c:total": 3, "d:head": -7}
+    assert world.door.calls.count("scan") == 2
+
+
+_TOTAL = (Assign("total", 3), Assign("events", 1), Assign("entries", 1), Assign("version", 1))
+
+
+def test_a_hundred_counters_share_one_proof(world: World) -> None:
+    """In their order, also where one of them drifts."""
+    names = [f"a:{n}" for n in range(150)]
+    for name in names:
+        world.handle(world.emit(1, counter=name), 1)
+    world.door.update(Update(COUNTERS, keys.total_key("a:7"), (Add("total", 1),)))
+
+    verdicts = list(world.verifier().verify(names))
+
+    assert [v.counter for v in verdicts] == names
+    assert [v.counter for v in verdicts if v.verdict is not Judgement.EXACT] == ["a:7"]
+
+
+def test_a_bad_name_is_refused(world: World) -> None:
+    """By the grammar of counters."""
+    with pytest.raises(BadCounterName):
+        world.verdict("a#b")

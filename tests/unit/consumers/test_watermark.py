@@ -1,0 +1,92 @@
+"""Watermarks: bytes that compare like the numbers they hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.consumers import watermark
+from countledger.ledger.limits import MINUTE_MS, STREAM_RECORD_MAX_AGE_MS, WATERMARK_LIFE_MS
+from tests.unit.ledger.clocks import NOW_MS
+
+_SEQUENCES = st.integers(0, 10**40 - 1)
+_TIMES_MS = st.integers(0, 1 << 47)
+
+
+@given(left=_SEQUENCES, right=_SEQUENCES, left_ms=_TIMES_MS, right_ms=_TIMES_MS)
+def test_watermarks_compare_like_their_sequence_numbers(
+    left: int, right: int, left_ms: int, right_ms: int
+) -> None:
+    """Whenever they were moved, up to 40 digits."""
+    if left != right:
+        ordered = watermark.encode(left, left_ms) < watermark.encode(right, right_ms)
+        assert ordered == (left < right)
+
+
+@given(mark=_SEQUENCES, first=_SEQUENCES, moved_ms=_TIMES_MS)
+def test_a_watermark_lies_below_a_floor_exactly_if_its_number_does(
+    mark: int, first: int, moved_ms: int
+) -> None:
+    """So one comparison of bytes decides whether a step may be applied."""
+    assert (watermark.encode(mark, moved_ms) < watermark.floor(first)) == (mark < first)
+
+
+def test_the_same_number_is_never_below_its_own_floor() -> None:
+    """Not even if it was moved at the epoch: the redelivered batch itself is refused."""
+    assert not watermark.encode(7, 0) < watermark.floor(7)
+
+
+@given(sequence=_SEQUENCES, moved_ms=_TIMES_MS)
+def test_a_watermark_holds_its_number(sequence: int, moved_ms: int) -> None:
+    """Read back from the item of a total."""
+    item = {watermark.attribute("s"): watermark.encode(sequence, moved_ms)}
+
+    assert watermark.sequence_in(item, "s") == sequence
+    assert watermark.sequence_in(item, "another") is None
+    assert watermark.sequence_in(None, "s") is None
+
+
+def test_the_stored_form_never_changes() -> None:
+    """Read by another release as another number, it would let records count twice."""
+    assert watermark.attribute("2030-01-31T12:00:00.000/shardId-000000017") == "w79ffmGF6Q45_"
+    assert watermark.encode(100_000_000_000_000_012_345, NOW_MS).hex() == (
+        "0000000000000000056bc75e2d6310303901e331ea"
+    )
+
+
+@given(shards=st.sets(st.text(max_size=40), min_size=2, max_size=20))
+def test_every_shard_has_an_attribute_of_its_own(shards: set[str]) -> None:
+    """Twelve characters and a letter: many fit into one write unit."""
+    names = {watermark.attribute(shard) for shard in shards}
+
+    assert len(names) == len(shards)
+    assert {len(name) for name in names} == {13}
+
+
+def test_a_watermark_is_stale_when_nothing_it_refuses_can_come_any_more() -> None:
+    """After 48 hours; records are applied for 30 hours at the most."""
+    fresh = watermark.encode(1, NOW_MS - WATERMARK_LIFE_MS)
+    stale = watermark.encode(2, NOW_MS - WATERMARK_LIFE_MS - MINUTE_MS)
+    item = {
+        "counter": "a:b",
+        "wfresh": fresh,
+        "wstale": stale,
+        "wrong": "text",
+        "total": 5,
+        "other": stale,
+    }
+
+    assert watermark.stale(item, NOW_MS) == {"wstale": stale}
+    assert WATERMARK_LIFE_MS - MINUTE_MS > STREAM_RECORD_MAX_AGE_MS
+
+
+@pytest.mark.parametrize("shards", [1, 8, 20])
+def test_a_total_with_many_shards_stays_within_one_write_unit(shards: int) -> None:
+    """Names and values of 20 shards and a long counter name: below 1 KB."""
+    size = sum(
+        len(watermark.attribute(str(n))) + len(watermark.encode(n, NOW_MS)) for n in range(shards)
+    )
+
+    assert size == 34 * shards
+    assert size + 200 < 1024

@@ -1,0 +1,218 @@
+"""Facts of the deployable template that no linter checks."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from countledger.infra.template import (
+    TemplateUnsupported,
+    load_template,
+    mapping_settings,
+    resource,
+    table_schemas,
+    template_text,
+)
+
+TEMPLATE = load_template()
+RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+
+# The properties by which resources of these types get a name of their own.
+NAMES = {
+    "TableName",
+    "FunctionName",
+    "QueueName",
+    "RoleName",
+    "LogGroupName",
+    "AlarmName",
+    "ManagedPolicyName",
+}
+
+
+def statements() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every statement that allows something, with the resource that it stands in."""
+    for name, one in RESOURCES.items():
+        properties = one["Properties"]
+        documents = [policy["PolicyDocument"] for policy in properties.get("Policies", [])]
+        if one["Type"] == "AWS::IAM::ManagedPolicy":
+            documents.append(properties["PolicyDocument"])
+        for document in documents:
+            for statement in document["Statement"]:
+                plain = statement.get("Fn::If", [None, statement])[1]
+                if plain["Effect"] == "Allow":
+                    yield name, plain
+
+
+def listed(value: Any) -> list[Any]:  # noqa: ANN401 - one or many, as IAM has it
+    return value if isinstance(value, list) else [value]
+
+
+def test_nothing_has_a_fixed_name() -> None:
+    """Several stages fit one account; the mapping and the alarms only refer to what they name."""
+    refers = {"AWS::Lambda::EventSourceMapping", "AWS::CloudWatch::Alarm"}
+    for name, one in RESOURCES.items():
+        if one["Type"] not in refers:
+            assert not NAMES & set(one["Properties"]), name
+
+
+def test_data_outlive_the_stack() -> None:
+    """Both tables are retained, guarded, and can be restored to any second."""
+    for name in ("Ledger", "Counters"):
+        assert RESOURCES[name]["DeletionPolicy"] == "Retain"
+        assert RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
+    replica = resource("Ledger")["Replicas"][0]
+    for one in (replica, resource("Counters")):
+        assert one["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+        assert one["DeletionProtectionEnabled"] == {"Fn::If": ["Protected", True, False]}
+    assert TEMPLATE["Parameters"]["DeletionProtection"]["Default"] == "true"
+
+
+def test_the_ledger_is_a_global_table_of_one_replica() -> None:
+    """A change of the type later would replace it."""
+    assert RESOURCES["Ledger"]["Type"] == "AWS::DynamoDB::GlobalTable"
+    assert [one["Region"] for one in resource("Ledger")["Replicas"]] == [{"Ref": "AWS::Region"}]
+
+
+def test_no_policy_allows_an_action_on_everything() -> None:
+    """Least privilege: each statement names actions one by one, and its resources."""
+    found = list(statements())
+    assert len(found) > 15
+    for where, statement in found:
+        assert statement["Sid"], where
+        for action in listed(statement["Action"]):
+            assert "*" not in action, (where, action)
+        for one in listed(statement["Resource"]):
+            assert one != "*", (where, statement["Sid"])
+
+
+def test_the_materializer_may_not_write_the_ledger() -> None:
+    """It reads the ledger's stream, and writes totals and the quarantine."""
+    actions = {
+        action
+        for where, statement in statements()
+        if where == "MaterializerRole"
+        for action in listed(statement["Action"])
+    }
+
+    assert actions == {
+        "dynamodb:DescribeStream",
+        "dynamodb:GetItem",
+        "dynamodb:GetRecords",
+        "dynamodb:GetShardIterator",
+        "dynamodb:ListStreams",
+        "dynamodb:UpdateItem",
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "sqs:SendMessage",
+    }
+
+
+def test_no_actor_may_delete_an_item_or_change_an_entry() -> None:
+    """Emitters add, readers read, operators set up namespaces: none has UpdateItem on entries."""
+    for where, statement in statements():
+        actions = set(listed(statement["Action"]))
+        assert "dynamodb:DeleteItem" not in actions, where
+        if where != "MaterializerRole" and "dynamodb:UpdateItem" in actions:
+            assert "dynamodb:LeadingKeys" in json.dumps(statement["Condition"]), where
+
+
+def test_environments_hold_strings_only() -> None:
+    """Numbers and booleans there break functions on some engines."""
+    for name, one in RESOURCES.items():
+        variables = one["Properties"].get("Environment", {}).get("Variables", {})
+        for variable, value in variables.items():
+            assert isinstance(value, str | dict), (name, variable)
+            if isinstance(value, dict):
+                assert set(value) <= {"Ref", "Fn::Sub", "Fn::GetAtt"}, (name, variable)
+
+
+def test_the_mapping_never_skips_and_knows_its_shard() -> None:
+    """Exact totals rest on these settings."""
+    settings = mapping_settings()
+
+    assert settings.window_s == 900
+    assert settings.retries == -1
+    assert settings.record_age_s == -1
+    assert settings.bisect
+    assert settings.partial_failures
+    assert settings.starting_position == "TRIM_HORIZON"
+    assert resource("MaterializerMapping")["ParallelizationFactor"] == 1
+    # A batch of more than ten records demands a batching window.
+    assert settings.batch_size > 10
+    assert settings.batching_window_s >= 1
+
+
+def test_alarms_say_what_to_do_and_tell_the_topic() -> None:
+    """Each has a description that a person can act on, and the topic of the parameter."""
+    alarms = [one for one in RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
+    assert len(alarms) == 4
+    for one in alarms:
+        assert len(one["Properties"]["AlarmDescription"]) > 100
+        assert "HasAlarmTopic" in json.dumps(one["Properties"]["AlarmActions"])
+    assert TEMPLATE["Parameters"]["AlarmTopicArn"]["Default"] == ""
+
+
+def test_everything_can_be_encrypted_with_the_customers_key() -> None:
+    """Tables, queue, logs and the function's variables take the key of the parameter."""
+    for name in ("Ledger", "Counters", "Quarantine", "MaterializerLogs", "Materializer"):
+        assert "KmsKeyArn" in json.dumps(resource(name)), name
+    assert resource("Quarantine")["SqsManagedSseEnabled"]["Fn::If"][2] is True
+
+
+def test_every_role_takes_the_boundary() -> None:
+    """An account that demands a permissions boundary can deploy it."""
+    for name, one in RESOURCES.items():
+        if one["Type"] == "AWS::IAM::Role":
+            assert "PermissionsBoundaryArn" in json.dumps(one["Properties"]), name
+
+
+def test_it_fits_into_one_request() -> None:
+    """CloudFormation takes 51,200 bytes without a bucket."""
+    assert len(template_text().encode()) < 51_200
+
+
+def test_table_schemas_are_what_create_table_takes() -> None:
+    """The schema is written once: tests on bare engines take it from here."""
+    ledger, counters = table_schemas()["ledger"], table_schemas()["counters"]
+
+    assert [one["AttributeName"] for one in ledger.create_table["KeySchema"]] == [
+        "counter",
+        "entry",
+    ]
+    assert [one["AttributeName"] for one in counters.create_table["KeySchema"]] == [
+        "counter",
+        "part",
+    ]
+    assert ledger.create_table["GlobalSecondaryIndexes"][0]["IndexName"] == "namespaces"
+    assert ledger.create_table["StreamSpecification"] == {
+        "StreamEnabled": True,
+        "StreamViewType": "NEW_AND_OLD_IMAGES",
+    }
+    assert (ledger.ttl_attribute, counters.ttl_attribute) == (None, "expires_at")
+
+
+def test_outputs_are_the_agreed_ones() -> None:
+    """Apps find the tables by these names."""
+    assert set(TEMPLATE["Outputs"]) == {
+        "LedgerTableName",
+        "CountersTableName",
+        "LedgerStreamArn",
+        "CountersStreamArn",
+        "HomeRegion",
+        "MaterializerFunctionName",
+        "MaterializerMappingId",
+        "QuarantineQueueUrl",
+        "QuarantineQueueArn",
+        "EmitPolicyArn",
+        "ReadPolicyArn",
+        "OperatePolicyArn",
+    }
+
+
+def test_an_unknown_resource_is_refused() -> None:
+    """The reader guesses nothing."""
+    with pytest.raises(TemplateUnsupported, match="Nothing"):
+        resource("Nothing")

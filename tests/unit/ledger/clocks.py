@@ -1,0 +1,37 @@
+"""A clock moved by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW_MS = 1_900_000_000_000
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """Time stands still, but for sleeps.
+
+    Attributes:
+        at_ms: the time.
+        slept_ms: every wait, in order.
+        on_sleep: what the world does in the meantime; given the new time.
+    """
+
+    at_ms: int = NOW_MS
+    slept_ms: list[float] = field(default_factory=list)
+    on_sleep: Callable[[int], None] | None = None
+
+    def now_ms(self) -> int:
+        """The time."""
+        return self.at_ms
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Move on."""
+        self.slept_ms.append(duration_ms)
+        self.at_ms += round(duration_ms)
+        if self.on_sleep is not None:
+            self.on_sleep(self.at_ms)

@@ -1,0 +1,183 @@
+"""Tables in memory behind the door's own interface: our conditions and updates, judged here.
+
+The engines' contract suite holds the real door to the same behaviour. Values pass through their
+stored form, so that nothing can be kept here that the service would not take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import eq, ge, gt, le, lt
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from countledger.ledger import amount
+from countledger.ledger.attributes import Item, Key, decode, encode
+from countledger.ledger.door import Door
+from countledger.ledger.errors import ConditionFailed, RequestRejected
+from countledger.ledger.expressions import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    BeginsWith,
+    Between,
+    Compare,
+    Condition,
+)
+from countledger.ledger.operations import Put, Query, Scan, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_RELATIONS: Final[dict[str, Any]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
+_SORT_KEYS: Final = ("entry", "part")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What one call meets instead of an answer.
+
+    Attributes:
+        error: what it raises.
+        applied: whether the call took effect before it was lost.
+    """
+
+    error: Exception
+    applied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDoor(Door):
+    """A door whose tables are dicts.
+
+    Attributes:
+        tables: table name -> key -> item.
+        faults: what the coming writes meet, one each; None lets one through.
+        calls: the kind of every call, in order.
+    """
+
+    client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
+    tables: dict[str, dict[tuple[str, str], Item]] = field(default_factory=dict)
+    faults: list[Fault | None] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+    def items(self, table: str) -> list[Item]:
+        """Everything in a table, in key order."""
+        stored = self.tables.get(table, {})
+        return [stored[key] for key in sorted(stored)]
+
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
+        """One item."""
+        self.calls.append("get")
+        self.meter.read([{"CapacityUnits": 1.0 if consistent else 0.5}])
+        found = self.tables.get(table, {}).get(_key(key))
+        return dict(found) if found else None
+
+    def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
+        """Those that exist."""
+        return [found for key in keys if (found := self.get(table, key))]
+
+    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
+        """What matches, in pages."""
+        self.calls.append(type(read).__name__.lower())
+        condition = read.condition if isinstance(read, Query) else read.where
+        found = [i for i in self.items(read.table) if condition is None or holds(condition, i)]
+        if isinstance(read, Scan):
+            yield [{name: item[name] for name in read.only or item} for item in found]
+            return
+        if not read.forward:
+            found.reverse()
+        size = read.page_size or len(found) or 1
+        for start in range(0, len(found) or 1, size):
+            yield found[start : start + size]
+
+    def put(self, write: Put) -> None:
+        """Write one item."""
+        self.calls.append("put")
+        with_fault = self._next_fault()
+        if with_fault and not with_fault.applied:
+            raise with_fault.error
+        stored = self._judged(write.table, write.item, write.condition)
+        stored[_key(write.item)] = _as_stored(write.item)
+        if with_fault:
+            raise with_fault.error
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item."""
+        self.calls.append("update")
+        fault = self._next_fault()
+        if fault and not fault.applied:
+            raise fault.error
+        stored = self._judged(write.table, write.key, write.condition)
+        item = stored.get(_key(write.key), dict(write.key))
+        for clause in write.clauses:
+            if isinstance(clause, Assign):
+                item = {**item, clause.name: clause.value}
+            elif isinstance(clause, Add):
+                added: Any = clause.value
+                item = {**item, clause.name: amount.add(item.get(clause.name, 0), added)}
+                if not amount.fits(item[clause.name]):
+                    raise RequestRejected("the number needs more than 38 digits")
+            else:
+                item = {name: value for name, value in item.items() if name != clause.name}
+        stored[_key(write.key)] = _as_stored(item)
+        if fault:
+            raise fault.error
+        return dict(stored[_key(write.key)]) if write.returning == "ALL_NEW" else None
+
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write several items without condition."""
+        self.calls.append("put_batch")
+        fault = self._next_fault()
+        if fault and not fault.applied:
+            raise fault.error
+        stored = self.tables.setdefault(table, {})
+        stored.update({_key(item): _as_stored(item) for item in items})
+        if fault:
+            raise fault.error
+        return []
+
+    def _judged(
+        self, table: str, key: Mapping[str, Any], condition: Condition | None
+    ) -> dict[tuple[str, str], Item]:
+        stored = self.tables.setdefault(table, {})
+        there = stored.get(_key(key))
+        if condition is not None and not holds(condition, there or {}):
+            raise ConditionFailed(dict(there) if there else None)
+        return stored
+
+    def _next_fault(self) -> Fault | None:
+        return self.faults.pop(0) if self.faults else None
+
+
+def holds(condition: Condition, item: Item) -> bool:
+    """Whether a condition holds of an item."""
+    if isinstance(condition, AllOf):
+        return all(holds(one, item) for one in condition.conditions)
+    if isinstance(condition, AnyOf):
+        return any(holds(one, item) for one in condition.conditions)
+    if isinstance(condition, Absent):
+        return condition.name not in item
+    if isinstance(condition, Compare):
+        relation = _RELATIONS[condition.operator]
+        return condition.name in item and relation(item[condition.name], condition.value)
+    if isinstance(condition, BeginsWith):
+        return str(item.get(condition.name, "")).startswith(condition.prefix)
+    if isinstance(condition, Between):
+        value: Any = item.get(condition.name)
+        low: Any = condition.low
+        high: Any = condition.high
+        return value is not None and low <= value <= high
+    raise TypeError(f"no judgement of {condition!r}")
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, str]:
+    sort = next(name for name in _SORT_KEYS if name in item)
+    return item["counter"], item[sort]
+
+
+def _as_stored(item: Item) -> Item:
+    return decode(encode(item))

@@ -1,0 +1,203 @@
+"""Events as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.ledger.errors import (
+    BadCounterName,
+    BadDelta,
+    BadInput,
+    BadKey,
+    BadNote,
+    BadPayload,
+    BadTime,
+)
+from countledger.ledger.ids import IdempotencyKey
+from countledger.producers.event import Event
+from countledger.producers.payload import MAX_BYTES, parse_event_line, parse_time
+
+_AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
+
+
+def _line(**fields: Any) -> str:  # noqa: ANN401 - JSON
+    return json.dumps({"counter": "a:b", "delta": 1, **fields})
+
+
+def test_a_line_holds_all_that_an_event_has() -> None:
+    """And nothing but counter and delta has to be there."""
+    line = _line(
+        key="k",
+        at="2030-01-31T12:00:00Z",
+        occurred_at="2030-01-31T13:00:00+02:00",
+        note={"by": "me"},
+    )
+
+    assert parse_event_line(line) == Event(
+        "a:b",
+        1,
+        IdempotencyKey("k", _AT),
+        occurred_at=_AT - timedelta(hours=1),
+        note={"by": "me"},
+    )
+    assert parse_event_line('{"counter": "a:b", "delta": -5}') == Event("a:b", -5)
+    assert parse_event_line(b'{"counter": "a:b", "delta": -5, "key": "k"}').key == "k"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "delta"),
+    [
+        ("0.1", Decimal("0.1")),
+        ("12345678901234567890.123456789", Decimal("12345678901234567890.123456789")),
+        ("1e3", 1000),
+        ("2.50", Decimal("2.5")),
+        ("-7.0", -7),
+        ('"0.30"', Decimal("0.3")),
+        ('"-5"', -5),
+        ("9" * 38, 10**38 - 1),
+    ],
+)
+def test_a_delta_stays_exact(spelled: str, delta: object) -> None:
+    """A float never comes into being; a program whose numbers are floats writes a text."""
+    event = parse_event_line(f'{{"counter": "a", "delta": {spelled}}}')
+
+    assert repr(event.delta) == repr(delta)
+
+
+def _parsed(line: str) -> Event | BadInput:
+    try:
+        return parse_event_line(line)
+    except BadInput as error:
+        return error
+
+
+@given(
+    st.text(max_size=40), st.text(max_size=40), st.dictionaries(st.text(), st.text(), max_size=3)
+)
+def test_a_line_is_an_event_or_bad_input(counter: str, key: str, note: dict[str, str]) -> None:
+    """Nothing else is raised, whatever the texts are."""
+    found = _parsed(_line(counter=counter, key=key, note=note))
+
+    if isinstance(found, Event):
+        assert (found.counter, found.key, found.note) == (counter, key, note)
+    else:
+        assert "\n" not in str(found)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5))
+def test_no_value_of_json_is_more_than_bad_input(value: object) -> None:
+    """In the place of each field, and in the place of the line."""
+    for field in ("counter", "delta", "key", "at", "occurred_at", "note"):
+        assert "\n" not in str(_parsed(_line(**{"key": "k", field: value})))
+    assert isinstance(_parsed(json.dumps(value)), BadPayload)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "reason"),
+    [
+        ("", BadPayload, "not valid JSON"),
+        ("{", BadPayload, "not valid JSON"),
+        ("counter", BadPayload, "not valid JSON"),
+        (b"\xff\xfe", BadPayload, "not valid JSON"),
+        ("[1]", BadPayload, r"the line is no object \(it is \[1\]\)"),
+        ("null", BadPayload, r"the line is no object"),
+        ("{}", BadPayload, "counter: Field required"),
+        ('{"counter": "a"}', BadPayload, "delta: Field required"),
+        ('{"counter": 5, "delta": 1}', BadPayload, r"counter: .*string \(it is 5\)"),
+        (_line(delta=None), BadDelta, "NoneType"),
+        (_line(delta=[1]), BadDelta, "is a list"),
+        (_line(delta=True), BadDelta, "is a bool"),
+        (_line(delta=0), BadDelta, "changes nothing"),
+        (_line(delta="x"), BadDelta, "'x' is not a decimal number"),
+        ('{"counter": "a", "delta": NaN}', BadPayload, "NaN is not a number of JSON"),
+        ('{"counter": "a", "delta": -Infinity}', BadPayload, "-Infinity is not a number"),
+        ('{"counter": "a", "delta": 1e99999}', BadDelta, "more than 38 digits"),
+        ('{"counter": "a", "delta": 1e' + "9" * 30 + "}", BadPayload, "is no number"),
+        ('{"counter": "a", "delta": ' + "9" * 5000 + "}", BadDelta, "more than 38 digits"),
+        (_line(delta=10**38), BadDelta, "more than 38 digits"),
+        (_line(counter="a#b"), BadCounterName, "reserved"),
+        (_line(counter="\ud800"), BadCounterName, "control characters"),
+        (_line(key=""), BadKey, "is empty"),
+        (_line(key=5), BadPayload, "key: "),
+        (_line(note={"a": 1}), BadPayload, "note.a: "),
+        (_line(note="x"), BadPayload, "note: "),
+        (_line(note={"a": "x" * 1024}), BadNote, "1025 bytes"),
+        (_line(at="2030-01-31T12:00:00Z"), BadTime, "there is no key"),
+        (_line(key="k", at="2030-01-31"), BadPayload, "at: time '2030-01-31' has no offset"),
+        (_line(key="k", at="--5"), BadPayload, "at: time '--5' is neither"),
+        (_line(key="k", at=1.5), BadPayload, "at: time '1.5' is neither"),
+        (_line(key="k", at=True), BadPayload, "at: time 'True' is neither"),
+        (_line(key="k", at=int("9" * 400)), BadPayload, "at: time 9+.* outside the years"),
+        (_line(key="k", at=-(10**12)), BadTime, "before 1970"),
+        (_line(occurred_at="noon"), BadPayload, "occurred_at: time 'noon' is neither"),
+        (_line(amount=5), BadPayload, r"amount: .*not permitted"),
+        (_line(**{"a\nb": 5}), BadPayload, r"not permitted"),
+        (_line(**{"x" * 9000: 5}), BadPayload, r"not permitted"),
+        ('{"counter": "a", "delta": 1, "delta": 2}', BadPayload, "'delta' stands there twice"),
+        (_line()[:-1] + ', "note": {"a": "1", "a": "2"}}', BadPayload, "'a' stands there twice"),
+        (_line(note={"a": "x" * MAX_BYTES}), BadPayload, f"longer than {MAX_BYTES} bytes"),
+        (_line(note="é" * 10_000).encode(), BadPayload, f"longer than {MAX_BYTES} bytes"),
+        ("[" * MAX_BYTES, BadPayload, "not valid JSON"),
+        ('{"counter": "a", "delta": 1} x', BadPayload, "not valid JSON"),
+    ],
+)
+def test_a_bad_line_says_what_is_wrong_with_what(
+    line: str | bytes, kind: type[BadInput], reason: str
+) -> None:
+    """The field, its value and the rule, in one short line."""
+    with pytest.raises(BadInput, match=reason) as refused:
+        parse_event_line(line)
+
+    assert type(refused.value) is kind
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2030-01-31T12:00:00Z", _AT),
+        (" 2030-01-31T14:00:00+02:00 ", _AT),
+        ("2030-01-31 12:00Z", _AT),
+        ("1896091200000", _AT),
+        (1_896_091_200_000, _AT),
+        ("1815-06-18T11:35:00Z", datetime(1815, 6, 18, 11, 35, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_iso_8601_with_an_offset_or_milliseconds(text: object, moment: datetime) -> None:
+    """As a person or a program writes it."""
+    assert parse_time(text) == moment
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("", "neither"),
+        ("--5", "neither"),
+        ("9" * 5000, "neither"),
+        ("2030-13-01T00:00:00Z", "neither"),
+        ("2030-01-31T12:00:00", "has no offset"),
+        ("x\ny", "neither"),
+        (1_896_091_200, "looks like seconds"),
+        ("1896091200", "looks like seconds"),
+        (-5, "looks like seconds"),
+        (10**18, "outside the years"),
+        (None, "neither"),
+        (True, "neither"),
+        (Decimal("1.5"), "neither"),
+    ],
+)
+def test_any_other_time_is_refused(value: object, reason: str) -> None:
+    """One short line."""
+    with pytest.raises(BadTime, match=reason) as refused:
+        parse_time(value)
+
+    assert len(str(refused.value)) < 200
+    assert "\n" not in str(refused.value)
