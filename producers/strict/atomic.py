@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Unclear
 from countledger.ledger.retry import Backoff
-from countledger.producers.strict.crt import give_up, transact_parts
+from countledger.producers.strict.crt import transact_parts, use_up
 from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_by, update_of
@@ -90,7 +90,7 @@ class AtomicSending:
         )
         if not (isinstance(outcome, BoundReached) and self.attempts.doubtful):
             return outcome
-        ended = give_up(self.means, self.definition, token)
+        ended = use_up(self.means, self.definition, token)
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, None)
         if isinstance(ended, GivenUp):

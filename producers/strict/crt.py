@@ -1,7 +1,8 @@
 """Method `crt`: a transaction of one write under a client request token. Two write units.
 
-The token is what the key stands for. The service remembers it for ten minutes after the first
-request with it was completed; a cancelled transaction leaves it free. An answer means:
+The token is made of the counter, its making and the key, for the service knows one room of tokens
+for all tables. It remembers one for ten minutes after the first request with it was completed; a
+cancelled transaction leaves it free. An answer means:
 
     done, write units               applied by this request
     done, read units                applied before: by a request of this call that got no answer,
@@ -23,6 +24,7 @@ token: if it was ours, the late request meets a mismatch; if not, ours does, and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError, TokenMismatch, TransactionCancelled
@@ -95,6 +97,12 @@ def transact_parts(
             return attempts.end(counter, failure), True
 
 
+def token_of(definition: Definition, change_id: str) -> str:
+    """The token of a change: 32 characters, of which the service takes 36."""
+    scope = f"{definition.counter}#{definition.made}#{change_id}"
+    return blake2b(scope.encode(), digest_size=16, person=b"token").hexdigest()
+
+
 def life_ms(means: Means) -> int:
     """For how long a key with a time can be told to be remembered."""
     return TOKEN_LIFE_MS - means.clock_skew_ms
@@ -132,7 +140,7 @@ class CrtSending:
                 self.means,
                 self.definition,
                 parts,
-                token=self.change.id,
+                token=token_of(self.definition, self.change.id),
                 attempts=self.attempts,
                 now_ms=None,
             )
@@ -142,7 +150,7 @@ class CrtSending:
                 return Applied(self.change.counter, None)
             if self.definition.bins > 1:
                 raise
-            raise self.change.reused("another amount, or was given up,") from None
+            raise self.change.reused("another amount (or given up)") from None
         except Redefined:
             if not self.attempts.doubtful:
                 raise
@@ -156,14 +164,20 @@ class CrtSending:
         """Use the token up, if a request under it may still land: two write units."""
         if not self.attempts.doubtful:
             return refused
-        ended = give_up(self.means, self.definition, self.change.id)
+        token = token_of(self.definition, self.change.id)
+        ended = use_up(self.means, self.definition, token)
         if isinstance(ended, GivenUp):
             return refused
         return Applied(ended.counter, ended.value) if isinstance(ended, Duplicate) else ended
 
 
 def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
-    """Use the token of a change up for a transaction that changes nothing: two write units.
+    """Use the token of a change up, as `use_up`."""
+    return use_up(means, definition, token_of(definition, change_id))
+
+
+def use_up(means: Means, definition: Definition, token: str) -> Outcome:
+    """Use a token up for a transaction that changes nothing: two write units.
 
     Returns:
         `GivenUp`: the change is not in and will not be, for as long as the token is remembered.
@@ -177,7 +191,7 @@ def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
     while True:
         failure: CountledgerError
         try:
-            means.door.transact([void], change_id)
+            means.door.transact([void], token)
         except TokenMismatch:
             return Duplicate(definition.counter, None)
         except TransactionCancelled as cancelled:
@@ -187,6 +201,6 @@ def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
         except PASSING as error:
             failure = error
         else:
-            return GivenUp(definition.counter, change_id)
+            return GivenUp(definition.counter, token)
         if not attempts.again(failure):
             return attempts.end(definition.counter, failure)

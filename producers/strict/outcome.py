@@ -88,7 +88,7 @@ class GivenUp:
 
     Attributes:
         counter: the counter's name.
-        id: what the key stands for.
+        id: what the key stands for; of method `crt`, the token.
     """
 
     counter: str
