@@ -33,7 +33,7 @@ from countledger.ledger.operations import Check
 from countledger.ledger.retry import Backoff
 from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
-from countledger.producers.strict.sending import refused_among, update_of
+from countledger.producers.strict.sending import Part, refused_among, update_of
 from countledger.producers.strict.state import of
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.change import Change
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome, Refusal
-    from countledger.producers.strict.sending import Part
 
 _POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = (
@@ -145,12 +144,9 @@ class CrtSending:
                 now_ms=None,
             )
         except TokenMismatch:
-            if self.attempts.doubtful:
-                # It was free when the last bin refused: a late request of this call has taken it.
-                return Applied(self.change.counter, None)
             if self.definition.bins > 1:
                 raise
-            raise self.change.reused("another amount (or given up)") from None
+            return self._taken()
         except Redefined:
             if not self.attempts.doubtful:
                 raise
@@ -164,11 +160,24 @@ class CrtSending:
         """Use the token up, if a request under it may still land: two write units."""
         if not self.attempts.doubtful:
             return refused
-        token = token_of(self.definition, self.change.id)
-        ended = use_up(self.means, self.definition, token)
+        ended = give_up(self.means, self.definition, self.change.id)
         if isinstance(ended, GivenUp):
             return refused
-        return Applied(ended.counter, ended.value) if isinstance(ended, Duplicate) else ended
+        if not isinstance(ended, Duplicate):
+            return ended
+        if self.definition.bins == 1:
+            # The late request has landed, and answers for itself now.
+            return self.at([Part(self.definition.main, self.change.delta)])
+        if self.change.key is None:
+            return Applied(self.change.counter, None)
+        return self.attempts.unknown(self.change.counter)
+
+    def _taken(self) -> Outcome:
+        """The token stands for another body: for none, if the key was given up."""
+        ended = give_up(self.means, self.definition, self.change.id)
+        if isinstance(ended, GivenUp):
+            return ended
+        raise self.change.reused("another amount")
 
 
 def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:

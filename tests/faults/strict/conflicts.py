@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
 
 _NAMESPACE: Final = "com.amazonaws.dynamodb.v20120810#"
 
@@ -22,7 +23,8 @@ class _Body:
 
 def _body_of(request: AWSPreparedRequest) -> dict[str, Any]:
     """A single write conflicts as a whole, a transaction by the first of its writes."""
-    actions = json.loads(request.body or b"{}").get("TransactItems")
+    sent = request.body if isinstance(request.body, bytes | str) else b"{}"
+    actions = json.loads(sent).get("TransactItems")
     if actions is None:
         return {"__type": f"{_NAMESPACE}TransactionConflictException", "message": "injected"}
     reasons = [{"Code": "TransactionConflict", "Message": "injected"}]
@@ -58,7 +60,7 @@ def conflicts(
             return None
         left -= 1
         then()
-        headers = {"Content-Type": "application/x-amz-json-1.0", "x-amzn-RequestId": "injected"}
+        headers = HTTPHeaders.from_dict({"Content-Type": "application/x-amz-json-1.0"})
         return AWSResponse(request.url, 400, headers, _Body(json.dumps(_body_of(request)).encode()))
 
     event = f"before-send.*.{operation}"

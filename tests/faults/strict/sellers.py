@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from botocore.awsrequest import AWSPreparedRequest
@@ -60,7 +61,7 @@ def in_threads(calls: Sequence[Callable[[], Outcome]]) -> list[Outcome]:
 
 def others_change(sellers: Sequence[StrictCounters], counter: str, delta: Amount = 1) -> None:
     """Other writers change a counter, all at once, and all of them succeed."""
-    outcomes = in_threads([lambda s=seller: s.change(counter, delta) for seller in sellers])
+    outcomes = in_threads([partial(seller.change, counter, delta) for seller in sellers])
     failed = [outcome for outcome in outcomes if not isinstance(outcome, Applied)]
     if failed:
         raise AssertionError(f"the others were to succeed: {failed}")
@@ -89,7 +90,11 @@ class Late:
         """Now it arrives."""
         if self._request is None:
             raise AssertionError("nothing was sent")
-        self.landings.append(URLLib3Session().send(self._request).status_code)
+        session = URLLib3Session(proxies={})
+        try:
+            self.landings.append(session.send(self._request).status_code)
+        finally:
+            session.close()
 
 
 @contextmanager

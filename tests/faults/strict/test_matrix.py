@@ -1,6 +1,6 @@
 """Every method, every trouble, alone and among eight writers: what is said, and what is stored."""
 
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 
 import pytest
 
@@ -34,13 +34,12 @@ def _meet(store: Store, counter: str, row: Row, trouble: Trouble, company: Compa
             others_change(others, counter)
 
     client, operation, fault = client_of(victim), write_of(row.method), trouble.fault
-    happening: AbstractContextManager[object] = (
-        conflicts(client, operation, then=meanwhile)
-        if fault is None
-        else faults(client, at=operation, plan=[fault], then=meanwhile)
-    )
     key = None if row.method is Method.ATOMIC else "order-1"
-    with happening:
+    with ExitStack() as happening:
+        if fault is None:
+            happening.enter_context(conflicts(client, operation, then=meanwhile))
+        else:
+            happening.enter_context(faults(client, at=operation, plan=[fault], then=meanwhile))
         outcome = victim.change(counter, 1, key=key, prefer=row.prefer)
     counted = victim.show(counter).value - _OPENING - len(others)
     return Cell(type(outcome).__name__, int(counted))
