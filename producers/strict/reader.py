@@ -9,7 +9,6 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import optional
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.expressions import Compare
-from countledger.ledger.limits import TOKEN_BYTES
 from countledger.ledger.operations import Query
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.definition import Definition, Method, decode_definition
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.means import Means
 
-# What an item holds beside the changes that it remembers, in bytes.
-_BASE_BYTES: Final = 300
 _KB: Final = 1_024
+_UNITS_EACH_KB: Final = {Method.CRT: 2, Method.MARKER: 2}
+_UNITS_OF_A_MARKER: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,11 @@ class StrictCounter:
         bins: over how many items it is spread; 1 = none but its own.
         history: how many changes it remembers (`history`), or None.
         max_tokens: how many changes it takes in its life (`set`), or None.
-        tokens: how many it has taken (`set`), or None.
+        remembered: how many changes its item holds (`occ`, `history`, `set`).
         window_ms: for how long a key is remembered (`marker`), or None.
         updated_at: when it was last changed; method `crt` cannot note that.
+        write_units: what one change costs now. A marker with a long key or a note costs more, and a
+            split over bins two units more for each further one.
     """
 
     counter: str
@@ -57,24 +58,10 @@ class StrictCounter:
     bins: int
     history: int | None
     max_tokens: int | None
-    tokens: int | None
+    remembered: int
     window_ms: int | None
     updated_at: datetime | None
-
-    @property
-    def write_units(self) -> int:
-        """What one change costs now; a split over bins costs two more for each further bin."""
-        match self.method:
-            case Method.CRT:
-                return 2
-            case Method.MARKER:
-                return 4
-            case Method.SET | Method.HISTORY:
-                remembered = (self.tokens if self.tokens is not None else self.history) or 0
-                size = _BASE_BYTES + (remembered + 1) * TOKEN_BYTES
-                return -(-size // _KB)
-            case _:
-                return 1
+    write_units: int
 
 
 def read_counter(means: Means, definition: Definition, main: Item) -> StrictCounter:
@@ -131,8 +118,25 @@ def _shown(
         bins=definition.bins,
         history=definition.history,
         max_tokens=definition.max_tokens,
-        # The seed is one of them.
-        tokens=len(state.tokens) - 1 if definition.method is Method.SET else None,
+        remembered=len(state.tags) or max(len(state.tokens) - 1, 0),  # the seed is one of them
         window_ms=definition.window_ms,
         updated_at=to_datetime(max(known)) if known else None,
+        write_units=_write_units(definition.method, bins[0] if bins else main),
     )
+
+
+def _write_units(method: Method, item: Item) -> int:
+    kilobytes = -(-sum(len(name) + _size(value) for name, value in item.items()) // _KB)
+    units: int = kilobytes * _UNITS_EACH_KB.get(method, 1)
+    return units + (_UNITS_OF_A_MARKER if method is Method.MARKER else 0)
+
+
+def _size(value: object) -> int:
+    """What a value takes in an item, in bytes, as the service counts."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, set | list):
+        # A list has a few bytes of its own, and one for each of its values.
+        own = 3 + len(value) if isinstance(value, list) else 0
+        return own + sum(_size(one) for one in value)
+    return len(str(value)) // 2 + 2
