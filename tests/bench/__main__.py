@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import emit, fold
+from tests.bench import emit, fold, strict
 
 
 def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
@@ -21,6 +21,23 @@ def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
     Console().print(table)
 
 
+def show_attempts(rows: list[strict.Measured]) -> None:
+    """Print how often the strict methods write."""
+    table = Table(title="Changing a strict counter", box=None)
+    for heading in ("", "writers", "writes for each change", "gave up", "ms each"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(
+            row.method,
+            str(row.writers),
+            f"{row.attempts:.2f}",
+            f"{row.contended:.1%}",
+            f"{row.ms:.2f}",
+        )
+    Console().print(table)
+
+
 with LocalStack(pumping=False) as stack:
     show("Emitting an entry", "against put_item", emit.rows(stack))
+    show_attempts(strict.rows(stack))
 show("Folding a stream record", "of the least possible", fold.rows())
