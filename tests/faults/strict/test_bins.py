@@ -11,6 +11,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.ids import new_id
+from countledger.producers.strict import atomic
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import (
@@ -18,12 +19,23 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
+    GivenUp,
     Outcome,
     Unknown,
 )
 from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.injection import Fault, Kind, faults
-from tests.faults.strict.sellers import client_of, held_back, in_threads, seller_of, write_of
+from tests.faults.strict.sellers import (
+    Late,
+    before_request,
+    client_of,
+    held_back,
+    in_threads,
+    others_change,
+    seller_of,
+    write_of,
+)
 
 WRITERS = 8
 CHANGES = 5
@@ -173,6 +185,41 @@ def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
 
     assert isinstance(outcome, Applied)
     assert other.show(counter).value == 8
+
+
+def without_using_the_token_up(patch: pytest.MonkeyPatch) -> None:
+    """Leave a split of method atomic its way."""
+
+    def believed(*_: object) -> Outcome:
+        return GivenUp("", "")
+
+    patch.setattr(atomic, "use_up", believed)
+
+
+@judged(without_using_the_token_up)
+def test_a_late_split_of_method_atomic_stays_out(store: Store, counter: str, rule: Rule) -> None:
+    """Others take the room and give it back: the late transaction finds its token used up."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method="atomic", lower=0, upper=40, opening=40, bins=8)
+
+    def sell_out() -> None:
+        others_change([other], counter, -40)
+
+    with rule.watched():
+        late = Late()
+        # Behind the request that is held back, and before the next one.
+        client = client_of(seller)
+        client.meta.events.register_first("before-send.*.TransactWriteItems", late)
+        with before_request(client, "TransactWriteItems", 2, sell_out):
+            outcome = seller.change(counter, -33)
+        client.meta.events.unregister("before-send.*.TransactWriteItems", late)
+        others_change([other], counter, 40)
+        late.land()
+
+        assert isinstance(outcome, BoundReached)
+        if other.show(counter).value != 40:
+            raise WrongNumber(f"{counter} is {other.show(counter).value}")
+        assert late.landings == [400]
 
 
 @pytest.mark.parametrize("method", SPREADABLE)
