@@ -34,6 +34,7 @@ from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
+from countledger.producers.strict import outcome as outcomes
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
 
@@ -62,6 +63,7 @@ __all__ = [
     "Total",
     "Verdict",
     "errors",
+    "outcomes",
     "record",
     "total",
 ]
