@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Unclear
 from countledger.ledger.retry import Backoff
-from countledger.producers.strict.crt import transact_parts, use_up
+from countledger.producers.strict.crt import life_ms, transact_parts, use_up
 from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_by, update_of
@@ -65,7 +65,10 @@ class AtomicSending:
         cls, means: Means, definition: Definition, change: Change, prefer: Prefer
     ) -> AtomicSending:
         """Nothing sent yet."""
-        return cls(means, definition, change, prefer, Attempts(means, _POLICY, _ADVICE))
+        # For a split, whose token is what makes another attempt safe.
+        until_ms = change.remembered_until(life_ms(means))
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        return cls(means, definition, change, prefer, attempts)
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in at these items: one write unit; two for each item of a split.

@@ -66,6 +66,10 @@ class Change:
             f"{delta}, and now comes with {to_text(self.delta)}: a new change needs a new key"
         )
 
+    def remembered_until(self, life_ms: int) -> int:
+        """Until when a method that remembers keys for so long surely knows this one."""
+        return (self.at_ms if self.key_at_ms is None else self.key_at_ms) + life_ms
+
     def check_age(self, now_ms: int, life_ms: int, skew_ms: int) -> None:
         """Whether its key, if it has a time, is still remembered if it was used before.
 

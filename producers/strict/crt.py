@@ -124,7 +124,9 @@ class CrtSending:
             KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
         """
         change.check_age(means.clock.now_ms(), life_ms(means), means.clock_skew_ms)
-        return cls(means, definition, change, Attempts(means, _POLICY, _ADVICE))
+        until_ms = change.remembered_until(life_ms(means))
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        return cls(means, definition, change, attempts)
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in at these items: two write units each, and one read unit for the value.

@@ -92,10 +92,12 @@ class MarkerSending:
             KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
         """
         change.check_age(means.clock.now_ms(), window_ms(definition), means.clock_skew_ms)
+        until_ms = change.remembered_until(window_ms(definition))
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
         call = means.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
         marker = put_marker(means, definition, change.id, facts)
-        return cls(means, definition, change, Attempts(means, _POLICY, _ADVICE), marker, call)
+        return cls(means, definition, change, attempts, marker, call)
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in at these items: two write units each and two for the marker; one read unit.

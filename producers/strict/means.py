@@ -79,19 +79,24 @@ class Attempts:
         doubtful: whether one of them may have been carried out, or may still be.
     """
 
-    def __init__(self, means: Means, backoff: Backoff, advice: str) -> None:
+    def __init__(
+        self, means: Means, backoff: Backoff, advice: str, *, until_ms: int | None = None
+    ) -> None:
         """None made yet.
 
         Args:
             means: clock and randomness.
             backoff: the method's policy.
             advice: what a caller can do when the outcome stays unknown.
+            until_ms: when what makes another attempt safe may be forgotten. A process that was
+                frozen and wakes later must not send again.
         """
         self.made = 0
         self.doubtful = False
         self._clock = means.clock
         self._waits_ms = backoff.waits_ms(means.random)
         self._advice = advice
+        self._until_ms = until_ms
 
     def again(self, error: CountledgerError) -> bool:
         """Note a failure and wait before the next attempt; False: there is none left."""
@@ -101,7 +106,7 @@ class Attempts:
         if wait_ms is None:
             return False
         self._clock.sleep_ms(wait_ms)
-        return True
+        return self._until_ms is None or self._clock.now_ms() <= self._until_ms
 
     def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
         """What is left to say when no attempt is.

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from countledger import CountLedger, IdempotencyKey
+from countledger.ledger import keys
 from countledger.ledger.errors import (
     BadBounds,
     BadCounterName,
@@ -24,6 +25,7 @@ from countledger.ledger.errors import (
     WrongKind,
     WrongRegion,
 )
+from countledger.ledger.ids import id_of_key
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
@@ -301,6 +303,38 @@ def test_p6_bins_are_one_counter(
     total = store.totals().read(counter)
     assert (total.total, total.method, total.bins) == (20, method, 4)
     assert store.totals().read_many([counter])[counter] == total
+
+
+@pytest.mark.parametrize("method", SPREADABLE)
+def test_p6_a_change_may_be_split_over_all_bins_there_can_be(
+    store: Store, seller: StrictCounters, counter: str, method: Method
+) -> None:
+    """One transaction of all of them, and of the marker where there is one."""
+    if store.engine.has(Difference.QUERIES_TAKE_LONG):
+        pytest.skip("a transaction of a hundred takes seconds on this engine")
+    seller.create(counter, method=method, lower=0, opening=98, bins=98)
+
+    assert isinstance(seller.change(counter, -98, key=_key(method)), Applied)
+    assert seller.show(counter).value == 0
+
+
+def _key(method: Method) -> str | None:
+    return None if method is Method.ATOMIC else "order-1"
+
+
+def test_p6_a_marker_tells_who_what_and_until_when(
+    store: Store, seller: StrictCounters, counter: str
+) -> None:
+    """For the counter's window and what clocks may differ; then it expires by itself."""
+    seller.create(counter, method="marker", window_ms=3_600_000)
+    seller.change(counter, 2, key="order-1", note={"buyer": "ann"})
+
+    key = keys.marker_key(counter, 1, id_of_key("order-1"))
+    marker = store.item(store.counters, key) or {}
+
+    assert (marker["delta"], marker["key"], marker["note"]) == (2, "order-1", {"buyer": "ann"})
+    assert marker["at"] == seller.means.clock.now_ms()
+    assert marker["expires_at"] - marker["at"] // 1_000 in {3_660, 3_661}
 
 
 @pytest.mark.parametrize("method", list(Method))
