@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Unclear
 from countledger.ledger.retry import Backoff
-from countledger.producers.strict.crt import life_ms, transact_parts, use_up
 from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_by, update_of
+from countledger.producers.strict.tokens import life_ms, transact_parts, use_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

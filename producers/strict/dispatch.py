@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.change import Change
     from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.fate import Memory
     from countledger.producers.strict.means import Means
-    from countledger.producers.strict.optimistic import Memory
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.sending import Sending
 

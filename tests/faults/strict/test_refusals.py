@@ -118,7 +118,7 @@ def test_a_process_that_wakes_too_late_sends_nothing(
         client_of(seller),
         at="TransactWriteItems",
         plan=[Fault(Kind.TIMEOUT, applied=True)],
-        then=lambda: clock.move_ms(forgotten * 60_000),
+        then=lambda: clock.move_ms(forgotten * 60_000 + 1),
     ) as attempts:
         outcome = seller.change(counter, 1, key="order-1")
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.change import Change
 from countledger.producers.strict.definition import Definition, Method
+from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
 from countledger.producers.strict.history import LastTags
 from countledger.producers.strict.occ import LastTag
-from countledger.producers.strict.optimistic import Fate, applied_to, fate, plan_change, plan_fence
 from countledger.producers.strict.state import State, encode_state
 from tests.unit.ledger.memory import holds
 
