@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from countledger.consumers.progress import ShardProgress, decode_progress
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.total import Total, decode_total
+from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,13 +74,15 @@ class TotalsReader:
     def read(self, counter: str, *, consistent: bool = False) -> Total:
         """A counter's total, zeros for one never seen: half a read unit (one if consistent).
 
+        A strict counter with bins costs half a read unit more for each; they are no snapshot.
+
         Raises:
             BadCounterName: the name breaks the grammar.
             CorruptItem: the total cannot be read.
         """
         key = keys.total_key(keys.check_counter(counter))
         item = self.door.get(self.table, key, consistent=consistent)
-        return Total(counter) if item is None else decode_total(item)
+        return Total(counter) if item is None else self._whole(decode_total(item))
 
     def read_many(self, counters: Iterable[str]) -> dict[str, Total]:
         """The totals of many counters, no snapshot: half a read unit each.
@@ -90,8 +92,15 @@ class TotalsReader:
         """
         totals = {counter: Total(keys.check_counter(counter)) for counter in counters}
         wanted = [keys.total_key(counter) for counter in totals]
-        found = map(decode_total, self.door.get_many(self.table, wanted))
+        found = [self._whole(decode_total(i)) for i in self.door.get_many(self.table, wanted)]
         return totals | {total.counter: total for total in found}
+
+    def _whole(self, total: Total) -> Total:
+        """A total with its bins, where it has some."""
+        if total.bins == 1:
+            return total
+        bins = [keys.bin_key(total.counter, number) for number in range(total.bins)]
+        return with_bins(total, self.door.get_many(self.table, bins))
 
     def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
         """The progress of stream shards that have any: half a read unit each."""

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers.stream import LedgerStream, StreamShard, counts
 from countledger.ledger import amount, keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
+from countledger.ledger.errors import WrongKind
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, BeginsWith, Compare
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Scan
 
@@ -112,6 +113,7 @@ class Verifier:
 
         Raises:
             BadCounterName: a name breaks the grammar.
+            WrongKind: a counter is strict.
             CorruptItem: a total, a head or an entry cannot be read.
         """
         feed = map(keys.check_counter, counters)
@@ -133,7 +135,7 @@ class Verifier:
 
     def _attempt(self, counters: Sequence[str], settle_ms: int) -> dict[str, Verdict]:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done on their account."""
-        before = {c: self.totals.read(c, consistent=True) for c in counters}
+        before = {c: _kept(self.totals.read(c, consistent=True)) for c in counters}
         exact = {c: self.exact.read(c) for c in counters}
         proof = self._proof_past(self.clock.now_ms(), settle_ms) if counters else None
         verdicts: dict[str, Verdict] = {}
@@ -150,7 +152,9 @@ class Verifier:
         return verdicts
 
     def _counters(self) -> set[str]:
-        totals = Scan(self.totals.table, Compare("part", "=", keys.TOTAL), ("counter",))
+        # Strict counters have no ledger to be compared with.
+        kept = AllOf(Compare("part", "=", keys.TOTAL), Absent("method"))
+        totals = Scan(self.totals.table, kept, ("counter",))
         has_ledger = AnyOf(BeginsWith("entry", keys.ENTRY_PREFIX), Compare("entry", "=", keys.HEAD))
         ledgers = Scan(self.exact.table, has_ledger, ("counter",))
         return {
@@ -207,6 +211,15 @@ class Verifier:
                 made_ms = record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * SECOND_MS
                 return "stream" if made_ms > limit_ms else None
         return "stream"
+
+
+def _kept(total: Total) -> Total:
+    if total.method is not None:
+        raise WrongKind(
+            f"counter {total.counter!r} is strict: its value is the truth, there is no ledger to "
+            "verify it by"
+        )
+    return total
 
 
 def _compared(total: Total, exact: ExactSum, proof: str) -> Verdict:

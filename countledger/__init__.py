@@ -34,6 +34,9 @@ from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
+from countledger.producers.strict import outcome as outcomes
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.means import Means
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,6 +63,7 @@ __all__ = [
     "Total",
     "Verdict",
     "errors",
+    "outcomes",
     "record",
     "total",
 ]
@@ -137,7 +141,10 @@ class CountLedger:
         return self._recorder.resend(entry)
 
     def total(self, counter: str) -> Total:
-        """A counter's materialized total: exact up to the stream's lag. Half a read unit."""
+        """A counter's total: exact up to the stream's lag; of a strict counter, its value.
+
+        Half a read unit, and as much for each bin.
+        """
         return self._totals.read(counter)
 
     def totals(self, counters: Iterable[str]) -> dict[str, Total]:
@@ -190,6 +197,22 @@ class CountLedger:
         return Namespaces(
             self.connection.door("standard"),
             self.connection.setting("ledger_table"),
+            region=self.connection.region,
+            home_region=self.connection.setting("home_region"),
+        )
+
+    @cached_property
+    def strict(self) -> StrictCounters:
+        """The strict counters of the stack, which never pass their bounds."""
+        means = Means(
+            door=self.connection.door("none"),
+            reads=self.connection.door("standard"),
+            table=self.connection.setting("counters_table"),
+            clock_skew_ms=self.connection.settings.clock_skew_ms,
+        )
+        return StrictCounters(
+            means,
+            self.namespaces,
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
         )

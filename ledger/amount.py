@@ -43,6 +43,11 @@ def add(left: Amount, right: Amount) -> Amount:
     return canonical(EXACT.add(Decimal(left), Decimal(right)))
 
 
+def negated(value: Amount) -> Amount:
+    """Minus the amount, exactly (the minus sign alone would round a long decimal)."""
+    return -value if isinstance(value, int) else canonical(value.copy_negate())
+
+
 def total_of(amounts: Iterable[Amount]) -> Amount:
     """The exact sum of amounts; 0 for none."""
     whole = 0

@@ -2,7 +2,10 @@
 
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head,
                              (`namespace#<ns>`, `settings`) a namespace
-counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`)
+counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
+                             of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
+                             `m#<id>`, a marker;
+                             (`strict#<ns>`, counter), the directory of strict counters
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -25,6 +28,9 @@ TOTAL: Final = "total"
 PROGRESS: Final = "progress"
 NAMESPACE_PREFIX: Final = "namespace#"
 STREAM_PREFIX: Final = "stream#"
+BIN: Final = "bin"
+MARKER_PREFIX: Final = "m#"
+STRICT_PREFIX: Final = "strict#"
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -133,6 +139,29 @@ def head_key(counter: str) -> dict[str, str]:
 def total_key(counter: str) -> dict[str, str]:
     """The key of a total in `counters`."""
     return {"counter": counter, "part": TOTAL}
+
+
+def bin_key(counter: str, number: int) -> dict[str, str]:
+    """The key of a bin of a spread strict counter in `counters`: a partition of its own."""
+    return {"counter": f"{counter}#{number:02d}", "part": BIN}
+
+
+def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
+    """The key of the marker of a change of a strict counter in `counters`.
+
+    The markers of a spread counter are spread as well, by their change alone: whichever bin a
+    change goes to, its marker lies where a retry will look for it.
+    """
+    place = counter
+    if bins > 1:
+        digest = blake2b(change_id.encode(), digest_size=8, person=b"marker").digest()
+        place = bin_key(counter, int.from_bytes(digest) % bins)["counter"]
+    return {"counter": place, "part": MARKER_PREFIX + change_id}
+
+
+def strict_key(counter: str) -> dict[str, str]:
+    """The key of a strict counter in the directory of its namespace, in `counters`."""
+    return {"counter": STRICT_PREFIX + namespace_of(counter), "part": counter}
 
 
 def progress_key(shard: str) -> dict[str, str]:

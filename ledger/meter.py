@@ -18,7 +18,8 @@ class Meter:
 
     Attributes:
         write_units: write request units consumed so far. A write whose condition failed is charged
-            by the service but not reported with the failure: it counts as one unit in here.
+            by the service but not reported with the failure: it counts as one unit in here (in
+            a transaction as two for each item).
         read_units: read request units consumed so far.
         parent: a meter that counts the same units as part of a larger sum.
     """
@@ -32,9 +33,9 @@ class Meter:
         """Note the units of a write."""
         self._count(_units(consumed), 0.0)
 
-    def refused(self) -> None:
-        """Note a write whose condition failed."""
-        self._count(1.0, 0.0)
+    def refused(self, write_units: float = 1.0) -> None:
+        """Note a write whose condition failed, by the least that it costs."""
+        self._count(write_units, 0.0)
 
     def read(self, consumed: Iterable[ConsumedCapacityTypeDef]) -> None:
         """Note the units of a read."""

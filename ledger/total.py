@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from countledger.ledger import amount
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
@@ -16,15 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A counter's materialized total.
+    """A counter's current value.
 
     Attributes:
         counter: its name.
         total: the sum of the deltas that the consumer has taken in; 0 for a counter never seen.
-        events: how many events they carried.
-        entries: how many entries there were.
-        version: how often it was updated; 0 = never.
+        events: how many events they carried; of a strict counter, which counts none, 0.
+        entries: how many there were; likewise.
+        version: how often it was updated; 0 = never. (That of a strict counter begins elsewhere,
+            and grows as well.)
         updated_at_ms: when it was last updated, milliseconds since the epoch.
+        method: of a strict counter; None for one that is kept in the ledger.
+        bins: over how many items its value is spread; 1 = none but its own.
     """
 
     counter: str
@@ -33,6 +38,8 @@ class Total:
     entries: int = 0
     version: int = 0
     updated_at_ms: int | None = None
+    method: str | None = None
+    bins: int = 1
 
     @property
     def updated_at(self) -> datetime | None:
@@ -48,6 +55,8 @@ def decode_total(item: Item) -> Total:
         NewerFormat: a later release wrote it.
     """
     check_format(item)
+    if "method" in item:
+        return _decode_strict(item)
     return Total(
         counter=require(item, "counter", str),
         total=require_amount(item, "total"),
@@ -55,4 +64,33 @@ def decode_total(item: Item) -> Total:
         entries=require(item, "entries", int),
         version=require(item, "version", int),
         updated_at_ms=optional(item, "updated_at", int),
+    )
+
+
+def _decode_strict(item: Item) -> Total:
+    bins = optional(item, "bins", int) or 1
+    return Total(
+        counter=require(item, "counter", str),
+        total=require_amount(item, "total") if bins == 1 else 0,
+        version=require(item, "version", int),
+        updated_at_ms=optional(item, "updated_at", int),
+        method=require(item, "method", str),
+        bins=bins,
+    )
+
+
+def with_bins(total: Total, items: Iterable[Item]) -> Total:
+    """The total of a spread strict counter: its bins' values added up.
+
+    Raises:
+        CorruptItem: a bin cannot be read.
+    """
+    found = list(items)
+    return replace(
+        total,
+        total=amount.total_of(require_amount(item, "total") for item in found),
+        version=sum(require(item, "version", int) for item in found),
+        updated_at_ms=max(
+            (item["updated_at"] for item in found if "updated_at" in item), default=None
+        ),
     )

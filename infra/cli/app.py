@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from countledger.infra.cli import demo, emit, engine, namespaces, totals
+from countledger.infra.cli import demo, emit, engine, namespaces, strict, totals
+from countledger.infra.cli.arguments import SignedCommand
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show_text
 
@@ -28,7 +29,7 @@ Exit codes:
   0  done
   1  done with findings: bad lines, wrong totals, drift
   2  bad input or set-up
-  3  AWS failed
+  3  AWS failed, or nobody can tell whether a change counted
   4  refused by a bound
 """
 
@@ -71,8 +72,9 @@ app.command("up", rich_help_panel=LOCAL)(engine.up)
 app.command("status", rich_help_panel=LOCAL)(engine.status)
 app.command("down", rich_help_panel=LOCAL)(engine.down)
 app.command("demo", rich_help_panel=LOCAL)(demo.demo)
-app.command("emit", rich_help_panel=COUNT, cls=emit.EmitCommand)(emit.emit)
+app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
+app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
 app.command("verify", rich_help_panel=CHECK)(totals.verify)

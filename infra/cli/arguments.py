@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from typer.core import TyperCommand
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
 _NEGATIVE: Final = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
 _END_OF_OPTIONS: Final = "--"
+
+
+class SignedCommand(TyperCommand):
+    """A command whose last argument may be a negative number without a `--` before it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
+        """Sort the arguments, then parse them."""
+        valued = {
+            spelling
+            for option in self.params
+            if not getattr(option, "is_flag", True)
+            for spelling in option.opts
+        }
+        return super().parse_args(ctx, negative_last(args, valued))
 
 
 def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]:

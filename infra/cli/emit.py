@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from countledger import Event
-from countledger.infra.cli.arguments import negative_last
 from countledger.infra.cli.emit_lines import emit_lines
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show
@@ -19,20 +17,6 @@ from countledger.producers.payload import keyed, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-class EmitCommand(TyperCommand):
-    """A command whose last argument may be a negative number without a `--` before it."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
-        """Sort the arguments, then parse them."""
-        valued = {
-            spelling
-            for option in self.params
-            if not getattr(option, "is_flag", True)
-            for spelling in option.opts
-        }
-        return super().parse_args(ctx, negative_last(args, valued))
 
 
 @shared

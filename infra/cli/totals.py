@@ -35,7 +35,8 @@ def total(
     """Read totals, and how fresh they are.
 
     A total is exact up to the lag of the stream. Below the totals stands how far that is: every
-    entry up to that moment is in them. A counter that was never recorded is 0.
+    entry up to that moment is in them. A counter that was never recorded is 0. A strict counter has
+    no ledger: its value is current.
 
     Examples:
       countledger total likes:post-1
@@ -46,8 +47,9 @@ def total(
     # In this order: what is said to be in the totals must be in those that are shown.
     freshness = client.freshness()
     found = client.totals(counters)
-    sums = {name: client.exact(name) for name in counters} if exact else {}
-    rows = [_total_row(found[name], sums.get(name)) for name in counters]
+    recorded = [name for name in counters if found[name].method is None]
+    sums = {name: client.exact(name) for name in recorded} if exact else {}
+    rows = [_total_row(found[name], sums.get(name), exact=exact) for name in counters]
     if options.json:
         show_json(
             {
@@ -57,7 +59,8 @@ def total(
         )
         return
     show_rows(rows)
-    notice(_freshness_text(freshness))
+    if recorded:
+        notice(_freshness_text(freshness))
 
 
 @shared
@@ -140,11 +143,14 @@ def _freshness_text(freshness: Freshness) -> str:
     return f"entries up to {moment.replace('+00:00', 'Z')} are in the totals"
 
 
-def _total_row(total: Total, exact: ExactSum | None) -> Row:
+def _total_row(total: Total, summed: ExactSum | None, *, exact: bool) -> Row:
     row: dict[str, object] = {"counter": total.counter, "total": total.total}
-    if exact is not None:
-        row |= {"exact": exact.sum, "read units": exact.read_units}
-    return row | {"events": total.events, "updated": total.updated_at}
+    if exact:
+        row["exact"] = summed.sum if summed else None
+        row["read units"] = summed.read_units if summed else None
+    # A strict counter counts no events.
+    events = total.events if total.method is None else None
+    return row | {"events": events, "updated": total.updated_at}
 
 
 def _total_document(total: Total, exact: ExactSum | None) -> Row:
@@ -156,6 +162,8 @@ def _total_document(total: Total, exact: ExactSum | None) -> Row:
         "version": total.version,
         "updated_at": total.updated_at,
     }
+    if total.method is not None:
+        document |= {"method": total.method, "bins": total.bins}
     if exact is not None:
         document["exact"] = {
             "sum": exact.sum,

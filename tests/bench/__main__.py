@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import emit, fold
+from tests.bench import emit, fold, strict
 
 
 def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
@@ -21,6 +21,39 @@ def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
     Console().print(table)
 
 
+def show_attempts(rows: list[strict.Measured]) -> None:
+    """Print how often the strict methods write."""
+    table = Table(title="Changing a strict counter", box=None)
+    for heading in ("", "writers", "writes for each change", "gave up", "changes each second"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(
+            row.method,
+            str(row.writers),
+            f"{row.attempts:.2f}",
+            f"{row.contended:.1%}",
+            f"{row.each_second:,.0f}",
+        )
+    Console().print(table)
+
+
+def show_bins(rows: list[strict.SoldOut]) -> None:
+    """Print what it costs to sell a stock to the last one."""
+    table = Table(title="Selling out a strict counter, eight sellers", box=None)
+    for heading in ("bins", "write units a ticket", "read units a ticket", "tickets each second"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.bins),
+            f"{row.write_units:.2f}",
+            f"{row.read_units:.2f}",
+            f"{row.each_second:,.0f}",
+        )
+    Console().print(table)
+
+
 with LocalStack(pumping=False) as stack:
     show("Emitting an entry", "against put_item", emit.rows(stack))
+    show_attempts(strict.rows(stack))
+    show_bins(strict.bins_rows(stack))
 show("Folding a stream record", "of the least possible", fold.rows())

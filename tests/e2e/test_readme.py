@@ -1,4 +1,4 @@
-"""The README's examples do what they say."""
+"""The examples of the README, and of the guide to strict counters, do what they say."""
 
 import os
 import re
@@ -12,10 +12,11 @@ import pytest
 
 from countledger.infra.local_stack import LocalStack
 
-README = Path(__file__).parents[2] / "README.md"
-PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+ROOT = Path(__file__).parents[2]
+README, GUIDE = [(ROOT / name).read_text() for name in ("README.md", "docs/strict.md")]
+PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
 COMMAND_LINES = re.findall(
-    r"^    (countledger (?:emit|total|entries|verify).*)$", README.read_text(), re.MULTILINE
+    r"^    (countledger (?:emit|total|entries|verify|strict).*)$", README + GUIDE, re.MULTILINE
 )
 
 
@@ -38,18 +39,19 @@ def run(command: list[str], stack: LocalStack) -> subprocess.CompletedProcess[st
 
 
 def test_there_are_examples() -> None:
-    """The README shows Python and commands, in the form that these tests look for."""
-    assert PYTHON_BLOCKS
-    assert len(COMMAND_LINES) >= 5
+    """Python and commands are shown in the form that these tests look for."""
+    assert len(PYTHON_BLOCKS) == 3
+    assert len(COMMAND_LINES) >= 19
 
 
 @pytest.mark.parametrize("block", PYTHON_BLOCKS)
 def test_the_python_runs(block: str, stack: LocalStack) -> None:
-    """A Python example runs as it stands, its assertions included."""
+    """A Python example runs as it stands, and prints in the end what stands behind its `#`."""
+    promised = re.findall(r"^print\(.*\)  # (-?\d+)", block, re.MULTILINE)
     done = run([sys.executable, "-W", "error", "-c", block], stack)
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-1] == "-200"
+    assert done.stdout.split()[-1] == promised[-1]
 
 
 def test_the_commands_run_in_their_order(stack: LocalStack) -> None:

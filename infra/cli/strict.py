@@ -1,0 +1,197 @@
+"""`countledger strict`: counters that never pass their bounds."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from countledger.infra.cli import strict_change
+from countledger.infra.cli.amounts import NO_BOUND, parse_amount, parse_bound
+from countledger.infra.cli.arguments import SignedCommand
+from countledger.infra.cli.durations import parse_duration_ms
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show, show_json_array, show_rows
+from countledger.infra.cli.strict_rows import document, row, warnings
+from countledger.infra.cli.usage import BadUsage
+from countledger.ledger.amount import to_text
+from countledger.producers.strict.bounds import KEEP
+from countledger.producers.strict.definition import Method  # noqa: TC001 - Typer reads it
+
+if TYPE_CHECKING:
+    from countledger.producers.strict.reader import StrictCounter
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.callback()
+@shared
+def strict(_options: Options) -> None:
+    """Counters that never pass their bounds: tickets, stock, credit.
+
+    One value in the home region, read and changed at once. How a change is written, what it costs
+    and what is known after a lost answer is the counter's method; docs/strict.md says which to take
+    when.
+    """
+
+
+@app.command()
+@shared
+def create(
+    options: Options,
+    counter: Annotated[str, typer.Argument(help="namespace:rest; the namespace is strict.")],
+    *,
+    method: Annotated[Method, typer.Option(help="How changes are written.")],
+    lower: Annotated[
+        str | None, typer.Option(metavar="N", help="The least that its value may be.")
+    ] = None,
+    upper: Annotated[
+        str | None, typer.Option(metavar="N", help="The most that its value may be.")
+    ] = None,
+    opening: Annotated[str, typer.Option(metavar="N", help="Its first value.")] = "0",
+    bins: Annotated[int, typer.Option(help="Items to spread it over (atomic, crt, marker).")] = 1,
+    history: Annotated[
+        int | None, typer.Option(metavar="N", help="Changes to remember (history).")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Changes to take in all (set).")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="For how long to remember a key, as in 24h (marker).")
+    ] = None,
+) -> None:
+    """Make a strict counter. Its method, bins and memory are fixed; its bounds may move.
+
+    Examples:
+      countledger strict create tickets:hall --method marker --lower 0 --opening 500
+      countledger strict create tickets:stadium --method marker --lower 0 --opening 60000 --bins 20
+      countledger strict create seats:free --method atomic --lower 0 --upper 40 --opening 40
+    """
+    # What can be refused is refused before anything is looked up.
+    first = parse_amount("opening value", opening)
+    least = None if lower is None else parse_amount("lower bound", lower)
+    most = None if upper is None else parse_amount("upper bound", upper)
+    window_ms = None if window is None else parse_duration_ms(window)
+    made = options.client().strict.create(
+        counter,
+        method=str(method),
+        lower=least,
+        upper=most,
+        opening=first,
+        bins=bins,
+        history=history,
+        max_tokens=max_tokens,
+        window_ms=window_ms,
+    )
+    _show_one(options, made)
+
+
+app.command("change", cls=SignedCommand)(strict_change.change)
+app.command("give-up")(strict_change.give_up)
+
+
+@app.command("show")
+@shared
+def show_one(
+    options: Options, counter: Annotated[str, typer.Argument(help="The counter to show.")]
+) -> None:
+    """Show a counter as of one moment: value, bounds, method, what a change costs now."""
+    shown = options.client().strict.show(counter)
+    show(options, [row(shown)], document(shown))
+
+
+@app.command("set")
+@shared
+def set_bounds(
+    options: Options,
+    counter: Annotated[str, typer.Argument(help="The counter whose bounds to move.")],
+    *,
+    lower: Annotated[
+        str | None, typer.Option(metavar="N|none", help="The new lower bound.")
+    ] = None,
+    upper: Annotated[
+        str | None, typer.Option(metavar="N|none", help="The new upper bound.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if the value lies outside of them.")
+    ] = False,
+) -> None:
+    """Move a counter's bounds while it is in use; "none" takes one away.
+
+    If the value would lie outside it is refused; with --force it is done, and changes towards that
+    bound are refused until the value is back inside.
+
+    Examples:
+      countledger strict set tickets:hall --lower 20      [dim]keep twenty back[/dim]
+      countledger strict set tickets:hall --upper none
+    """
+    bounds = parse_bound("lower bound", lower), parse_bound("upper bound", upper)
+    if bounds == (KEEP, KEEP):
+        raise BadUsage(f"nothing to set: give --lower or --upper, with a number or {NO_BOUND!r}")
+    moved = options.client().strict.set_bounds(
+        counter, lower=bounds[0], upper=bounds[1], force=force
+    )
+    _show_one(options, moved)
+
+
+@app.command("list")
+@shared
+def list_all(
+    options: Options,
+    namespace: Annotated[str, typer.Argument(help="What stands before the colon.")],
+) -> None:
+    """List the strict counters of a namespace, by name."""
+    found = options.client().strict.list(namespace)
+    if options.json:
+        show_json_array(document(each) for each in found)
+    else:
+        show_rows(row(each) for each in found)
+
+
+@app.command()
+@shared
+def delete(
+    options: Options,
+    counter: Annotated[str, typer.Argument(help="The counter to delete.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a strict counter and its value, for good.
+
+    At a terminal it asks first; elsewhere it wants --yes.
+
+    Examples:
+      countledger strict delete tickets:hall --yes
+    """
+    client = options.client()
+    if not yes:
+        _ask(client.strict.show(counter))
+    client.strict.delete(counter)
+    deleted = {"counter": counter, "deleted": True}
+    show(options, [deleted], deleted)
+
+
+def _ask(shown: StrictCounter) -> None:
+    """Let the person at the terminal confirm.
+
+    Raises:
+        BadUsage: there is nobody.
+        typer.Abort: the answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise BadUsage(
+            f"counter {shown.counter!r} of value {to_text(shown.value)} would be deleted for good: "
+            "say --yes"
+        )
+    typer.confirm(
+        f"Delete {shown.counter!r} and its value {to_text(shown.value)} for good?",
+        abort=True,
+        err=True,
+    )
+
+
+def _show_one(options: Options, shown: StrictCounter) -> None:
+    show(options, [row(shown)], document(shown))
+    for warning in warnings(shown):
+        notice(warning)

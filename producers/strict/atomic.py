@@ -1,0 +1,136 @@
+"""Method `atomic`: ADD, with the bound as its condition. One write unit, one round trip.
+
+An answer means:
+
+    done                              applied
+    condition failed                  bound reached: not applied, final
+    throttle, conflict                not applied: sent again
+    none (500, time-out, reset)       nobody can know, now or later
+
+After the last one the caller has to choose. `prefer="under"` (the default) sends nothing more and
+says `Unknown`: the change counts once or not at all. `prefer="over"` sends again: it counts once or
+more often. Keys mean nothing here, so they are refused.
+
+A change that must be split over several bins is a transaction, and those may be sent again under
+their token: there, an unclear answer is resolved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import ConditionFailed, Unclear
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
+from countledger.producers.strict.sending import refused_by, update_of
+from countledger.producers.strict.tokens import life_ms, transact_parts, use_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.sending import Part
+
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_ADVICE: Final = (
+    "method atomic cannot tell whether the change counted: repeat it and it may count twice, leave "
+    "it and it may be missing; compare with your own records, or take another method"
+)
+
+
+class Prefer(StrEnum):
+    """What a caller of method atomic would rather have after an unclear answer."""
+
+    UNDER = "under"
+    OVER = "over"
+
+
+@dataclass(slots=True)
+class AtomicSending:
+    """A change on its way by method atomic."""
+
+    means: Means
+    definition: Definition
+    change: Change
+    prefer: Prefer
+    attempts: Attempts
+
+    @classmethod
+    def begin(
+        cls, means: Means, definition: Definition, change: Change, prefer: Prefer
+    ) -> AtomicSending:
+        """Nothing sent yet."""
+        # For a split, whose token is what makes another attempt safe.
+        until_ms = change.remembered_until(life_ms(means))
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        return cls(means, definition, change, prefer, attempts)
+
+    def at(self, parts: Sequence[Part]) -> Outcome:
+        """Bring it in at these items: one write unit; two for each item of a split.
+
+        Raises:
+            Redefined: the counter is not the one that was read.
+        """
+        if len(parts) > 1:
+            return self._split(parts)
+        return self._at_one(parts[0])
+
+    def _split(self, parts: Sequence[Part]) -> Outcome:
+        """A transaction, and a token that belongs to this very split."""
+        token = self.means.new_id(self.change.at_ms)
+        outcome, _ = transact_parts(
+            self.means,
+            self.definition,
+            parts,
+            token=token,
+            attempts=self.attempts,
+            now_ms=self.change.at_ms,
+        )
+        if not (isinstance(outcome, BoundReached) and self.attempts.doubtful):
+            return outcome
+        ended = use_up(self.means, self.definition, token)
+        if isinstance(ended, Duplicate):
+            return Applied(self.change.counter, None)
+        if isinstance(ended, GivenUp):
+            self.attempts.doubtful = False
+            return outcome
+        return self.attempts.unknown(self.change.counter)
+
+    def _at_one(self, part: Part) -> Outcome:
+        write = update_of(self.means.table, self.definition, part, self.change.at_ms)
+        while True:
+            try:
+                item = self.means.door.update(write)
+            except ConditionFailed as failed:
+                return self._refused(part, failed)
+            except PASSING as error:
+                # Sent again, it may count twice: that is the caller's choice.
+                unclear = isinstance(error, Unclear)
+                if unclear and self.prefer is Prefer.UNDER:
+                    return self.attempts.unknown(self.change.counter)
+                if not self.attempts.again(error):
+                    return self.attempts.end(self.change.counter, error)
+            else:
+                alone = self.definition.bins == 1
+                return Applied(self.change.counter, item["total"] if item and alone else None)
+
+    def _refused(self, part: Part, failed: ConditionFailed) -> Outcome:
+        """Refused; but an earlier attempt may be in, and may be what took the room."""
+        try:
+            refused = refused_by(self.definition, part, failed.item)
+        except Redefined:
+            if not self.attempts.doubtful:
+                raise
+        else:
+            if not self.attempts.doubtful:
+                return refused
+        return self.attempts.unknown(self.change.counter)
+
+    def settle(self, refused: Refusal) -> Outcome:
+        """A refusal is said only where no attempt is in doubt."""
+        return refused

@@ -1,0 +1,266 @@
+"""Strict counters: make, change, read, bound, list and delete them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.errors import BadSetting, Throttled, WrongRegion
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.strict import creator, crt, marker, token_set
+from countledger.producers.strict.bounds import KEEP, Bounds, Keep
+from countledger.producers.strict.change import make_change
+from countledger.producers.strict.definition import Definition, Method
+from countledger.producers.strict.definitions import Definitions
+from countledger.producers.strict.dispatch import carry_out
+from countledger.producers.strict.means import Means, Redefined
+from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeVar
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.state import State
+
+    _T = TypeVar("_T")
+
+# How often a counter may be made again under the hands of one call.
+_MAKINGS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StrictCounters:
+    """The strict counters of a stack. Safe to share between threads.
+
+    Attributes:
+        means: doors, table, clock and randomness.
+        namespaces: tell which namespace is of kind strict.
+        region: where this process works.
+        home_region: where strict counters live.
+    """
+
+    means: Means
+    namespaces: Namespaces
+    region: str
+    home_region: str
+    _definitions: Definitions = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Nothing known yet."""
+        object.__setattr__(self, "_definitions", Definitions(self.means))
+
+    def create(
+        self,
+        counter: str,
+        *,
+        method: str,
+        lower: Amount | None = None,
+        upper: Amount | None = None,
+        opening: Amount = 0,
+        bins: int = 1,
+        history: int | None = None,
+        max_tokens: int | None = None,
+        window_ms: int | None = None,
+    ) -> StrictCounter:
+        """Make a counter: two write units for it, two for its place in the list, two for each bin.
+
+        Args:
+            counter: its name; its namespace must be of kind strict, and is made so if it is new.
+            method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
+            lower: the least that its value may be; None for no such bound.
+            upper: the most that it may be; None for no such bound.
+            opening: its first value.
+            bins: over how many items to spread it (`atomic`, `crt`, `marker`); fixed.
+            history: how many changes to remember (`history`); fixed.
+            max_tokens: how many changes to take in all (`set`); fixed.
+            window_ms: for how long to remember a key (`marker`); fixed.
+
+        Raises:
+            CounterExists: there is one of that name.
+            BadSetting: a choice breaks its rule, or is for another method.
+            BadBounds: bounds cross, or the opening value lies outside of them.
+            WrongKind: its namespace is of another kind.
+            WrongRegion: this is not the home region.
+        """
+        self._refuse_elsewhere(counter)
+        order = creator.Order(
+            keys.check_counter(counter),
+            method,
+            Bounds(lower, upper),
+            opening,
+            bins=bins,
+            history=history,
+            max_tokens=max_tokens,
+            window_ms=window_ms,
+        )
+        # What is wrong with the order must not leave a namespace behind.
+        order.definition("unmade")
+        self.namespaces.for_use(counter, Kind.STRICT)
+        creator.create(self.means, order)
+        self._definitions.forget(counter)
+        return self.show(counter)
+
+    def change(
+        self,
+        counter: str,
+        delta: Amount,
+        *,
+        key: str | IdempotencyKey | None = None,
+        prefer: str | None = None,
+        known: State | None = None,
+        note: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Change a counter, if its bounds allow it. What that costs is its method's matter.
+
+        Args:
+            counter: its name.
+            delta: an int or an exact decimal, not zero.
+            key: what a retry repeats; for how long it is recognised is its method's matter.
+            prefer: `under` or `over`: which miscount to risk after a lost answer (`atomic`).
+            known: the state that the last change answered with; saves a read (`occ`, `history`).
+            note: own short texts (`marker` keeps them).
+
+        Returns:
+            What became of it (see `outcome`).
+
+        Raises:
+            NoSuchCounter: there is none of that name.
+            IdempotencyKeyReused: the key came with another delta before.
+            KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
+            BadInput: another argument breaks its rule, or is for another method.
+            Unreachable: nothing was sent.
+        """
+        change = make_change(
+            counter,
+            delta,
+            key,
+            note,
+            now_ms=self.means.clock.now_ms(),
+            new_id=self.means.new_id,
+        )
+
+        def carried_out(definition: Definition, item: Item | None) -> Outcome:
+            return carry_out(self.means, definition, item, change, prefer=prefer, known=known)
+
+        return self._with_definition(counter, carried_out)
+
+    def show(self, counter: str) -> StrictCounter:
+        """A counter as of one moment: one read unit, with bins two more for each.
+
+        Raises:
+            NoSuchCounter: there is none of that name.
+        """
+
+        def shown(definition: Definition, item: Item | None) -> StrictCounter:
+            main = self.means.read(definition.main) if item is None else item
+            return read_counter(self.means, definition, main)
+
+        self._definitions.forget(counter)
+        return self._with_definition(counter, shown)
+
+    def set_bounds(
+        self,
+        counter: str,
+        *,
+        lower: Amount | Keep | None = KEEP,
+        upper: Amount | Keep | None = KEEP,
+        force: bool = False,
+    ) -> StrictCounter:
+        """Move bounds while the counter is in use: two write units, with bins two for each.
+
+        Args:
+            counter: its name.
+            lower: the new lower bound; None takes it away, `KEEP` leaves it.
+            upper: the new upper bound, likewise.
+            force: accept a bound that the value has passed already: changes towards it are refused
+                until the value is back inside.
+
+        Raises:
+            BadBounds: they cross, or the value lies outside of them and force is not given.
+            NoSuchCounter: there is none of that name.
+            Throttled: changes were in the way of every attempt.
+        """
+        if lower is KEEP and upper is KEEP:
+            raise BadSetting("give a lower or an upper bound to set")
+
+        def rebound(definition: Definition, _item: Item | None) -> StrictCounter:
+            creator.set_bounds(self.means, definition, lower, upper, force=force)
+            return read_counter(self.means, definition, self.means.read(definition.main))
+
+        return self._with_definition(counter, rebound)
+
+    def delete(self, counter: str) -> None:
+        """Delete a counter: two write units for each of its items.
+
+        Raises:
+            NoSuchCounter: there is none of that name.
+        """
+        self._with_definition(counter, lambda definition, _: creator.delete(self.means, definition))
+        self._definitions.forget(counter)
+
+    def list(self, namespace: str) -> Iterator[StrictCounter]:
+        """The counters of a namespace by name; half a read unit for each, and for each bin.
+
+        Raises:
+            NamespaceUnknown: there is no such namespace.
+            WrongKind: it is of another kind.
+        """
+        self._refuse_elsewhere(namespace)
+        self.namespaces.expect(f"{keys.check_namespace(namespace)}:x", Kind.STRICT)
+        return list_counters(self.means, namespace)
+
+    def give_up(self, counter: str, key: str | IdempotencyKey) -> Outcome:
+        """Make sure that a change is not in and never will be, or learn that it is.
+
+        One write unit (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`).
+
+        Returns:
+            `GivenUp`: not in, for good. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+
+        Raises:
+            BadSetting: the counter's method cannot do this.
+            NoSuchCounter: there is none of that name.
+        """
+        if not isinstance(key, IdempotencyKey):
+            check_key(key)
+        change_id = id_of_key(key)
+
+        def given_up(definition: Definition, _item: Item | None) -> Outcome:
+            match definition.method:
+                case Method.MARKER:
+                    return marker.give_up(self.means, definition, change_id)
+                case Method.CRT:
+                    return crt.give_up(self.means, definition, change_id)
+                case Method.SET:
+                    return token_set.give_up(self.means, definition, change_id)
+                case _:
+                    raise BadSetting(
+                        f"counter {counter!r} is of method {definition.method}, which keeps no "
+                        "place for a key to be given up: marker, crt and set do"
+                    )
+
+        return self._with_definition(counter, given_up)
+
+    def _with_definition(self, counter: str, act: Callable[[Definition, Item | None], _T]) -> _T:
+        """Act on a counter as it was made; again if it was made again meanwhile."""
+        self._refuse_elsewhere(counter)
+        self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
+        for _ in range(_MAKINGS):
+            definition, item = self._definitions.get(counter)
+            try:
+                return act(definition, item)
+            except Redefined:
+                self._definitions.forget(counter)
+        raise Throttled(f"strict counter {counter!r} is being deleted and made again all the time")
+
+    def _refuse_elsewhere(self, what: str) -> None:
+        if self.region != self.home_region:
+            raise WrongRegion(
+                f"{what!r}: strict counters live in the home region {self.home_region} alone, "
+                f"where one copy decides; this is {self.region}: call there"
+            )

@@ -1,0 +1,83 @@
+"""Making and deleting a strict counter: its items come and go in one transaction.
+
+    (counter, total)             the definition; without bins also value, bounds, rooms and memory
+    (<counter>#NN, bin)          each bin's share of value, bounds and rooms
+    (strict#<ns>, <counter>)     its entry in the directory, which costs no change anything
+
+Markers are not deleted: they belong to a making of the counter, so one made again does not see
+them, and they expire by themselves.
+
+A version begins at the time of the making, in milliseconds: one item takes no more than a thousand
+writes a second for long, so a counter made again begins above its old version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.ledger import keys
+from countledger.ledger.expressions import Absent
+from countledger.ledger.operations import Delete, Put
+from countledger.producers.strict import token_set
+from countledger.producers.strict.bins import deal_state
+from countledger.producers.strict.definition import Method, encode_definition
+from countledger.producers.strict.state import State, encode_state, of
+
+if TYPE_CHECKING:
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Write
+    from countledger.producers.strict.bounds import Bounds
+    from countledger.producers.strict.definition import Definition
+
+
+def plan_creation(
+    table: str, definition: Definition, bounds: Bounds, opening: Amount, now_ms: int
+) -> list[Write]:
+    """All items of a new counter, if there is none of its name: two write units each."""
+    whole = State(definition.made, now_ms, opening, bounds.lower, bounds.upper)
+    # A change by method crt cannot note its time, so its counter shows none.
+    stamp = None if definition.method is Method.CRT else now_ms
+    main: Item = {"updated_at": stamp, **encode_definition(definition)}
+    shares: list[State] = []
+    if definition.bins == 1:
+        main |= {**encode_state(whole), **_memory(definition)}
+    else:
+        main["version"] = now_ms
+        shares = deal_state(whole, definition.bins)
+    listed: Item = {
+        **keys.strict_key(definition.counter),
+        "made": definition.made,
+        "method": str(definition.method),
+        "at": now_ms,
+    }
+    bins = (
+        Put(table, {**key, **encode_state(share), "updated_at": stamp})
+        for key, share in zip(definition.places, shares, strict=bool(shares))
+    )
+    return [Put(table, main, Absent("part")), Put(table, listed), *bins]
+
+
+def plan_deletion(table: str, definition: Definition) -> list[Write]:
+    """All items of a counter, if it is that making of it: two write units for each KB of each."""
+    condition = of(definition.made)
+    places = definition.places if definition.bins > 1 else []
+    return [
+        Delete(table, definition.main, condition),
+        Delete(table, keys.strict_key(definition.counter)),
+        *(Delete(table, place, condition) for place in places),
+    ]
+
+
+def _memory(definition: Definition) -> Item:
+    """What the method remembers of a counter that nobody has changed yet."""
+    tag = f"{definition.made}=0"
+    match definition.method:
+        case Method.OCC:
+            return {"tag": tag}
+        case Method.HISTORY:
+            return {"tags": [tag]}
+        case Method.SET:
+            return {"tokens": token_set.seed(definition.made)}
+        case _:
+            return {}

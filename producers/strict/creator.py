@@ -1,0 +1,193 @@
+"""Makes counters, moves their bounds, deletes them: rare calls, each under one token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import (
+    BadBounds,
+    CounterExists,
+    CountledgerError,
+    Throttled,
+    TransactionCancelled,
+)
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.bins import whole_of
+from countledger.producers.strict.bounds import (
+    KEEP,
+    Bounds,
+    Keep,
+    check_amount,
+    plan_bounds,
+    targets,
+)
+from countledger.producers.strict.creation import plan_creation, plan_deletion
+from countledger.producers.strict.definition import Definition, define
+from countledger.producers.strict.means import PASSING, Means, Redefined
+from countledger.producers.strict.sending import check_passing
+from countledger.producers.strict.spread import read_bins
+from countledger.producers.strict.state import State, decode_state
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.errors import Reason
+    from countledger.ledger.operations import Write
+
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a caller wants made; valid at birth."""
+
+    counter: str
+    method: str
+    bounds: Bounds
+    opening: Amount
+    bins: int = 1
+    history: int | None = None
+    max_tokens: int | None = None
+    window_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an opening value outside of the bounds.
+
+        Raises:
+            BadBounds: naming the bound that it passes.
+        """
+        opening = check_amount("opening value", self.opening)
+        if opening is None:
+            raise BadBounds("an opening value of None: leave it out to begin at 0")
+        object.__setattr__(self, "opening", opening)
+        self.bounds.check_inside(opening)
+
+    def definition(self, made: str) -> Definition:
+        """Its definition under the id of this making.
+
+        Raises:
+            BadSetting: a choice breaks its rule, or is for another method.
+        """
+        return define(
+            self.counter,
+            made,
+            self.method,
+            bins=self.bins,
+            history=self.history,
+            max_tokens=self.max_tokens,
+            window_ms=self.window_ms,
+        )
+
+
+def create(means: Means, order: Order) -> Definition:
+    """Make a counter.
+
+    Raises:
+        CounterExists: there is one of that name.
+    """
+    now_ms = means.clock.now_ms()
+    definition = order.definition(means.new_id(now_ms))
+    writes = plan_creation(means.table, definition, order.bounds, order.opening, now_ms)
+    reasons = _transact(means, writes, definition.made)
+    if reasons is None:
+        return definition
+    there = reasons[0].item
+    if there is not None and there.get("made") == definition.made:
+        return definition
+    raise CounterExists(
+        f"strict counter {order.counter!r} exists, of method {(there or {}).get('method')}: delete "
+        "it first, or take another name"
+    )
+
+
+def delete(means: Means, definition: Definition) -> None:
+    """Delete a counter.
+
+    Raises:
+        Redefined: it is gone, or is not that making of it.
+    """
+    writes = plan_deletion(means.table, definition)
+    if _transact(means, writes, means.new_id(means.clock.now_ms())) is not None:
+        raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
+
+
+def set_bounds(
+    means: Means,
+    definition: Definition,
+    lower: Amount | Keep | None,
+    upper: Amount | Keep | None,
+    *,
+    force: bool,
+) -> None:
+    """Move bounds.
+
+    Raises:
+        BadBounds: they cross, or the value lies outside of them and force is not given.
+        Redefined: the counter is not the one that was read.
+        Throttled: changes were in the way of every attempt.
+    """
+    waits_ms = _POLICY.waits_ms(means.random)
+    while True:
+        states = _states(means, definition)
+        bounds, total = _wanted(states, lower, upper)
+        if not force:
+            bounds.check_inside(total)
+        writes = [
+            plan_bounds(means.table, place, state, target, force=force)
+            for place, state, target in zip(
+                definition.places, states, targets(states, bounds), strict=True
+            )
+        ]
+        if _transact(means, writes, means.new_id(means.clock.now_ms())) is None:
+            return
+        # The value or a bound moved since they were read.
+        wait_ms = next(waits_ms, None)
+        if wait_ms is None:
+            raise Throttled(f"strict counter {definition.counter!r} changed too often meanwhile")
+        means.clock.sleep_ms(wait_ms)
+
+
+def _states(means: Means, definition: Definition) -> list[State]:
+    if definition.bins > 1:
+        return read_bins(means, definition)
+    item = means.read(definition.main)
+    if item.get("made") != definition.made:
+        raise Redefined(f"strict counter {definition.counter!r} was made again")
+    return [decode_state(item)]
+
+
+def _wanted(
+    states: Sequence[State], lower: Amount | Keep | None, upper: Amount | Keep | None
+) -> tuple[Bounds, Amount]:
+    whole = whole_of(states)
+    return Bounds(
+        whole.lower if lower is KEEP else lower, whole.upper if upper is KEEP else upper
+    ), whole.total
+
+
+def _transact(means: Means, writes: Sequence[Write], token: str) -> Sequence[Reason] | None:
+    """Write all or nothing; None: done. Else why a condition refused it.
+
+    Raises:
+        ServiceFailed, Unreachable: no attempt went through.
+    """
+    waits_ms = _POLICY.waits_ms(means.random)
+    while True:
+        failure: CountledgerError
+        try:
+            means.door.transact(writes, token)
+        except TransactionCancelled as cancelled:
+            if any(reason.condition_failed for reason in cancelled.reasons):
+                return cancelled.reasons
+            check_passing(cancelled.reasons)
+            failure = Throttled(str(cancelled))
+        except PASSING as error:
+            failure = error
+        else:
+            return None
+        wait_ms = next(waits_ms, None)
+        if wait_ms is None:
+            raise failure
+        means.clock.sleep_ms(wait_ms)

@@ -1,0 +1,105 @@
+"""Which method carries a change out, and which of a call's choices it knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.ledger.errors import BadKey, BadNote, BadSetting
+from countledger.producers.strict import spread
+from countledger.producers.strict.atomic import AtomicSending, Prefer
+from countledger.producers.strict.crt import CrtSending
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.history import LastTags
+from countledger.producers.strict.marker import MarkerSending
+from countledger.producers.strict.occ import LastTag
+from countledger.producers.strict.optimistic import Optimist
+from countledger.producers.strict.state import State, decode_state
+from countledger.producers.strict.token_set import SetSending
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.fate import Memory
+    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.sending import Sending
+
+
+def carry_out(
+    means: Means,
+    definition: Definition,
+    item: Item | None,
+    change: Change,
+    *,
+    prefer: str | None,
+    known: State | None,
+) -> Outcome:
+    """Carry a change out by the counter's method.
+
+    Args:
+        means: what to work with.
+        definition: of the counter.
+        item: its main item, if it was read just now.
+        change: what to do.
+        prefer: which miscount to risk (`atomic`).
+        known: the state that a former change answered with (`occ`, `history`).
+
+    Raises:
+        BadInput: a choice is for another method.
+        Redefined: the counter is not the one that was read.
+    """
+    _check_choices(definition, change, prefer, known)
+    if definition.method in {Method.OCC, Method.HISTORY}:
+        return _optimistic(means, definition, change, known, item)
+    return spread.carry_out(means, definition, change, _begin(means, definition, change, prefer))
+
+
+def _begin(means: Means, definition: Definition, change: Change, prefer: str | None) -> Sending:
+    match definition.method:
+        case Method.CRT:
+            return CrtSending.begin(means, definition, change)
+        case Method.MARKER:
+            return MarkerSending.begin(means, definition, change)
+        case Method.SET:
+            return SetSending.begin(means, definition, change)
+        case _:
+            chosen = Prefer(prefer or Prefer.UNDER)
+            return AtomicSending.begin(means, definition, change, chosen)
+
+
+def _optimistic(
+    means: Means, definition: Definition, change: Change, known: State | None, item: Item | None
+) -> Outcome:
+    memory: Memory = LastTag()
+    if definition.method is Method.HISTORY:
+        memory = LastTags(definition.history or memory.length)
+    if known is None or known.made != definition.made:
+        known = None if item is None else decode_state(item)
+    begun = Optimist.begin(means, definition, change, memory)
+    return begun.carry_out(known, read=item is not None)
+
+
+def _check_choices(
+    definition: Definition, change: Change, prefer: str | None, known: State | None
+) -> None:
+    """Refuse what the method would ignore, for a caller relies on it.
+
+    Raises:
+        BadKey, BadNote, BadSetting: naming it.
+    """
+    counter, method = definition.counter, definition.method
+    if method is Method.ATOMIC and change.key is not None:
+        raise BadKey(
+            f"counter {counter!r} is of method atomic, which remembers no keys: leave the key out, "
+            "or make the counter with another method"
+        )
+    if change.note is not None and method is not Method.MARKER:
+        raise BadNote(f"counter {counter!r} is of method {method}; only marker keeps notes")
+    if prefer is not None and (method is not Method.ATOMIC or prefer not in list(Prefer)):
+        raise BadSetting(
+            f"prefer {prefer!r} for counter {counter!r} of method {method}: it is `under` or "
+            "`over`, and for method atomic, which alone cannot find out"
+        )
+    if known is not None and method not in {Method.OCC, Method.HISTORY}:
+        raise BadSetting(f"counter {counter!r} is of method {method}, which needs no known state")

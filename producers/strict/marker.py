@@ -1,0 +1,190 @@
+"""Method `marker`: the change and a marker of it in one transaction. Four write units.
+
+The marker lies where the key alone says, whichever bin the change goes to; it is put only where
+there is none of this making of the counter. It carries the delta, the time, the note, and which
+call made it, and expires after the counter's window (time to live; a marker that is still there
+counts). A cancelled transaction is read by its reasons, the marker's first, for a change that is in
+may well be what took the last room:
+
+    marker there, same call           applied, by a request of this call that got no answer
+    marker there, same delta          duplicate
+    marker there, other delta         the key was used for another change
+    marker there, void                given up
+    no marker, condition failed       no room, as of now
+    conflict, throttle                not applied: sent again
+    no answer                         sent again: the marker will tell
+
+What it cannot know: a key that comes again after its window. A key with a time is refused then; a
+bare one counts again.
+
+"No room" is not final while a request of this call got no answer: it may still land, and find room.
+Then a void marker is put in its way. If that finds the marker, the request has landed meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
+from countledger.ledger.expressions import Absent, AnyOf, Compare
+from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
+from countledger.ledger.operations import Put
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.sending import refused_among, update_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import Reason
+    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.sending import Part
+
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_ADVICE: Final = (
+    "no attempt got a clear answer: repeat the change with the same key within the counter's "
+    "window, it cannot count twice; or give the key up, which tells whether it counted"
+)
+
+
+def window_ms(definition: Definition) -> int:
+    """For how long a key is remembered."""
+    return definition.window_ms or MARKER_WINDOW_DEFAULT_MS
+
+
+def put_marker(means: Means, definition: Definition, change_id: str, facts: Item) -> Put:
+    """The write of a marker, where there is none of this making of the counter."""
+    now_ms = means.clock.now_ms()
+    life_ms = window_ms(definition) + means.clock_skew_ms
+    item = {
+        **keys.marker_key(definition.counter, definition.bins, change_id),
+        "made": definition.made,
+        **facts,
+        "at": now_ms,
+        "expires_at": -(-(now_ms + life_ms) // SECOND_MS),
+    }
+    return Put(means.table, item, AnyOf(Absent("part"), Compare("made", "<>", definition.made)))
+
+
+@dataclass(slots=True)
+class MarkerSending:
+    """A change on its way by method marker."""
+
+    means: Means
+    definition: Definition
+    change: Change
+    attempts: Attempts
+    marker: Put
+    call: str
+
+    @classmethod
+    def begin(cls, means: Means, definition: Definition, change: Change) -> MarkerSending:
+        """Nothing sent yet.
+
+        Raises:
+            KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
+        """
+        change.check_age(means.clock.now_ms(), window_ms(definition), means.clock_skew_ms)
+        until_ms = change.remembered_until(window_ms(definition))
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        call = means.new_id(change.at_ms)
+        facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
+        marker = put_marker(means, definition, change.id, facts)
+        return cls(means, definition, change, attempts, marker, call)
+
+    def at(self, parts: Sequence[Part]) -> Outcome:
+        """Bring it in at these items: two write units each and two for the marker; one read unit.
+
+        Raises:
+            IdempotencyKeyReused: the key was used with another delta.
+            Redefined: the counter is not the one that was read.
+        """
+        updates = [
+            update_of(self.means.table, self.definition, part, self.change.at_ms) for part in parts
+        ]
+        token = self.means.new_id(self.change.at_ms)
+        while True:
+            failure: CountledgerError
+            try:
+                self.means.door.transact([self.marker, *updates], token)
+            except TransactionCancelled as cancelled:
+                outcome = self._cancelled(parts, cancelled.reasons)
+                if outcome is not None:
+                    return outcome
+                failure = cancelled
+            except PASSING as error:
+                failure = error
+            else:
+                return Applied(self.change.counter, self._value())
+            if not self.attempts.again(failure):
+                return self.attempts.end(self.change.counter, failure)
+
+    def settle(self, refused: Refusal) -> Outcome:
+        """Put a void marker in the way of a request that may still land: one write unit."""
+        if not self.attempts.doubtful:
+            return refused
+        ended = give_up(self.means, self.definition, self.change.id)
+        if isinstance(ended, GivenUp):
+            return refused
+        if isinstance(ended, Duplicate):
+            return Applied(self.change.counter, self._value())
+        return ended
+
+    def _cancelled(self, parts: Sequence[Part], reasons: Sequence[Reason]) -> Outcome | None:
+        """What a cancelled transaction says; None: nothing yet, try again."""
+        marker, *others = reasons
+        if marker.condition_failed and marker.item is not None:
+            return self._marked(marker.item)
+        if marker.passing:
+            return None
+        try:
+            return refused_among(self.definition, parts, others)
+        except Redefined:
+            if not self.attempts.doubtful:
+                raise
+            return self.attempts.unknown(self.change.counter)
+
+    def _marked(self, marker: Item) -> Outcome:
+        """What a marker that is there says of this change."""
+        if "void" in marker:
+            return GivenUp(self.change.counter, self.change.id)
+        if marker.get("delta") != self.change.delta:
+            raise self.change.reused(marker.get("delta"))
+        if marker.get("call") == self.call:
+            return Applied(self.change.counter, self._value())
+        return Duplicate(self.change.counter, self._value())
+
+    def _value(self) -> Amount | None:
+        if self.definition.bins > 1:
+            return None
+        return self.means.value_after(self.definition.main)
+
+
+def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
+    """Put a void marker where a change would put its own: one write unit.
+
+    Returns:
+        `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
+        clear answer.
+    """
+    attempts = Attempts(means, _POLICY, _ADVICE)
+    void = put_marker(means, definition, change_id, {"void": 1})
+    while True:
+        try:
+            means.door.put(void)
+        except ConditionFailed as failed:
+            if failed.item is not None and "void" not in failed.item:
+                return Duplicate(definition.counter, None)
+            return GivenUp(definition.counter, change_id)
+        except PASSING as error:
+            if not attempts.again(error):
+                return attempts.end(definition.counter, error)
+        else:
+            return GivenUp(definition.counter, change_id)

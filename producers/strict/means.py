@@ -1,0 +1,125 @@
+"""What every method works with, and the attempts of one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import CountledgerError, Throttled, Unclear, Unreachable
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.producers.strict.outcome import Contended, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.door import Door
+    from countledger.ledger.retry import Backoff
+
+# After these another attempt may go through. Only an `Unclear` one may have been carried out.
+PASSING: Final = (Throttled, Unclear, Unreachable)
+
+
+class Redefined(CountledgerError):
+    """The counter is not the one that was read: it was deleted, or made again (inner use)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a method works with.
+
+    Attributes:
+        door: for writes; its SDK must not retry, or what happened can no longer be told.
+        reads: for reads, which the SDK may retry.
+        table: the table `counters`.
+        clock: tells the time and waits.
+        random: what jitter and bins are drawn from.
+        new_id: makes an id for a millisecond.
+        clock_skew_ms: how far clocks may differ.
+    """
+
+    door: Door
+    reads: Door
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    new_id: Callable[[int], str] = new_id
+    clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
+
+    def read(self, key: Key) -> Item:
+        """An item as it is now: one read unit for each 4 KB.
+
+        Raises:
+            Redefined: it is not there.
+        """
+        item = self.reads.get(self.table, key, consistent=True)
+        if item is None:
+            raise Redefined("the counter is gone")
+        return item
+
+    def value_after(self, key: Key) -> Amount | None:
+        """The value right after a transaction, which answers with none: one read unit."""
+        try:
+            value: Amount | None = self.read(key).get("total")
+        except CountledgerError:
+            # The change is in; that its effect cannot be shown must not make it look otherwise.
+            return None
+        return value
+
+
+class Attempts:
+    """The attempts of one call, at whatever place: how many, and whether one is in doubt.
+
+    Attributes:
+        made: attempts that failed so far.
+        doubtful: whether one of them may have been carried out, or may still be.
+    """
+
+    def __init__(
+        self, means: Means, backoff: Backoff, advice: str, *, until_ms: int | None = None
+    ) -> None:
+        """None made yet.
+
+        Args:
+            means: clock and randomness.
+            backoff: the method's policy.
+            advice: what a caller can do when the outcome stays unknown.
+            until_ms: when what makes another attempt safe may be forgotten. A process that was
+                frozen and wakes later must not send again.
+        """
+        self.made = 0
+        self.doubtful = False
+        self._clock = means.clock
+        self._waits_ms = backoff.waits_ms(means.random)
+        self._advice = advice
+        self._until_ms = until_ms
+
+    def again(self, error: CountledgerError) -> bool:
+        """Note a failure and wait before the next attempt; False: there is none left."""
+        self.made += 1
+        self.doubtful = self.doubtful or isinstance(error, Unclear)
+        wait_ms = next(self._waits_ms, None)
+        if wait_ms is None:
+            return False
+        self._clock.sleep_ms(wait_ms)
+        return self._until_ms is None or self._clock.now_ms() <= self._until_ms
+
+    def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
+        """What is left to say when no attempt is.
+
+        Raises:
+            Unreachable: nothing ever answered, so nothing was sent.
+        """
+        if self.doubtful:
+            return self.unknown(counter)
+        if isinstance(error, Unreachable):
+            raise error
+        return Contended(counter, self.made, str(error))
+
+    def unknown(self, counter: str) -> Unknown:
+        """The method cannot tell."""
+        return Unknown(counter, self._advice)

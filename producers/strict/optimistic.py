@@ -1,0 +1,148 @@
+"""Carries out the changes of `occ` and `history`, which differ in how many tags they keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
+from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.outcome import Applied, Contended, Duplicate
+from countledger.producers.strict.state import State, decode_state, refusal
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import CountledgerError
+    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.fate import Memory
+    from countledger.producers.strict.outcome import Outcome
+
+# Writers that meet each other wait longer each time, so contention does not feed on itself.
+_POLICY: Final = Backoff(attempts=14, base_ms=10, cap_ms=1_000)
+_ADVICE: Final = (
+    "a request got no clear answer, and so many others changed the counter since that its own tag "
+    "may have been overwritten: compare with your own records; keep a longer history, or take "
+    "method marker"
+)
+
+
+@dataclass(slots=True)
+class Optimist:
+    """A change on its way by method occ or history."""
+
+    means: Means
+    definition: Definition
+    change: Change
+    memory: Memory
+    attempts: Attempts
+
+    @classmethod
+    def begin(
+        cls, means: Means, definition: Definition, change: Change, memory: Memory
+    ) -> Optimist:
+        """Nothing sent yet."""
+        return cls(means, definition, change, memory, Attempts(means, _POLICY, _ADVICE))
+
+    def carry_out(self, known: State | None, *, read: bool = False) -> Outcome:
+        """Read, unless the state is known; write; find out.
+
+        Args:
+            known: the state to begin with, or None.
+            read: whether that was read by this call; a refusal must not rest on an older one.
+
+        Raises:
+            IdempotencyKeyReused: the key was used with another delta.
+            Redefined: the counter is not the one that was read.
+        """
+        state = self._read() if known is None else known
+        read = read or known is None
+        while True:
+            if self.change.remembered_in(state.tags):
+                return self._found(state)
+            refused = refusal(self.change.counter, state, self.change.delta)
+            if refused is None:
+                next_ = self._write(state)
+                if not isinstance(next_, State):
+                    return next_
+                state, read = next_, True
+            elif read:
+                return refused
+            else:
+                state, read = self._read(), True
+
+    def _found(self, state: State) -> Outcome:
+        """Its tag is there, though no request is in doubt: a retry of the key, or by the SDK.
+
+        An id that was made for this call can only be there by this call.
+        """
+        if self.change.key is None:
+            return Applied(self.change.counter, state.total, state)
+        return Duplicate(self.change.counter, state.total)
+
+    def _write(self, state: State) -> Outcome | State:
+        """One attempt: the outcome, or the state from which to try again."""
+        write = plan_change(self.means.table, self.definition, state, self.change, self.memory)
+        try:
+            self.means.door.update(write)
+        except ConditionFailed as failed:
+            return self._overtaken(self._state_of(failed.item))
+        except Unclear as error:
+            return self._find_out(state, error)
+        except PASSING as error:
+            again = self.attempts.again(error)
+            return state if again else self.attempts.end(self.change.counter, error)
+        after = applied_to(state, self.change, self.memory)
+        return Applied(self.change.counter, after.total, after)
+
+    def _overtaken(self, found: State) -> Outcome | State:
+        """Somebody else was faster. What came back is old after a longer wait."""
+        if self.change.remembered_in(found.tags):
+            return found
+        busy = Throttled("others changed the counter each time before this change could")
+        if not self.attempts.again(busy):
+            return Contended(self.change.counter, self.attempts.made, str(busy))
+        return found if self.attempts.made == 1 else self._read()
+
+    def _find_out(self, based_on: State, error: CountledgerError) -> Outcome | State:
+        """After no answer: the outcome, or the state to go on from behind a final refusal."""
+        while self.attempts.again(error):
+            try:
+                found = self._read()
+                if self._fate(based_on, found) is Fate.NOT_YET:
+                    found = self._fence(found)
+            except Redefined:
+                break
+            except PASSING as failure:
+                error = failure
+                continue
+            # One version on at the least: the fence, or whoever was faster.
+            what = self._fate(based_on, found)
+            if what is Fate.APPLIED:
+                return Applied(self.change.counter, found.total, found)
+            if what is Fate.UNKNOWN:
+                break
+            self.attempts.doubtful = False
+            return found
+        return self.attempts.unknown(self.change.counter)
+
+    def _fate(self, based_on: State, found: State) -> Fate:
+        return fate(self.change, based_on, found, self.memory.length)
+
+    def _fence(self, state: State) -> State:
+        """The state behind a fence, or the one that was faster."""
+        try:
+            self.means.door.update(plan_fence(self.means.table, self.definition, state))
+        except ConditionFailed as failed:
+            return self._state_of(failed.item)
+        return replace(state, version=state.version + 1)
+
+    def _read(self) -> State:
+        return self._state_of(self.means.read(self.definition.main))
+
+    def _state_of(self, item: Item | None) -> State:
+        if item is None or item.get("made") != self.definition.made:
+            raise Redefined(f"strict counter {self.change.counter!r} was deleted or made again")
+        return decode_state(item)

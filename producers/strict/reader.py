@@ -1,0 +1,142 @@
+"""Reading strict counters: one as of one moment, or all of a namespace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.attributes import optional
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.expressions import Compare
+from countledger.ledger.operations import Query
+from countledger.producers.strict.bins import whole_of
+from countledger.producers.strict.definition import Definition, Method, decode_definition
+from countledger.producers.strict.spread import read_bins
+from countledger.producers.strict.state import State, decode_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.producers.strict.means import Means
+
+_KB: Final = 1_024
+_UNITS_EACH_KB: Final = {Method.CRT: 2, Method.MARKER: 2}
+_UNITS_OF_A_MARKER: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StrictCounter:
+    """A strict counter as it was made and as it stands.
+
+    Attributes:
+        counter: its name.
+        method: how changes are written.
+        value: its current value.
+        lower: the least that it may be, or None.
+        upper: the most that it may be, or None.
+        version: grows with every write.
+        bins: over how many items it is spread; 1 = none but its own.
+        history: how many changes it remembers (`history`), or None.
+        max_tokens: how many changes it takes in its life (`set`), or None.
+        remembered: how many changes its item holds (`occ`, `history`, `set`).
+        window_ms: for how long a key is remembered (`marker`), or None.
+        updated_at: when it was last changed; method `crt` cannot note that.
+        write_units: what one change costs now. A marker with a long key or a note costs more, and a
+            split over bins two units more for each further one.
+    """
+
+    counter: str
+    method: Method
+    value: Amount
+    lower: Amount | None
+    upper: Amount | None
+    version: int
+    bins: int
+    history: int | None
+    max_tokens: int | None
+    remembered: int
+    window_ms: int | None
+    updated_at: datetime | None
+    write_units: int
+
+
+def read_counter(means: Means, definition: Definition, main: Item) -> StrictCounter:
+    """A counter as of one moment; with bins, two read units more for each of them.
+
+    Raises:
+        Redefined: a bin is gone, or belongs to another making of the counter.
+        CorruptItem: an item cannot be read.
+    """
+    if definition.bins == 1:
+        return _shown(definition, decode_state(main), main)
+    return _shown(definition, whole_of(read_bins(means, definition)), main)
+
+
+def list_counters(means: Means, namespace: str) -> Iterator[StrictCounter]:
+    """The counters of a namespace by name; half a read unit for each and for each bin.
+
+    Raises:
+        CorruptItem: an item cannot be read.
+    """
+    condition = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
+    for page in means.reads.pages(Query(means.table, condition)):
+        names = [item["part"] for item in page]
+        wanted = [keys.total_key(name) for name in names]
+        found = {item["counter"]: item for item in means.reads.get_many(means.table, wanted)}
+        for name in names:
+            # One that was deleted since the page was read is not there.
+            if name in found:
+                yield from _listed(means, found[name])
+
+
+def _listed(means: Means, main: Item) -> Iterator[StrictCounter]:
+    definition = decode_definition(main)
+    if definition.bins == 1:
+        yield _shown(definition, decode_state(main), main)
+        return
+    bins = means.reads.get_many(means.table, definition.places)
+    if bins:
+        yield _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
+
+
+def _shown(
+    definition: Definition, state: State, main: Item, bins: Sequence[Item] = ()
+) -> StrictCounter:
+    stamps = [optional(item, "updated_at", int) for item in (main, *bins)]
+    known = [stamp for stamp in stamps if stamp is not None]
+    return StrictCounter(
+        counter=definition.counter,
+        method=definition.method,
+        value=state.total,
+        lower=state.lower,
+        upper=state.upper,
+        version=state.version,
+        bins=definition.bins,
+        history=definition.history,
+        max_tokens=definition.max_tokens,
+        remembered=len(state.tags) or max(len(state.tokens) - 1, 0),  # the seed is one of them
+        window_ms=definition.window_ms,
+        updated_at=to_datetime(max(known)) if known else None,
+        write_units=_write_units(definition.method, bins[0] if bins else main),
+    )
+
+
+def _write_units(method: Method, item: Item) -> int:
+    kilobytes = -(-sum(len(name) + _size(value) for name, value in item.items()) // _KB)
+    units: int = kilobytes * _UNITS_EACH_KB.get(method, 1)
+    return units + (_UNITS_OF_A_MARKER if method is Method.MARKER else 0)
+
+
+def _size(value: object) -> int:
+    """What a value takes in an item, in bytes, as the service counts."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, set | list):
+        # A list has a few bytes of its own, and one for each of its values.
+        own = 3 + len(value) if isinstance(value, list) else 0
+        return own + sum(_size(one) for one in value)
+    return len(str(value)) // 2 + 2

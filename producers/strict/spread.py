@@ -1,0 +1,125 @@
+"""Carries a change to the item, or to the bins, that will have it.
+
+    1  one bin, drawn by chance (method crt: by the key, so that a retry meets it again)
+    2  refused: a few others
+    3  refused: read all bins as of one moment, and bring the change in over as few of them as can
+       take it, in one transaction; again while others are faster
+    4  all of them together have no room: bound reached, as of that moment
+
+A place that gives no clear answer is not left before that is resolved; where the method cannot
+resolve it, no other place is tried. A counter without bins is one place, and steps 2 and 3 fall
+away.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import CorruptItem, Throttled, TokenMismatch, TransactionCancelled
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict import bins
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.means import PASSING, Redefined
+from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
+from countledger.producers.strict.sending import Part
+from countledger.producers.strict.state import State, decode_state, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Key
+    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.sending import Sending
+
+# Bins asked one by one before all are read: each costs a write, the reading two units for each bin.
+_PLACES: Final = 3
+_SPLITS: Final = 10
+_READS: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
+_TAKEN_ELSEWHERE: Final = (
+    "the key was used within the last ten minutes: for this change, split over other bins, or for "
+    "another one; method marker can tell"
+)
+
+
+def carry_out(means: Means, definition: Definition, change: Change, sending: Sending) -> Outcome:
+    """Bring a change in wherever there is room.
+
+    Raises:
+        Redefined: the counter is not the one that was read.
+    """
+    refused: Refusal | None = None
+    elsewhere = False
+    for place in first_places(definition, change, means.random):
+        try:
+            outcome = sending.at([Part(place, change.delta)])
+        except TokenMismatch:
+            elsewhere = True
+            continue
+        if not isinstance(outcome, BoundReached):
+            return outcome
+        refused = outcome
+    if elsewhere:
+        return Unknown(change.counter, _TAKEN_ELSEWHERE)
+    if definition.bins > 1:
+        return _over_all(means, definition, change, sending)
+    if refused is None:
+        raise AssertionError("a counter has at least one place")
+    return sending.settle(refused)
+
+
+def first_places(definition: Definition, change: Change, random: Random) -> Sequence[Key]:
+    """The places to ask first."""
+    if definition.method is Method.CRT:
+        random = Random(change.id)  # noqa: S311 - spreads load, guards nothing
+    places = definition.places
+    return random.sample(places, min(_PLACES, len(places)))
+
+
+def _over_all(means: Means, definition: Definition, change: Change, sending: Sending) -> Outcome:
+    for _ in range(_SPLITS):
+        try:
+            states = read_bins(means, definition)
+        except PASSING as error:
+            return sending.settle(Contended(change.counter, _PLACES, str(error)))
+        parts = bins.split(list(zip(definition.places, states, strict=True)), change.delta)
+        if parts is None:
+            refused = refusal(change.counter, bins.whole_of(states), change.delta)
+            if refused is None:
+                raise CorruptItem(
+                    f"strict counter {change.counter!r}: its bins' rooms contradict their sums"
+                )
+            return sending.settle(refused)
+        try:
+            outcome = sending.at(parts)
+        except TokenMismatch:
+            return Unknown(change.counter, _TAKEN_ELSEWHERE)
+        if not isinstance(outcome, BoundReached):
+            return outcome
+    busy = "other changes took the room each time before this one could"
+    return sending.settle(Contended(change.counter, _SPLITS, busy))
+
+
+def read_bins(means: Means, definition: Definition) -> list[State]:
+    """The bins as of one moment: two read units each.
+
+    Raises:
+        Redefined: one is gone, or belongs to another making of the counter.
+        Throttled: writes were in the way of every attempt.
+    """
+    waits_ms = _READS.waits_ms(means.random)
+    while True:
+        try:
+            items = means.reads.transact_get(means.table, definition.places)
+        except (TransactionCancelled, *PASSING) as error:
+            wait_ms = next(waits_ms, None)
+            if wait_ms is None:
+                raise Throttled(f"bins of {definition.counter!r} not read: {error}") from error
+            means.clock.sleep_ms(wait_ms)
+            continue
+        if any(item is None or item.get("made") != definition.made for item in items):
+            raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
+        return [decode_state(item) for item in items if item is not None]

@@ -1,0 +1,183 @@
+"""Method `set`: the counter's own item holds every change that was made. Changes of +1 and -1.
+
+One update adds the change's token to the set and moves the value, if no token of that key is in it,
+the set is not full, and there is room. The old item comes back with a failed condition:
+
+    token there, same delta     applied by this call after a lost answer, else duplicate
+    token there, other delta    the key was used for another change
+    token there, of zero        given up
+    set full                    no new change, ever: the set never shrinks
+    else                        no room, as of now
+    no answer                   sent again: the set will tell
+    throttle, conflict          not applied: sent again
+
+A key is known for as long as the counter lives. The price is that every change writes the whole
+item: one write unit for each KB, about one more with every 25 changes.
+
+"No room" is not final while a request of this call got no answer: it may still land, and find room.
+Then a token of zero is put in its way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import BadDelta, ConditionFailed
+from countledger.ledger.expressions import Add, Lacks, SizeAtMost
+from countledger.ledger.operations import Update
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, SetFull
+from countledger.producers.strict.sending import Part, refused_by
+from countledger.producers.strict.state import decode_state, has_room, moved, of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
+    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import Outcome, Refusal
+
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_ADVICE: Final = (
+    "no attempt got a clear answer: repeat the change with the same key, it cannot count twice; or "
+    "give the key up, which tells whether it counted"
+)
+_VOID: Final = "0"
+_DELTAS: Final = ("1", "-1", _VOID)
+
+
+def seed(made: str) -> set[str]:
+    """The first set: a set cannot be empty, so the making of the counter is in it."""
+    return {f"{made}={_VOID}"}
+
+
+def none_of(change_id: str) -> tuple[Condition, ...]:
+    """No token of that key is in the set."""
+    return tuple(Lacks("tokens", f"{change_id}={delta}") for delta in _DELTAS)
+
+
+def plan_change(table: str, definition: Definition, change: Change) -> Update:
+    """The one write of a change."""
+    return Update(
+        table,
+        definition.main,
+        (*moved(change.delta, change.at_ms), Add("tokens", {change.tag})),
+        of(
+            definition.made,
+            *none_of(change.id),
+            # The seed is one of them.
+            SizeAtMost("tokens", definition.max_tokens or 0),
+            has_room(change.delta),
+        ),
+        returning="ALL_NEW",
+    )
+
+
+def plan_void(table: str, definition: Definition, change_id: str) -> Update:
+    """The write that keeps a change out for good; a full set keeps it out by itself."""
+    return Update(
+        table,
+        definition.main,
+        (Add("tokens", {f"{change_id}={_VOID}"}), Add("version", 1)),
+        of(definition.made, *none_of(change_id)),
+    )
+
+
+@dataclass(slots=True)
+class SetSending:
+    """A change on its way by method set."""
+
+    means: Means
+    definition: Definition
+    change: Change
+    attempts: Attempts
+
+    @classmethod
+    def begin(cls, means: Means, definition: Definition, change: Change) -> SetSending:
+        """Nothing sent yet.
+
+        Raises:
+            BadDelta: it is neither +1 nor -1.
+        """
+        if change.delta not in {1, -1}:
+            raise BadDelta(
+                f"counter {change.counter!r} of method set takes changes of 1 and -1, not "
+                f"{change.delta}"
+            )
+        return cls(means, definition, change, Attempts(means, _POLICY, _ADVICE))
+
+    def at(self, parts: Sequence[Part]) -> Outcome:
+        """Bring it in: one write unit for each KB of the item.
+
+        Raises:
+            IdempotencyKeyReused: the key was used with the other delta.
+            Redefined: the counter is not the one that was read.
+        """
+        write = plan_change(self.means.table, self.definition, self.change)
+        while True:
+            try:
+                item = self.means.door.update(write)
+            except ConditionFailed as failed:
+                return self._refused(parts[0], failed.item)
+            except PASSING as error:
+                if not self.attempts.again(error):
+                    return self.attempts.end(self.change.counter, error)
+            else:
+                return Applied(self.change.counter, item["total"] if item else None)
+
+    def _refused(self, part: Part, item: Item | None) -> Outcome:
+        if item is None or item.get("made") != self.definition.made:
+            if self.attempts.doubtful:
+                return self.attempts.unknown(self.change.counter)
+            raise Redefined(f"strict counter {self.change.counter!r} was deleted or made again")
+        state = decode_state(item)
+        if f"{self.change.id}={_VOID}" in state.tokens:
+            return GivenUp(self.change.counter, self.change.id)
+        if self.change.remembered_in(state.tokens):
+            mine = self.attempts.doubtful or self.change.key is None
+            return (Applied if mine else Duplicate)(self.change.counter, state.total)
+        limit = self.definition.max_tokens or 0
+        if len(state.tokens) > limit:
+            return SetFull(self.change.counter, state.total, limit)
+        return refused_by(self.definition, part, item)
+
+    def settle(self, refused: Refusal) -> Outcome:
+        """Put a token of zero in the way of a request that may still land: one more write."""
+        if not self.attempts.doubtful or isinstance(refused, SetFull):
+            return refused
+        ended = give_up(self.means, self.definition, self.change.id)
+        if isinstance(ended, GivenUp):
+            return refused
+        return Applied(ended.counter, ended.value) if isinstance(ended, Duplicate) else ended
+
+
+def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
+    """Put a token of zero where a change would put its own: one write unit for each KB.
+
+    Returns:
+        `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
+        clear answer.
+
+    Raises:
+        Redefined: the counter is not the one that was read.
+    """
+    attempts = Attempts(means, _POLICY, _ADVICE)
+    while True:
+        try:
+            means.door.update(plan_void(means.table, definition, change_id))
+        except ConditionFailed as failed:
+            if failed.item is None or failed.item.get("made") != definition.made:
+                raise Redefined("the counter was deleted or made again") from failed
+            state = decode_state(failed.item)
+            if f"{change_id}={_VOID}" in state.tokens:
+                return GivenUp(definition.counter, change_id)
+            return Duplicate(definition.counter, state.total)
+        except PASSING as error:
+            if not attempts.again(error):
+                return attempts.end(definition.counter, error)
+        else:
+            return GivenUp(definition.counter, change_id)

@@ -1,0 +1,116 @@
+"""Transactions under a client request token: carried out once, however often they are sent.
+
+The service remembers a token for ten minutes after the first request with it was completed, for all
+tables in one room; a cancelled transaction leaves it free.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import CountledgerError, TokenMismatch, TransactionCancelled
+from countledger.ledger.limits import TOKEN_LIFE_MS
+from countledger.ledger.operations import Check
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.sending import refused_among, update_of
+from countledger.producers.strict.state import of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.sending import Part
+
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_ADVICE: Final = "no attempt to give the change up got a clear answer: ask again"
+
+
+def transact_parts(
+    means: Means,
+    definition: Definition,
+    parts: Sequence[Part],
+    *,
+    token: str,
+    attempts: Attempts,
+    now_ms: int | None,
+) -> tuple[Outcome, bool]:
+    """Bring a change in under a token: two write units for each part.
+
+    Args:
+        means: what to work with.
+        definition: of the counter.
+        parts: which item takes how much.
+        token: what a retry repeats.
+        attempts: of the call.
+        now_ms: the time to write, or None where a retry by another call must not differ.
+
+    Returns:
+        The outcome, and whether the very last request carried it out.
+
+    Raises:
+        TokenMismatch: the token stands for other writes.
+        Redefined: the counter is not the one that was read.
+    """
+    writes = [update_of(means.table, definition, part, now_ms) for part in parts]
+    counter = definition.counter
+    while True:
+        failure: CountledgerError
+        try:
+            fresh = means.door.transact(writes, token)
+        except TransactionCancelled as cancelled:
+            refused = refused_among(definition, parts, cancelled.reasons)
+            if refused is not None:
+                return refused, True
+            failure = cancelled
+        except PASSING as error:
+            failure = error
+        else:
+            value = None if definition.bins > 1 else means.value_after(definition.main)
+            return Applied(counter, value), fresh
+        if not attempts.again(failure):
+            return attempts.end(counter, failure), True
+
+
+def token_of(definition: Definition, change_id: str) -> str:
+    """The token of a change: 32 characters, of which the service takes 36."""
+    scope = f"{definition.counter}#{definition.made}#{change_id}"
+    return blake2b(scope.encode(), digest_size=16, person=b"token").hexdigest()
+
+
+def life_ms(means: Means) -> int:
+    """For how long a key with a time can be told to be remembered."""
+    return TOKEN_LIFE_MS - means.clock_skew_ms
+
+
+def use_up(means: Means, definition: Definition, token: str) -> Outcome:
+    """Use a token up for a transaction that changes nothing: two write units.
+
+    Returns:
+        `GivenUp`: the change is not in and will not be, for as long as the token is remembered.
+        `Duplicate`: the token is taken, the change is in. `Unknown`: no clear answer.
+
+    Raises:
+        Redefined: the counter is not the one that was read.
+    """
+    attempts = Attempts(means, _POLICY, _ADVICE)
+    void = Check(means.table, definition.main, of(definition.made))
+    while True:
+        failure: CountledgerError
+        try:
+            means.door.transact([void], token)
+        except TokenMismatch:
+            return Duplicate(definition.counter, None)
+        except TransactionCancelled as cancelled:
+            if any(reason.condition_failed for reason in cancelled.reasons):
+                raise Redefined("the counter was deleted or made again") from cancelled
+            failure = cancelled
+        except PASSING as error:
+            failure = error
+        else:
+            return GivenUp(definition.counter, token)
+        if not attempts.again(failure):
+            return attempts.end(definition.counter, failure)

@@ -1,0 +1,139 @@
+"""Strict counters as the public API builds them, one process each, and faults of theirs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.exceptions import ReadTimeoutError
+from botocore.httpsession import URLLib3Session
+
+from countledger import CountLedger
+from countledger.ledger.amount import Amount
+from countledger.ledger.clock import Clock
+from countledger.ledger.connection import Retries
+from countledger.ledger.door import Door
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.outcome import Applied, Outcome
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+
+TRANSACTIONAL: Final = (Method.CRT, Method.MARKER)
+
+
+def seller_of(
+    store: Store, *, retries: Retries = "none", clock: Clock | None = None
+) -> StrictCounters:
+    """The strict counters of a new process: its own client, nothing known, no waits of its own.
+
+    Args:
+        store: where the tables are.
+        retries: of the SDK; the product's own choice is none.
+        clock: its clock; one that stands still unless given.
+    """
+    settings, engine = store.connection.settings, store.engine
+    built = CountLedger(settings, session=engine.session, endpoint_url=engine.endpoint_url).strict
+    door = store.connection.door(retries).metered()
+    reads = replace(built.means.reads, meter=door.meter)
+    means = replace(built.means, door=door, reads=reads, clock=clock or HandClock())
+    return replace(built, means=means)
+
+
+def client_of(seller: StrictCounters) -> Any:  # noqa: ANN401 - a boto3 client
+    """The client that its writes go through."""
+    return seller.means.door.client
+
+
+def write_of(method: Method) -> str:
+    """The operation by which a method writes."""
+    return "TransactWriteItems" if method in TRANSACTIONAL else "UpdateItem"
+
+
+def in_threads(calls: Sequence[Callable[[], Outcome]]) -> list[Outcome]:
+    """Make calls at once, each on a thread of its own."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+def others_change(sellers: Sequence[StrictCounters], counter: str, delta: Amount = 1) -> None:
+    """Other writers change a counter, all at once, and all of them succeed."""
+    outcomes = in_threads([partial(seller.change, counter, delta) for seller in sellers])
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Applied)]
+    if failed:
+        raise AssertionError(f"the others were to succeed: {failed}")
+
+
+@dataclass
+class Late:
+    """A request that was sent and lies in the network; its sender heard nothing.
+
+    Attributes:
+        landings: the status of each landing; a request may land more than once.
+    """
+
+    landings: list[int] = field(default_factory=list)
+    _request: AWSPreparedRequest | None = None
+    _held: int = 0
+
+    def __call__(self, request: AWSPreparedRequest, **_: object) -> None:
+        """Hold the first request back (botocore calls it before it sends)."""
+        self._held += 1
+        if self._held == 1:
+            self._request = request
+            raise ReadTimeoutError(endpoint_url=request.url)
+
+    def land(self) -> None:
+        """Now it arrives."""
+        if self._request is None:
+            raise AssertionError("nothing was sent")
+        session = URLLib3Session(proxies={})
+        try:
+            self.landings.append(session.send(self._request).status_code)
+        finally:
+            session.close()
+
+
+@contextmanager
+def held_back(seller: StrictCounters, method: Method) -> Iterator[Late]:
+    """Let the next write of a seller be late."""
+    late = Late()
+    event = f"before-send.*.{write_of(method)}"
+    client = client_of(seller)
+    client.meta.events.register_first(event, late)
+    try:
+        yield late
+    finally:
+        client.meta.events.unregister(event, late)
+
+
+@contextmanager
+def before_request(
+    client: Any,  # noqa: ANN401 - a boto3 client
+    operation: str,
+    number: int,
+    act: Callable[[], None],
+) -> Iterator[None]:
+    """Let something happen right before a client's n-th next request of an operation is made."""
+    made = 0
+
+    def count(**_: object) -> None:
+        nonlocal made
+        made += 1
+        if made == number:
+            act()
+
+    event = f"before-call.*.{operation}"
+    client.meta.events.register(event, count)
+    try:
+        yield
+    finally:
+        client.meta.events.unregister(event, count)
+
+
+def metered(door: Door) -> tuple[float, float]:
+    """The write and read units that a door has consumed."""
+    return door.meter.write_units, door.meter.read_units

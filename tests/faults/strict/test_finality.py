@@ -1,0 +1,244 @@
+"""What was said to be not applied never becomes applied, however late a request lands."""
+
+from dataclasses import replace
+from itertools import chain, repeat
+
+import pytest
+
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.crt import CrtSending
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.marker import MarkerSending
+from countledger.producers.strict.optimistic import Optimist
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Contended,
+    Duplicate,
+    GivenUp,
+    Outcome,
+    Refusal,
+)
+from countledger.producers.strict.state import State
+from countledger.producers.strict.token_set import SetSending
+from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.injection import Fault, Kind, faults
+from tests.faults.strict.sellers import (
+    before_request,
+    client_of,
+    held_back,
+    others_change,
+    seller_of,
+    write_of,
+)
+
+OPTIMISTIC = (Method.OCC, Method.HISTORY)
+REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
+# The request by which a method keeps a late one out.
+FENCES = {Method.CRT: "TransactWriteItems", Method.MARKER: "PutItem", Method.SET: "UpdateItem"}
+
+
+def without_the_fence(patch: pytest.MonkeyPatch) -> None:
+    """Believe that a request that is not in when the item is read again will not come in."""
+
+    def believed(_self: Optimist, state: State) -> State:
+        return replace(state, version=state.version + 1)
+
+    patch.setattr(Optimist, "_fence", believed)
+
+
+def without_settling(patch: pytest.MonkeyPatch) -> None:
+    """Say the refusal, and leave the old request its way."""
+
+    def believed(_self: object, refused: Refusal) -> Outcome:
+        return refused
+
+    for sending in (CrtSending, MarkerSending, SetSending):
+        patch.setattr(sending, "settle", believed)
+
+
+def _expect_value(seller: StrictCounters, counter: str, value: int) -> None:
+    found = seller.show(counter).value
+    if found != value:
+        raise WrongNumber(f"{counter} is {found} and not {value}")
+
+
+@pytest.mark.parametrize("method", OPTIMISTIC)
+def test_a_fenced_request_that_lands_later_changes_nothing(
+    store: Store, counter: str, method: Method
+) -> None:
+    """Read again, fenced, sent again: the first request finds its version gone."""
+    victim = seller_of(store)
+    victim.create(counter, method=method)
+
+    with held_back(victim, method) as late:
+        outcome = victim.change(counter, 1)
+    late.land()
+
+    assert isinstance(outcome, Applied)
+    assert (outcome.value, late.landings) == (1, [400])
+    _expect_value(victim, counter, 1)
+
+
+@pytest.mark.parametrize("method", OPTIMISTIC)
+def test_a_request_that_lands_before_its_fence_is_found(
+    store: Store, counter: str, method: Method
+) -> None:
+    """It lands after the re-read: the fence fails, and what stood in its way is our own tag."""
+    victim = seller_of(store)
+    victim.create(counter, method=method)
+
+    with (
+        held_back(victim, method) as late,
+        before_request(client_of(victim), "UpdateItem", 2, late.land),
+    ):
+        outcome = victim.change(counter, 1)
+
+    assert isinstance(outcome, Applied)
+    assert (outcome.value, late.landings) == (1, [200])
+    _expect_value(victim, counter, 1)
+
+
+@pytest.mark.parametrize("method", OPTIMISTIC)
+def test_a_refusal_behind_a_fence_is_final(store: Store, counter: str, method: Method) -> None:
+    """Others take the last room after the fence; given back, it is not for the old request."""
+    victim, other = seller_of(store), seller_of(store)
+    victim.create(counter, method=method, upper=1)
+
+    with (
+        held_back(victim, method) as late,
+        before_request(
+            # The first is held back, the second is the fence, the third the next attempt.
+            client_of(victim),
+            "UpdateItem",
+            3,
+            lambda: others_change([other], counter, 1),
+        ),
+    ):
+        outcome = victim.change(counter, 1)
+    others_change([other], counter, -1)
+    late.land()
+
+    assert isinstance(outcome, BoundReached)
+    assert late.landings == [400]
+    _expect_value(victim, counter, 0)
+
+
+@judged(without_the_fence)
+@pytest.mark.parametrize("method", OPTIMISTIC)
+def test_not_applied_behind_a_fence_is_final(
+    store: Store, counter: str, method: Method, rule: Rule
+) -> None:
+    """Every attempt behind the fence is throttled, and the caller is told that nothing is in."""
+    victim = seller_of(store)
+    victim.create(counter, method=method)
+
+    with rule.watched():
+        # Behind the request that is held back, the fence goes through and nothing else.
+        throttled = faults(
+            client_of(victim),
+            at="UpdateItem",
+            plan=chain([None], repeat(Fault(Kind.THROTTLE))),
+        )
+        with held_back(victim, method) as late, throttled:
+            outcome = victim.change(counter, 1)
+        late.land()
+
+        assert isinstance(outcome, Contended)
+        _expect_value(victim, counter, 0)
+        assert late.landings == [400]
+
+
+@judged(without_settling)
+@pytest.mark.parametrize("method", REMEMBERING)
+def test_a_refusal_after_a_lost_answer_is_final(
+    store: Store, counter: str, method: Method, rule: Rule
+) -> None:
+    """Others take the last room and give it back: the late request finds its way closed."""
+    victim, other = seller_of(store), seller_of(store)
+    victim.create(counter, method=method, upper=1)
+
+    with rule.watched():
+        with held_back(victim, method) as late:
+            others_change([other], counter, 1)
+            outcome = victim.change(counter, 1, key="order-1")
+        others_change([other], counter, -1)
+        late.land()
+
+        assert isinstance(outcome, BoundReached)
+        _expect_value(victim, counter, 0)
+        assert late.landings == [400]
+
+
+@pytest.mark.parametrize("method", REMEMBERING)
+def test_a_request_that_lands_before_its_way_is_closed_is_found(
+    store: Store, counter: str, method: Method
+) -> None:
+    """Room comes back and the late request lands, just before the refusal would be final."""
+    victim, other = seller_of(store), seller_of(store)
+    victim.create(counter, method=method, upper=1)
+    others_change([other], counter, 1)
+
+    with held_back(victim, method) as late:
+
+        def room_and_landing() -> None:
+            others_change([other], counter, -1)
+            late.land()
+
+        number = 3 if FENCES[method] == write_of(method) else 1
+        with before_request(client_of(victim), FENCES[method], number, room_and_landing):
+            outcome = victim.change(counter, 1, key="order-1")
+
+    assert late.landings == [200]
+    assert isinstance(outcome, Applied)
+    _expect_value(victim, counter, 1)
+
+
+@pytest.mark.parametrize("method", REMEMBERING)
+def test_a_request_that_lands_twice_counts_once(store: Store, counter: str, method: Method) -> None:
+    """A retry has gone through when the first request arrives at last, and once more."""
+    victim = seller_of(store)
+    victim.create(counter, method=method)
+
+    with held_back(victim, method) as late:
+        outcome = victim.change(counter, 1, key="order-1")
+    late.land()
+    late.land()
+
+    assert isinstance(outcome, Applied)
+    _expect_value(victim, counter, 1)
+
+
+@pytest.mark.parametrize("method", REMEMBERING)
+def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method) -> None:
+    """A key given up is closed to the late request and to every retry."""
+    victim, other = seller_of(store), seller_of(store)
+    victim.create(counter, method=method)
+    lost: list[Outcome] = []
+
+    def give_up() -> None:
+        lost.append(other.give_up(counter, "order-1"))
+
+    with (
+        held_back(victim, method) as late,
+        before_request(client_of(victim), write_of(method), 2, give_up),
+    ):
+        told = victim.change(counter, 1, key="order-1")
+    late.land()
+
+    assert isinstance(lost[0], GivenUp)
+    assert isinstance(told, GivenUp)
+    assert isinstance(other.give_up(counter, "order-1"), GivenUp)
+    _expect_value(victim, counter, 0)
+
+
+@pytest.mark.parametrize("method", REMEMBERING)
+def test_giving_up_what_is_in_says_so(store: Store, counter: str, method: Method) -> None:
+    """The change stays in: whoever gives its key up learns that it counted."""
+    victim = seller_of(store)
+    victim.create(counter, method=method)
+    victim.change(counter, 1, key="order-1")
+
+    assert isinstance(victim.give_up(counter, "order-1"), Duplicate)
+    _expect_value(victim, counter, 1)

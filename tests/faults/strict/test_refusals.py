@@ -1,0 +1,183 @@
+"""Attempts that are clearly refused are made again, so often and no oftener."""
+
+from itertools import repeat
+
+import pytest
+
+from countledger import CountLedger
+from countledger.ledger.errors import Unreachable
+from countledger.producers.strict.definition import SPREADABLE, Method
+from countledger.producers.strict.outcome import Applied, BoundReached, Contended, Unknown
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+from tests.faults.injection import Fault, Kind, faults
+from tests.faults.strict.conflicts import conflicts
+from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
+
+ATTEMPTS = {Method.OCC: 14, Method.HISTORY: 14}
+SURE = [method for method in Method if method not in {Method.OCC, Method.HISTORY}]
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_endless_conflicts_end_as_contended(store: Store, counter: str, method: Method) -> None:
+    """Nothing is in, and the waits between the attempts grew, by chance, up to a second."""
+    clock = HandClock()
+    seller = seller_of(store, clock=clock)
+    seller.create(counter, method=method)
+
+    with conflicts(client_of(seller), write_of(method), 1_000):
+        outcome = seller.change(counter, 1)
+
+    assert isinstance(outcome, Contended)
+    assert outcome.attempts == ATTEMPTS.get(method, 8)
+    assert len(clock.slept_ms) == outcome.attempts - 1
+    assert max(clock.slept_ms) <= 1_000
+    assert len(set(clock.slept_ms)) == len(clock.slept_ms)
+    assert seller.show(counter).value == 0
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_endless_throttling_ends_as_contended(store: Store, counter: str, method: Method) -> None:
+    """Nothing is in, and the caller may try again later."""
+    seller = seller_of(store)
+    seller.create(counter, method=method)
+
+    with faults(client_of(seller), at=write_of(method), plan=repeat(Fault(Kind.THROTTLE))):
+        outcome = seller.change(counter, 1)
+
+    assert isinstance(outcome, Contended)
+    assert "Throughput" in outcome.reason
+    assert seller.show(counter).value == 0
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_nothing_but_lost_answers_ends_as_unknown(
+    store: Store, counter: str, method: Method
+) -> None:
+    """With advice; and it counts once at the most, except by a method that cannot know."""
+    seller = seller_of(store)
+    seller.create(counter, method=method)
+    lost = repeat(Fault(Kind.TIMEOUT, applied=True))
+
+    with faults(client_of(seller), at=write_of(method), plan=lost):
+        outcome = seller.change(counter, 1)
+
+    # What can be read again is found, though every answer to a write is lost.
+    found = method in {Method.OCC, Method.HISTORY}
+    assert isinstance(outcome, Applied if found else Unknown)
+    if isinstance(outcome, Unknown):
+        assert len(outcome.advice) > 40
+    assert seller.show(counter).value == 1
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_where_nothing_answers_nothing_was_sent(store: Store, counter: str, method: Method) -> None:
+    """That is an error and no outcome."""
+    seller = seller_of(store)
+    seller.create(counter, method=method)
+    seller.show(counter)
+
+    with (
+        faults(client_of(seller), at=write_of(method), plan=repeat(Fault(Kind.UNREACHABLE))),
+        pytest.raises(Unreachable),
+    ):
+        seller.change(counter, 1)
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, method: Method) -> None:
+    """The product's own door makes one attempt; each method decides about the next."""
+    engine = store.engine
+    strict = CountLedger(
+        store.connection.settings, session=engine.session, endpoint_url=engine.endpoint_url
+    ).strict
+    strict.create(counter, method=method)
+    client = strict.means.door.client
+    calls: list[str] = []
+    client.meta.events.register(
+        "before-call", lambda model, **_: calls.append(model.name), unique_id="calls"
+    )
+
+    with faults(client, at=write_of(method), plan=[Fault(Kind.SERVER_ERROR)]) as attempts:
+        strict.change(counter, 1)
+
+    assert len(attempts) == calls.count(write_of(method))
+
+
+@pytest.mark.parametrize(("method", "forgotten"), [("crt", 10), ("marker", 60)])
+def test_a_process_that_wakes_too_late_sends_nothing(
+    store: Store, counter: str, method: Method, forgotten: int
+) -> None:
+    """Frozen behind a lost answer until its key may be forgotten, it does not send again."""
+    clock = HandClock()
+    seller = seller_of(store, clock=clock)
+    window_ms = 3_600_000 if method == Method.MARKER else None
+    seller.create(counter, method=method, window_ms=window_ms)
+
+    with faults(
+        client_of(seller),
+        at="TransactWriteItems",
+        plan=[Fault(Kind.TIMEOUT, applied=True)],
+        then=lambda: clock.move_ms(forgotten * 60_000 + 1),
+    ) as attempts:
+        outcome = seller.change(counter, 1, key="order-1")
+
+    assert isinstance(outcome, Unknown)
+    assert len(attempts) == 1
+
+
+def test_a_bound_reached_after_a_doubtful_attempt_stays_unknown(store: Store, counter: str) -> None:
+    """Method atomic may have met the room that its own lost attempt has taken."""
+    seller = seller_of(store)
+    seller.create(counter, method="atomic", upper=1)
+
+    with faults(client_of(seller), at="UpdateItem", plan=[Fault(Kind.TIMEOUT, applied=True)]):
+        outcome = seller.change(counter, 1, prefer="over")
+
+    assert isinstance(outcome, Unknown)
+    assert seller.show(counter).value == 1
+
+
+@pytest.mark.parametrize("method", SURE)
+def test_a_change_that_took_the_last_room_is_applied_whatever_the_bound_says(
+    store: Store, counter: str, method: Method
+) -> None:
+    """Its answer was lost; the retry meets a full counter, and knows that it is full of itself."""
+    seller = seller_of(store)
+    seller.create(counter, method=method, upper=1)
+    key = None if method is Method.ATOMIC else "order-1"
+
+    with faults(client_of(seller), at=write_of(method), plan=[Fault(Kind.TIMEOUT, applied=True)]):
+        outcome = seller.change(counter, 1, key=key)
+
+    assert isinstance(outcome, Unknown if method is Method.ATOMIC else Applied)
+    assert seller.show(counter).value == 1
+
+
+def test_a_retry_of_a_split_under_method_crt_is_never_refused(store: Store, counter: str) -> None:
+    """It cannot be told from another change under the key; but that it is not in, is not said."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method="crt", lower=0, opening=40, bins=8)
+    assert isinstance(seller.change(counter, -33, key="order-1"), Applied)
+    assert isinstance(other.change(counter, -7), Applied)
+
+    again = other.change(counter, -33, key="order-1")
+
+    assert isinstance(again, Unknown)
+    assert "split" in again.advice
+    assert seller.show(counter).value == 0
+
+
+@pytest.mark.parametrize("method", SPREADABLE)
+def test_a_refused_change_of_a_spread_counter_is_not_in(
+    store: Store, counter: str, method: Method
+) -> None:
+    """All bins together were asked, as of one moment."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method=method, lower=0, opening=8, bins=8)
+
+    refused = seller.change(counter, -9)
+    others_change([other], counter, -8)
+
+    assert refused == BoundReached(counter, 8, "lower", 0, -9)
+    assert seller.show(counter).value == 0

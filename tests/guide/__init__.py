@@ -1,0 +1,1 @@
+"""What docs/strict.md does not say by itself: tables made from what the tests expect."""

@@ -1,0 +1,71 @@
+"""The tables of docs/strict.md, made from what the tests hold each method to.
+
+Each stands between two marks; `make docs` writes it there anew.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.engines.test_strict import COSTS
+from tests.faults.strict.matrix import RIGHT, ROWS, Company, Row, Trouble, expected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
+_HIDDEN: Final = ", hidden by an SDK retry"
+
+
+def tables() -> dict[str, str]:
+    """Every table by the name of its marks."""
+    return {
+        "failures": _failures([trouble for trouble in Trouble if not trouble.hidden]),
+        "sdk": _failures([trouble for trouble in Trouble if trouble.hidden]),
+        "costs": _table(
+            ["method", "write units", "read units"],
+            ([f"`{method}`", str(writes), str(reads)] for method, (writes, reads) in COSTS.items()),
+        ),
+    }
+
+
+def with_tables(text: str) -> str:
+    """The guide with its tables as they should be.
+
+    Raises:
+        ValueError: it has no place for one of them.
+    """
+    for name, table in tables().items():
+        begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
+        if (text.count(begin), text.count(end)) != (1, 1):
+            raise ValueError(f"the guide has no one place for the table {name!r}")
+        head, _, rest = text.partition(begin)
+        text = f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def _failures(troubles: Sequence[Trouble]) -> str:
+    head = ["method", *(trouble.value.removesuffix(_HIDDEN) for trouble in troubles)]
+    return _table(
+        head,
+        ([_name(row), *(_cell(row, trouble) for trouble in troubles)] for row in ROWS),
+    )
+
+
+def _name(row: Row) -> str:
+    return f"`{row.method}`, prefer {row.prefer}" if row.prefer else f"`{row.method}`"
+
+
+def _cell(row: Row, trouble: Trouble) -> str:
+    """What is said and counted; where it matters, alone and among eight writers."""
+    alone, eight = (expected(row, trouble, company) for company in Company)
+    if alone == eight:
+        return "✓" if alone == RIGHT else str(alone)
+    said = ["✓" if cell == RIGHT else str(cell) for cell in (alone, eight)]
+    return f"alone: {said[0]}<br>among eight: {said[1]}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,48 @@
+"""The guide's tables are those that the tests hold the product to."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from countledger.producers.strict.definition import Method
+from tests.faults.strict.matrix import ROWS, Trouble
+from tests.guide.tables import GUIDE, tables, with_tables
+
+
+def test_the_guide_has_the_tables_as_they_should_be() -> None:
+    """After a change of what is expected, `make docs` writes them anew."""
+    text = GUIDE.read_text()
+
+    assert text == with_tables(text)
+    assert all(table in text for table in tables().values())
+
+
+def test_a_stale_table_is_replaced_and_nothing_else() -> None:
+    """Whatever stood between the marks."""
+    text = GUIDE.read_text()
+    stale = text.replace("counted twice", "counted three times")
+
+    assert stale != text
+    assert with_tables(stale) == text
+
+
+def test_a_guide_without_a_place_is_refused() -> None:
+    """Rather than left without its table."""
+    with pytest.raises(ValueError, match="no one place for the table 'failures'"):
+        with_tables("# Which method when\n")
+
+
+def test_each_method_and_each_trouble_has_its_cell() -> None:
+    """In one table or the other."""
+    made = tables()
+    columns = 0
+    for name in ("failures", "sdk"):
+        head, _, *rows = made[name].splitlines()
+        columns += head.count("|") - 2
+        assert len(rows) == len(ROWS)
+        assert {line.count("|") for line in rows} == {head.count("|")}
+
+    assert columns == len(Trouble)
+    assert re.findall(r"^\| `(\w+)` \|", made["costs"], re.MULTILINE) == list(Method)

@@ -1,0 +1,149 @@
+"""Every outcome has a status, an exit code and one line."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+
+from countledger.infra.cli.options import Options
+from countledger.infra.cli.strict_answers import answer_to_change, answer_to_giving_up
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Contended,
+    Duplicate,
+    GivenUp,
+    Outcome,
+    SetFull,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from countledger.ledger.amount import Amount
+
+HALL = "tickets:hall"
+
+CHANGES: list[tuple[Outcome, Amount, str, int, str | None]] = [
+    (Applied(HALL, 498), -2, "applied", 0, None),
+    (Duplicate(HALL, None), -2, "duplicate", 0, None),
+    (
+        BoundReached(HALL, 498, "lower", 0, -499),
+        -499,
+        "bound_reached",
+        4,
+        (
+            "bound reached: counter 'tickets:hall' is at 498, its lower bound is 0, and -499 was "
+            "asked for"
+        ),
+    ),
+    (
+        BoundReached(HALL, Decimal("0.5"), "upper", 1, Decimal("0.75")),
+        Decimal("0.75"),
+        "bound_reached",
+        4,
+        (
+            "bound reached: counter 'tickets:hall' is at 0.5, its upper bound is 1, and +0.75 was "
+            "asked for"
+        ),
+    ),
+    (
+        SetFull(HALL, 7, 12),
+        1,
+        "set_full",
+        4,
+        (
+            "set full: counter 'tickets:hall' is at 7 and holds 12 keys, as many as it may, and +1 "
+            "was asked for: it takes no new change"
+        ),
+    ),
+    (
+        GivenUp(HALL, "k1"),
+        1,
+        "given_up",
+        2,
+        (
+            "not counted: this key of counter 'tickets:hall' was given up for good; a new change "
+            "needs a new key"
+        ),
+    ),
+    (
+        Contended(HALL, 14, "others were faster"),
+        1,
+        "contended",
+        3,
+        (
+            "nothing done: counter 'tickets:hall' let none of 14 attempts through (others were "
+            "faster): try again later"
+        ),
+    ),
+    (
+        Unknown(HALL, "repeat it"),
+        1,
+        "unknown",
+        3,
+        "unknown whether counter 'tickets:hall' took it: repeat it",
+    ),
+]
+
+
+@pytest.mark.parametrize(("outcome", "delta", "status", "code", "line"), CHANGES)
+def test_a_change_is_answered_by_status_code_and_one_line(
+    outcome: Outcome, delta: Amount, status: str, code: int, line: str | None
+) -> None:
+    """A refusal has the current value, the bound and what was asked for."""
+    answer = answer_to_change(outcome, delta)
+
+    assert (answer.facts["status"], answer.code, answer.complaint) == (status, code, line)
+    assert answer.facts["counter"] == HALL
+    assert answer.facts["delta"] == delta
+
+
+def test_every_outcome_has_an_answer() -> None:
+    """One that is added later needs one too."""
+    assert {type(outcome) for outcome, *_ in CHANGES} == set(get_args(Outcome))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "code"),
+    [
+        (GivenUp(HALL, "k1"), "given_up", 0),
+        (Duplicate(HALL, None), "counted", 1),
+        (Contended(HALL, 8, "busy"), "contended", 3),
+        (Unknown(HALL, "ask again"), "unknown", 3),
+    ],
+)
+def test_giving_up_succeeds_only_where_the_change_is_out_for_good(
+    outcome: Outcome, status: str, code: int
+) -> None:
+    """A script that goes on at exit code 0 may sell the ticket again."""
+    answer = answer_to_giving_up(outcome, "order-1")
+
+    assert (answer.facts["status"], answer.code) == (status, code)
+    assert answer.facts["key"] == "order-1"
+    assert (answer.complaint is None) == (code == 0)
+
+
+def test_a_refusal_is_a_document_for_programs_and_a_line_for_people(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On stdout only what was asked for; the line is on stderr either way."""
+    answer = answer_to_change(BoundReached(HALL, 498, "lower", 0, -499), -499)
+
+    assert answer.print(Options()) == 4
+    plain = capsys.readouterr()
+    assert answer.print(Options(as_json=True)) == 4
+    printed = capsys.readouterr()
+
+    assert plain.out == ""
+    assert plain.err == printed.err == f"countledger: {answer.complaint}\n"
+    assert json.loads(printed.out) == {
+        "status": "bound_reached",
+        "counter": HALL,
+        "delta": -499,
+        "value": 498,
+        "side": "lower",
+        "bound": 0,
+    }

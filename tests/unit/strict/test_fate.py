@@ -1,0 +1,97 @@
+"""What became of a write without an answer: the table of `occ` and `history`, cell by cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.ledger.errors import IdempotencyKeyReused
+from countledger.producers.strict.change import Change
+from countledger.producers.strict.definition import Definition, Method
+from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
+from countledger.producers.strict.history import LastTags
+from countledger.producers.strict.occ import LastTag
+from countledger.producers.strict.state import State, encode_state
+from tests.unit.ledger.memory import holds
+
+BEFORE = State("made", 10, 0, tags=("made=0",))
+MINE = Change("n:c", 5, "mine", 0)
+DEFINITION = Definition("n:c", "made", Method.OCC)
+
+
+def _others(state: State, count: int, memory: LastTag | LastTags) -> State:
+    for number in range(count):
+        state = applied_to(state, Change("n:c", 1, f"other-{state.version}-{number}", 0), memory)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (applied_to(BEFORE, MINE, LastTag()), Fate.APPLIED),
+        (BEFORE, Fate.NOT_YET),
+        (_others(BEFORE, 1, LastTag()), Fate.NOT_APPLIED),
+        (replace(BEFORE, version=11), Fate.NOT_APPLIED),
+        (_others(BEFORE, 2, LastTag()), Fate.UNKNOWN),
+        (_others(applied_to(BEFORE, MINE, LastTag()), 1, LastTag()), Fate.UNKNOWN),
+        (replace(BEFORE, made="again"), Fate.UNKNOWN),
+    ],
+    ids=["mine", "same", "one other", "fenced", "two others", "mine and another", "made again"],
+)
+def test_one_tag_tells_about_one_step(found: State, expected: Fate) -> None:
+    """The table of method occ."""
+    assert fate(MINE, BEFORE, found, kept=1) is expected
+
+
+@given(
+    kept=st.integers(2, 6),
+    applied=st.booleans(),
+    before=st.integers(0, 8),
+    others=st.integers(0, 10),
+)
+def test_a_history_is_never_wrong(kept: int, *, applied: bool, before: int, others: int) -> None:
+    """What it says is true, and it is unknown only when as many others came as it keeps."""
+    memory = LastTags(kept)
+    based_on = _others(BEFORE, before, memory)
+    first = applied_to(based_on, MINE, memory) if applied else based_on
+    found = _others(first, others, memory)
+
+    told = fate(MINE, based_on, found, kept)
+
+    match told:
+        case Fate.APPLIED:
+            assert applied
+        case Fate.NOT_APPLIED:
+            assert not applied
+        case Fate.NOT_YET:
+            assert found == based_on
+        case Fate.UNKNOWN:
+            assert others >= kept
+
+
+def test_the_same_key_with_another_delta_is_found_out() -> None:
+    """Whoever used it, it was for something else."""
+    other = Change("n:c", 7, "mine", 0, key="k")
+
+    with pytest.raises(IdempotencyKeyReused, match="'k'"):
+        fate(replace(MINE, key="k"), BEFORE, applied_to(BEFORE, other, LastTag()), kept=1)
+
+
+def test_behind_a_fence_no_old_request_finds_a_way() -> None:
+    """The write of a change and its fence ask for the same version: one of them comes first."""
+    change = plan_change("t", DEFINITION, BEFORE, MINE, LastTag())
+    fence = plan_fence("t", DEFINITION, BEFORE)
+    for condition in (change.condition, fence.condition):
+        assert condition is not None
+        assert holds(condition, encode_state(BEFORE))
+        assert not holds(condition, encode_state(replace(BEFORE, version=11)))
+
+
+def test_a_history_is_bounded_and_forgets_the_oldest() -> None:
+    """The newest stand at the end."""
+    found = _others(BEFORE, 5, LastTags(3))
+
+    assert [tag.split("-")[1] for tag in found.tags] == ["12", "13", "14"]

@@ -1,0 +1,101 @@
+"""The rooms: one condition for the service, the same judgement here, and they never contradict."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.ledger import amount
+from countledger.ledger.attributes import Item, decode, encode
+from countledger.ledger.operations import Put, Update
+from countledger.producers.strict.bounds import plan_bounds
+from countledger.producers.strict.state import (
+    State,
+    decode_state,
+    encode_state,
+    has_room,
+    moved,
+    of,
+    refusal,
+)
+from tests.unit.ledger.memory import MemoryDoor, holds
+
+KEY = {"counter": "n:c", "part": "total"}
+AMOUNTS = st.one_of(
+    st.integers(-50, 50),
+    st.integers(-5_000, 5_000).map(lambda n: amount.canonical(Decimal(n) / 100)),
+)
+DELTAS = AMOUNTS.filter(bool)
+BOUNDS = st.one_of(st.none(), AMOUNTS)
+STATES = st.builds(
+    State, made=st.just("made"), version=st.just(1), total=AMOUNTS, lower=BOUNDS, upper=BOUNDS
+)
+
+
+def stored(state: State) -> Item:
+    """The attributes as they lie in the table."""
+    return decode(encode(encode_state(state)))
+
+
+@given(state=STATES, delta=DELTAS)
+def test_the_condition_and_the_judgement_agree(state: State, delta: amount.Amount) -> None:
+    """Also where a bound was forced past the value."""
+    told = refusal("n:c", state, delta)
+
+    assert holds(of("made", has_room(delta)), stored(state)) == (told is None)
+
+
+@given(state=STATES, deltas=st.lists(DELTAS, max_size=6))
+def test_rooms_follow_the_total(state: State, deltas: list[amount.Amount]) -> None:
+    """After any changes the rooms are what the total and the bounds say."""
+    door = MemoryDoor()
+    door.put(Put("t", {**KEY, **stored(state)}))
+    for delta in deltas:
+        door.update(Update("t", KEY, moved(delta, 5)))
+
+    item = door.get("t", KEY) or {}
+    found = decode_state(item)
+
+    assert found.total == amount.total_of([state.total, *deltas])
+    assert found.version == 1 + len(deltas)
+    assert {**item, **stored(found)} == item
+
+
+@given(state=STATES, lower=BOUNDS, upper=BOUNDS)
+def test_moved_bounds_leave_the_rooms_right(
+    state: State, lower: amount.Amount | None, upper: amount.Amount | None
+) -> None:
+    """Set, moved or taken away: the rooms are those of the new bounds, the total is untouched."""
+    door = MemoryDoor()
+    door.put(Put("t", {**KEY, **stored(state)}))
+
+    door.update(plan_bounds("t", KEY, state, (lower, upper), force=True))
+
+    item = door.get("t", KEY) or {}
+    found = decode_state(item)
+    assert (found.total, found.lower, found.upper) == (state.total, lower, upper)
+    assert {**item, **stored(found)} == item
+
+
+@given(state=STATES, lower=BOUNDS, upper=BOUNDS)
+def test_without_force_a_bound_stops_at_the_value(
+    state: State, lower: amount.Amount | None, upper: amount.Amount | None
+) -> None:
+    """The condition of the write refuses just what lies on the wrong side of the value."""
+    write = plan_bounds("t", KEY, state, (lower, upper), force=False)
+    outside = (lower is not None and state.total < lower) or (
+        upper is not None and state.total > upper
+    )
+
+    assert write.condition is not None
+    assert holds(write.condition, stored(state)) is not outside
+
+
+def test_another_making_of_the_counter_is_refused() -> None:
+    """A request of an old counter finds no way into a new one."""
+    item = stored(State("new", 1, 5))
+
+    assert not holds(of("old"), item)
+    assert holds(of("new"), item)
