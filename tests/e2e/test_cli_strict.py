@@ -13,6 +13,7 @@ import pytest
 
 from countledger.infra.cli.run import run
 from tests.e2e.command import Command, Finished
+from tests.e2e.refusing_proxy import refusing_proxy
 
 if TYPE_CHECKING:
     from countledger.infra.local_stack import LocalStack
@@ -224,6 +225,31 @@ def test_a_key_with_its_time_is_another_identity(command: Here, counter: str) ->
     assert told == ["applied", "applied", "duplicate"]
     assert expired.code == 2
     assert given_up.json["status"] == "counted"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told", "line"),
+    [
+        ((500, "InternalServerError"), "unknown", "method atomic cannot tell"),
+        ((400, "TransactionConflictException"), "contended", "let none of 8 attempts through"),
+    ],
+)
+def test_a_change_without_a_clear_answer_comes_with_advice(
+    stack: LocalStack, command: Here, refusal: tuple[int, str], told: str, line: str
+) -> None:
+    """Exit 3, one line, and the same for programs."""
+    counter = f"n{uuid.uuid4().hex}:x"
+    create(command, counter, "--method", "atomic")
+    change = ("strict", "change", counter, "1", "--json")
+
+    with refusing_proxy(stack.url, "UpdateItem", *refusal) as url:
+        done = command(*change, "--endpoint-url", url)
+
+    assert done.code == 3
+    assert done.json["status"] == told
+    assert done.err.count("\n") == 1
+    assert line in done.err
+    assert command("strict", "show", counter, "--json").json["value"] == 0
 
 
 def test_bounds_move_while_the_counter_is_in_use(command: Here, counter: str) -> None:
