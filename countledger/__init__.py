@@ -156,7 +156,12 @@ class CountLedger:
         return self._totals.freshness(self._stream)
 
     def exact(self, counter: str) -> ExactSum:
-        """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries."""
+        """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries.
+
+        Raises:
+            WrongKind: the counter is strict and has no ledger; its total is exact.
+        """
+        self.namespaces.refuse_other(keys.check_counter(counter), Kind.LEDGER)
         return self._exact.read(counter)
 
     def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
@@ -164,8 +169,9 @@ class CountLedger:
 
         Raises:
             NamespaceUnknown: nothing was ever recorded in its namespace.
+            WrongKind: the counter is strict and has no ledger.
         """
-        namespace = self.namespaces.get(keys.namespace_of(keys.check_counter(counter)))
+        namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
         table = self.connection.setting("ledger_table")
         return newest_first(self._exact.door, table, counter, namespace.spread, limit)
 

@@ -241,6 +241,16 @@ class Namespaces:
         """
         return _of_kind(counter, self.get(keys.namespace_of(counter)), kind)
 
+    def refuse_other(self, counter: str, kind: Kind) -> None:
+        """Refuse a counter whose namespace is known to be of another kind.
+
+        Raises:
+            WrongKind: its counters are of another kind.
+        """
+        namespace = self._find(keys.namespace_of(counter))
+        if namespace is not None:
+            _of_kind(counter, namespace, kind)
+
     def _find(self, name: str) -> Namespace | None:
         if name not in self._known:
             item = self.door.get(self.table, keys.namespace_key(name), consistent=True)

@@ -433,6 +433,10 @@ def test_p8_a_namespace_has_one_kind(store: Store, seller: StrictCounters, count
     client.record(f"l{counter}", 1)
 
     with pytest.raises(WrongKind, match="strict"):
+        client.exact(counter)
+    with pytest.raises(WrongKind, match="strict"):
+        client.entries(counter)
+    with pytest.raises(WrongKind, match="strict"):
         client.record(counter, 1)
     with pytest.raises(WrongKind, match="strict"):
         client.verify(counter)

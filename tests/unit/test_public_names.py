@@ -30,6 +30,7 @@ _NAMES = [
     "Total",
     "Verdict",
     "errors",
+    "outcomes",
     "record",
     "total",
 ]
@@ -42,6 +43,7 @@ _METHODS = [
     "record",
     "record_many",
     "resend",
+    "strict",
     "total",
     "totals",
     "verify",
