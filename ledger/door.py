@@ -16,10 +16,10 @@ from botocore.exceptions import ClientError
 
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, Throttled
+from countledger.ledger.errors import ConditionFailed, Reason, Throttled, TransactionCancelled
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
-from countledger.ledger.operations import Query
+from countledger.ledger.operations import Query, action
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import ConsumedCapacityTypeDef, KeysAndAttributesTypeDef
 
-    from countledger.ledger.operations import Put, Scan, Update
+    from countledger.ledger.operations import Put, Scan, Update, Write
 
 _METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 _CONDITION_FAILED = "ConditionalCheckFailedException"
+_CANCELLED = "TransactionCanceledException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +135,59 @@ class Door:
 
     @contextmanager
     def _conditions(self) -> Iterator[None]:
-        """Turn a failed condition into `ConditionFailed` before it is taken for a failed call."""
+        """Turn failed conditions into errors of their own before they are taken for failed calls."""
         try:
             yield
         except ClientError as error:
-            if error.response["Error"]["Code"] != _CONDITION_FAILED:
-                raise
-            self.meter.refused()
-            found: Any = error.response.get("Item")
-            raise ConditionFailed(decode(found) if found else None) from error
+            answer: Any = error.response
+            code = answer["Error"]["Code"]
+            if code == _CONDITION_FAILED:
+                self.meter.refused()
+                raise ConditionFailed(_found(answer)) from error
+            if code == _CANCELLED:
+                reasons = answer.get("CancellationReasons", [])
+                raise TransactionCancelled(
+                    tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
+                ) from error
+            raise
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """Write up to 100 items or none: two write units for each KB of each, also if cancelled.
+
+        Args:
+            writes: of different items.
+            token: the client request token: the same writes under it count once in ten minutes.
+
+        Returns:
+            Whether this very request was carried out; False: an earlier one with this token was,
+            which shows by the read units that the service reports instead of write units.
+
+        Raises:
+            TransactionCancelled: with a reason for each write.
+            TokenMismatch: the token stands for other writes.
+        """
+        actions: Any = [action(write) for write in writes]
+        with translated("TransactWriteItems"), self._conditions():
+            answer = self.client.transact_write_items(
+                TransactItems=actions, ClientRequestToken=token, **_METERED
+            )
+        consumed = _consumed(answer)
+        replayed = any(one.get("ReadCapacityUnits", 0.0) > 0 for one in consumed)
+        (self.meter.read if replayed else self.meter.written)(consumed)
+        return not replayed
+
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """Up to 100 items as of one moment: two read units for each 4 KB of each.
+
+        Raises:
+            TransactionCancelled: with a reason for each key: a write was under way.
+        """
+        gets: Any = [{"Get": {"TableName": table, "Key": encode(key)}} for key in keys]
+        with translated("TransactGetItems"), self._conditions():
+            answer = self.client.transact_get_items(TransactItems=gets, **_METERED)
+        self.meter.read(_consumed(answer))
+        found = (one.get("Item") for one in answer["Responses"])
+        return [decode(item) if item else None for item in found]
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write up to 25 items without condition, once: one write unit for each KB.
@@ -162,3 +207,9 @@ def _consumed(answer: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - o
     """The units in an answer: one sum, or one for each table; some engines leave it out."""
     consumed = answer.get("ConsumedCapacity", [])
     return consumed if isinstance(consumed, list) else [consumed]
+
+
+def _found(answer: Any) -> Item | None:  # noqa: ANN401 - an error's answer, or a reason in one
+    """The item that a failed condition met."""
+    item = answer.get("Item")
+    return decode(item) if item else None

@@ -5,6 +5,7 @@ CountledgerError
 │   ├── BadCounterName  BadDelta  BadKey  BadNote  BadTime  BadSetting  BadPayload
 │   ├── IdempotencyKeyReused  the key was used for another delta
 │   ├── KeyExpired            the entry was made longer ago than the horizon
+│   ├── BadBounds  NoSuchCounter  CounterExists  WrongRegion    of strict counters
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
 ├── SetupError                the operator's: names, permissions, network  exit 2
@@ -16,11 +17,14 @@ CountledgerError
 │   └── Unacknowledged        an entry that no attempt could confirm
 ├── CorruptItem               a stored item cannot be read as what it should be
 │   └── NewerFormat           it was written by a later release
-└── ConditionFailed           a condition did not hold (inner use: becomes an outcome)
+├── ConditionFailed           a condition did not hold (inner use: becomes an outcome)
+├── TransactionCancelled      nothing of it was written, for these reasons (inner use)
+└── TokenMismatch             the token stands for another transaction (inner use)
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -90,6 +94,22 @@ class NamespaceConflict(BadInput):
 
 class WrongKind(BadInput):
     """The call belongs to another kind of namespace."""
+
+
+class BadBounds(BadInput):
+    """Bounds that cross, or that the value would lie outside of."""
+
+
+class NoSuchCounter(BadInput):
+    """There is no strict counter of that name."""
+
+
+class CounterExists(BadInput):
+    """There is a strict counter of that name already."""
+
+
+class WrongRegion(BadInput):
+    """Strict counters live in the home region only."""
 
 
 class SetupError(CountledgerError):
@@ -164,3 +184,48 @@ class ConditionFailed(CountledgerError):
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition of the write did not hold")
         self.item = item
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one action of a transaction was refused.
+
+    Attributes:
+        code: as the service names it; `None` (the text) for an action that stood in nobody's way.
+        item: the item that a failed condition met, or None where there is none.
+    """
+
+    code: str
+    item: Item | None = None
+
+    @property
+    def condition_failed(self) -> bool:
+        """Whether the action's condition did not hold."""
+        return self.code == "ConditionalCheckFailed"
+
+    @property
+    def passing(self) -> bool:
+        """Whether another try may find the way free: a conflict with another write, a throttle."""
+        return self.code in {
+            "TransactionConflict",
+            "ThrottlingError",
+            "ProvisionedThroughputExceeded",
+        }
+
+
+class TransactionCancelled(CountledgerError):
+    """A transaction was refused as a whole.
+
+    Attributes:
+        reasons: one for each action, in their order.
+    """
+
+    def __init__(self, reasons: tuple[Reason, ...]) -> None:
+        super().__init__(
+            f"the transaction was cancelled ({', '.join(reason.code for reason in reasons)})"
+        )
+        self.reasons = reasons
+
+
+class TokenMismatch(CountledgerError):
+    """The client request token was used for a transaction with another body."""

@@ -66,12 +66,36 @@ class Compare:
     """The attribute is there and stands in this relation to the value."""
 
     name: str
-    operator: Literal["=", "<", "<=", ">", ">="]
+    operator: Literal["=", "<>", "<", "<=", ">", ">="]
     value: object
 
     def encode(self, to: Placeholders) -> str:
         """Its text."""
         return f"{to.name(self.name)} {self.operator} {to.value(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """The set does not contain the value, or is not there."""
+
+    name: str
+    value: object
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"NOT contains({to.name(self.name)}, {to.value(self.value)})"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAtMost:
+    """The set is there and has at most so many members."""
+
+    name: str
+    size: int
+
+    def encode(self, to: Placeholders) -> str:
+        """Its text."""
+        return f"size({to.name(self.name)}) <= {to.value(self.size)}"
 
 
 @dataclass(frozen=True, slots=True)

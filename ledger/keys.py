@@ -2,7 +2,9 @@
 
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head,
                              (`namespace#<ns>`, `settings`) a namespace
-counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`)
+counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
+                             of a strict counter (`<counter>#<NN>`, `bin`) and `m#<id>`, a marker;
+                             (`strict#<ns>`, counter), the directory of strict counters
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -25,6 +27,9 @@ TOTAL: Final = "total"
 PROGRESS: Final = "progress"
 NAMESPACE_PREFIX: Final = "namespace#"
 STREAM_PREFIX: Final = "stream#"
+BIN: Final = "bin"
+MARKER_PREFIX: Final = "m#"
+STRICT_PREFIX: Final = "strict#"
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -120,6 +125,21 @@ def head_key(counter: str) -> dict[str, str]:
 def total_key(counter: str) -> dict[str, str]:
     """The key of a total in `counters`."""
     return {"counter": counter, "part": TOTAL}
+
+
+def bin_key(counter: str, number: int) -> dict[str, str]:
+    """The key of a bin of a spread strict counter in `counters`: a partition of its own."""
+    return {"counter": f"{counter}#{number:02d}", "part": BIN}
+
+
+def marker_key(counter: str, change_id: str) -> dict[str, str]:
+    """The key of the marker of a change of a strict counter in `counters`."""
+    return {"counter": counter, "part": MARKER_PREFIX + change_id}
+
+
+def strict_key(counter: str) -> dict[str, str]:
+    """The key of a strict counter in the directory of its namespace, in `counters`."""
+    return {"counter": STRICT_PREFIX + namespace_of(counter), "part": counter}
 
 
 def progress_key(shard: str) -> dict[str, str]:

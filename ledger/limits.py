@@ -29,6 +29,11 @@ CLOCK_SKEW_DEFAULT_MS: Final = MINUTE_MS
 # What one call of the service takes.
 BATCH_WRITE_ITEMS: Final = 25
 BATCH_GET_KEYS: Final = 100
+TRANSACTION_ACTIONS: Final = 100
+
+# A strict counter's definition and its entry in the directory are made with its bins, and a change
+# that is split over all of them comes with a marker: each one transaction.
+BINS_MAX: Final = TRANSACTION_ACTIONS - 2
 
 # The newest format of an item that this release reads and writes (attribute `v`, absent = 1).
 FORMAT: Final = 1
@@ -37,6 +42,22 @@ FORMAT: Final = 1
 # never applied; a watermark is kept for longer than any record that it could have to refuse.
 STREAM_RECORD_MAX_AGE_MS: Final = 30 * HOUR_MS
 WATERMARK_LIFE_MS: Final = 48 * HOUR_MS
+
+# A client request token is remembered for ten minutes after its first request was completed. That
+# request was sent later than its key was made, but by another clock perhaps.
+TOKEN_LIFE_MS: Final = 10 * MINUTE_MS
+# A marker outlives the window that its counter promises by what clocks may differ.
+MARKER_WINDOW_MIN_MS: Final = MINUTE_MS
+MARKER_WINDOW_MAX_MS: Final = 366 * DAY_MS
+MARKER_WINDOW_DEFAULT_MS: Final = DAY_MS
+HISTORY_MIN: Final = 2
+HISTORY_MAX: Final = 100
+HISTORY_DEFAULT: Final = 20
+# The item of a set is written whole with each change: at 64 KB that is 64 write units.
+SET_MAX_BYTES: Final = 64 * 1_024
+TOKEN_BYTES: Final = 40
+SET_TOKENS_MAX: Final = SET_MAX_BYTES // TOKEN_BYTES
+SET_TOKENS_DEFAULT: Final = 500
 
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")

@@ -212,13 +212,16 @@ class Namespaces:
             WrongKind: its counters are of another kind.
         """
         name = keys.namespace_of(counter)
-        namespace = self._find(name) or self._make(Namespace(name, kind))
-        if namespace.kind != kind:
-            raise WrongKind(
-                f"counter {counter!r} is in namespace {name!r} of kind {namespace.kind}; this call "
-                f"is for counters of kind {kind}"
-            )
-        return namespace
+        return _of_kind(counter, self._find(name) or self._make(Namespace(name, kind)), kind)
+
+    def expect(self, counter: str, kind: Kind) -> Namespace:
+        """The namespace of a counter, which must exist.
+
+        Raises:
+            NamespaceUnknown: there is none that can be seen from here.
+            WrongKind: its counters are of another kind.
+        """
+        return _of_kind(counter, self.get(keys.namespace_of(counter)), kind)
 
     def _find(self, name: str) -> Namespace | None:
         if name not in self._known:
@@ -254,6 +257,15 @@ def show_fixed(namespace: Namespace) -> str:
     """What is fixed of a namespace, for a message."""
     horizon = show_duration(namespace.horizon_ms)
     return f"kind {namespace.kind}, spread {namespace.spread}, horizon {horizon}"
+
+
+def _of_kind(counter: str, namespace: Namespace, kind: Kind) -> Namespace:
+    if namespace.kind != kind:
+        raise WrongKind(
+            f"counter {counter!r} is in namespace {namespace.name!r} of kind {namespace.kind}; "
+            f"this call is for counters of kind {kind}"
+        )
+    return namespace
 
 
 def _fixed(namespace: Namespace) -> tuple[Kind, int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from countledger.ledger.attributes import Item, Key, encode
 from countledger.ledger.expressions import Clause, Condition, Placeholders, encode_update
@@ -50,6 +50,49 @@ class Update:
             "ReturnValues": self.returning,
             **_conditional(self.condition, placeholders),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove an item, if the condition holds of it."""
+
+    table: str
+    key: Key
+    condition: Condition | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The request."""
+        return {"TableName": self.table, "Key": encode(self.key), **_conditional(self.condition)}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Write nothing, but let the transaction fail unless the condition holds of the item."""
+
+    table: str
+    key: Key
+    condition: Condition
+
+    def arguments(self) -> dict[str, Any]:
+        """The request."""
+        return {"TableName": self.table, "Key": encode(self.key), **_conditional(self.condition)}
+
+
+Write: TypeAlias = Put | Update | Delete | Check
+
+_ACTIONS: Final[dict[type, str]] = {
+    Put: "Put",
+    Update: "Update",
+    Delete: "Delete",
+    Check: "ConditionCheck",
+}
+
+
+def action(write: Write) -> dict[str, Any]:
+    """The write as one action of a transaction, which answers with no item."""
+    arguments = write.arguments()
+    arguments.pop("ReturnValues", None)
+    return {_ACTIONS[type(write)]: arguments}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from countledger.ledger.errors import (
     ServiceFailed,
     TableNotFound,
     Throttled,
+    TokenMismatch,
     Unclear,
     Unreachable,
 )
@@ -43,6 +44,9 @@ _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "RequestLimitExceeded": Throttled,
     "TransactionConflictException": Throttled,
     "ReplicatedWriteConflictException": Throttled,
+    "IdempotentParameterMismatchException": TokenMismatch,
+    # An earlier request with this token is being carried out: its end is not known yet.
+    "TransactionInProgressException": Unclear,
 }
 _ADVICE: Final[dict[type[CountledgerError], str]] = {
     TableNotFound: "check the stack name, the region and COUNTLEDGER_*_TABLE",
