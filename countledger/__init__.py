@@ -12,13 +12,19 @@ COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from countledger.consumers.audit import CHUNK, Audit
+from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
 from countledger.consumers.progress import ShardProgress
+from countledger.consumers.repair import Remedy, Repair, Repairer
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import Freshness, TotalsReader
-from countledger.consumers.verify import Judgement, Verdict, Verifier
+from countledger.consumers.verdict import Judgement, Verdict
+from countledger.consumers.verify import Verifier
+from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import errors, keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.change_log import newest_first
@@ -36,13 +42,15 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
+    from pathlib import Path
 
     import boto3
 
 __all__ = [
     "Amount",
+    "Audit",
     "CountLedger",
     "CountledgerError",
     "Entry",
@@ -54,6 +62,8 @@ __all__ = [
     "Kind",
     "Namespace",
     "Receipt",
+    "Remedy",
+    "Repair",
     "Settings",
     "ShardProgress",
     "Status",
@@ -63,6 +73,8 @@ __all__ = [
     "record",
     "total",
 ]
+
+Outcome = TypeVar("Outcome")
 
 
 class CountLedger:
@@ -168,11 +180,49 @@ class CountLedger:
 
     def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """`verify` for many counters, a hundred behind one proof."""
-        return self._verifier.verify(counters)
+        return self._verifier.verify(map(self._of_a_ledger, counters))
 
-    def verify_all(self) -> Iterator[Verdict]:
-        """Compare every counter there is; reads both tables whole."""
-        return self._verifier.verify_all()
+    def verify_all(
+        self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
+    ) -> Audit[Verdict]:
+        """Compare every counter there is; reads both tables whole. Iterate over the answer.
+
+        Args:
+            segments: into how many parts each table is cut, to be read side by side: 1 to 64.
+            resume: a file that keeps how far it came. Where there is one, the walk goes on behind
+                it; at the end it is removed.
+
+        Raises:
+            BadSetting: when iterated: such segments cannot be, or the file is of something else.
+        """
+        verifier = replace(self._verifier, chunk=CHUNK)
+        return self._audit(
+            "verify", verifier.verify, lambda one: str(one.verdict), segments, resume
+        )
+
+    def repair(self, counter: str, *, dry_run: bool = False) -> Repair:
+        """Set a total to its ledger's sum if it drifted, behind the same proof as `verify`.
+
+        Raises:
+            WrongKind: it is no counter of a ledger.
+        """
+        return next(self.repair_many([counter], dry_run=dry_run))
+
+    def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
+        """`repair` for many counters, a hundred behind one proof."""
+        return Repairer(self._verifier, dry_run).repair(map(self._of_a_ledger, counters))
+
+    def repair_all(
+        self,
+        *,
+        dry_run: bool = False,
+        segments: int = SEGMENTS_DEFAULT,
+        resume: Path | None = None,
+    ) -> Audit[Repair]:
+        """Repair every counter there is, and make the totals that are missing; as `verify_all`."""
+        repairer = Repairer(replace(self._verifier, chunk=CHUNK), dry_run)
+        task = "repair, dry run" if dry_run else "repair"
+        return self._audit(task, repairer.repair, lambda one: str(one.remedy), segments, resume)
 
     @property
     def write_units(self) -> float:
@@ -217,6 +267,32 @@ class CountLedger:
     @cached_property
     def _stream(self) -> LedgerStream:
         return LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn"))
+
+    def _audit(
+        self,
+        task: str,
+        judge: Callable[[Iterable[str]], Iterator[Outcome]],
+        name_of: Callable[[Outcome], str],
+        segments: int,
+        resume: Path | None,
+    ) -> Audit[Outcome]:
+        ledger = self.connection.setting("ledger_table")
+        totals = self.connection.setting("counters_table")
+        purpose = f"{task} of {ledger} and {totals} in {self.connection.region}"
+        return Audit(
+            Walker(self._exact.door, ledger, totals),
+            judge,
+            name_of,
+            self.namespaces.is_of_a_ledger,
+            segments,
+            NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
+        )
+
+    def _of_a_ledger(self, counter: str) -> str:
+        """The counter, unless its namespace says that it is none of a ledger."""
+        if not self.namespaces.is_of_a_ledger(keys.check_counter(counter)):
+            self.namespaces.expect(counter, Kind.LEDGER)
+        return counter
 
     @cached_property
     def _verifier(self) -> Verifier:

@@ -6,7 +6,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter (`<counter>#<NN>`, `bin`) and `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters;
-             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted
+                             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """

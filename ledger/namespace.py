@@ -223,6 +223,14 @@ class Namespaces:
         """
         return _of_kind(counter, self.get(keys.namespace_of(counter)), kind)
 
+    def is_of_a_ledger(self, counter: str) -> bool:
+        """Whether a counter can have a ledger: unless its namespace exists and is of another kind.
+
+        One read unit for each namespace that does not exist or was not read yet.
+        """
+        namespace = self._find(keys.namespace_of(counter))
+        return namespace is None or namespace.kind is Kind.LEDGER
+
     def _find(self, name: str) -> Namespace | None:
         if name not in self._known:
             item = self.door.get(self.table, keys.namespace_key(name), consistent=True)
