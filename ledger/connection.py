@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sqs import SQSClient
 
 Retries = Literal["none", "standard"]
@@ -41,6 +42,10 @@ _OUTPUTS: Final = {
     "counters_table": "CountersTableName",
     "ledger_stream_arn": "LedgerStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
+    "compaction_queue_url": "CompactionQueueUrl",
+    "dispatcher_arn": "DispatcherFunctionArn",
+    "schedule_group": "ScheduleGroupName",
+    "scheduler_role_arn": "SchedulerRoleArn",
     "home_region": "HomeRegion",
 }
 
@@ -132,9 +137,9 @@ class Connection:
             )
         return value
 
-    def door(self, retries: Retries) -> Door:
-        """A door to DynamoDB whose SDK retries as told."""
-        return Door(self._client("dynamodb", retries), self.meter)
+    def door(self, retries: Retries, *, region: str | None = None) -> Door:
+        """A door to DynamoDB, here or in another region, whose SDK retries as told."""
+        return Door(self._client("dynamodb", retries, region), self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""
@@ -146,12 +151,19 @@ class Connection:
         client: SQSClient = self._client("sqs")
         return client
 
-    def _client(self, service: str, retries: Retries = "standard") -> Any:  # noqa: ANN401 - typed by its callers
+    def scheduler(self) -> EventBridgeSchedulerClient:
+        """A client of EventBridge Scheduler."""
+        client: EventBridgeSchedulerClient = self._client("scheduler")
+        return client
+
+    def _client(
+        self, service: str, retries: Retries = "standard", region: str | None = None
+    ) -> Any:  # noqa: ANN401 - typed by its callers
         config = Config(
             **_TIMEOUTS,
             # A proxy of the user's network has no way to this machine's own loopback.
             proxies={} if _is_loopback(self.endpoint_url) else None,
-            region_name=self.region,
+            region_name=region or self.region,
             retries=_RETRIES[retries],
             max_pool_connections=_CONNECTIONS,
             user_agent=_USER_AGENT,

@@ -19,7 +19,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import ConditionFailed, Reason, Throttled, TransactionCancelled
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
-from countledger.ledger.operations import Query, action
+from countledger.ledger.operations import Page, Query, action
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import ConsumedCapacityTypeDef, KeysAndAttributesTypeDef
+    from mypy_boto3_dynamodb.type_defs import (
+        ConsumedCapacityTypeDef,
+        KeysAndAttributesTypeDef,
+        TableDescriptionTypeDef,
+    )
 
-    from countledger.ledger.operations import Put, Scan, Update, Write
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
 _METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 _CONDITION_FAILED = "ConditionalCheckFailedException"
@@ -67,20 +71,24 @@ class Door:
         self.meter.read(_consumed(answer))
         return decode(answer["Item"]) if "Item" in answer else None
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
+    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
         """The items of those keys that exist, in any order: half a read unit each for 4 KB.
+
+        Twice that if consistent, and as much for a key that does not exist.
 
         Raises:
             Throttled: some keys stayed unanswered through every attempt.
         """
         items: list[Item] = []
         for start in range(0, len(keys), BATCH_GET_KEYS):
-            items += self._get_batch(table, keys[start : start + BATCH_GET_KEYS])
+            items += self._get_batch(table, keys[start : start + BATCH_GET_KEYS], consistent)
         return items
 
-    def _get_batch(self, table: str, keys: Sequence[Key]) -> list[Item]:
+    def _get_batch(self, table: str, keys: Sequence[Key], consistent: bool) -> list[Item]:  # noqa: FBT001 - handed on
         items: list[Item] = []
-        asked: dict[str, KeysAndAttributesTypeDef] = {table: {"Keys": [encode(k) for k in keys]}}
+        asked: dict[str, KeysAndAttributesTypeDef] = {
+            table: {"Keys": [encode(k) for k in keys], "ConsistentRead": consistent}
+        }
         for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
             if wait_ms:
                 self.clock.sleep_ms(wait_ms)
@@ -95,18 +103,23 @@ class Door:
             f"BatchGetItem on {table}: keys unanswered after {self.backoff.attempts} attempts"
         )
 
+    def page(self, read: Query | Scan) -> Page:
+        """One page of a query or scan."""
+        call: Any = self.client.query if isinstance(read, Query) else self.client.scan
+        with translated(f"{type(read).__name__} on {read.table}"):
+            answer = call(**read.arguments(), **_METERED)
+        self.meter.read(_consumed(answer))
+        last = answer.get("LastEvaluatedKey")
+        return Page([decode(item) for item in answer["Items"]], decode(last) if last else None)
+
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """The pages of a query or scan, read as they are asked for; no snapshot."""
-        arguments = {**read.arguments(), **_METERED}
-        call: Any = self.client.query if isinstance(read, Query) else self.client.scan
         while True:
-            with translated(f"{type(read).__name__} on {read.table}"):
-                answer = call(**arguments)
-            self.meter.read(_consumed(answer))
-            yield [decode(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
+            page = self.page(read)
+            yield page.items
+            if page.after is None:
                 return
-            arguments["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            read = replace(read, after=page.after)
 
     def put(self, write: Put) -> None:
         """Write one item: one write unit for each KB, also where the condition fails.
@@ -133,9 +146,24 @@ class Door:
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
 
+    def delete(self, write: Delete) -> None:
+        """Remove one item: one write unit for each KB of it, also where there is none.
+
+        Raises:
+            ConditionFailed: with the item that is there.
+        """
+        with translated(f"DeleteItem on {write.table}"), self._conditions():
+            answer = self.client.delete_item(**write.arguments(), **_METERED)
+        self.meter.written(_consumed(answer))
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """What the service says of a table; no units."""
+        with translated(f"DescribeTable of {table}"):
+            return self.client.describe_table(TableName=table)["Table"]
+
     @contextmanager
     def _conditions(self) -> Iterator[None]:
-        """Turn failed conditions into errors of their own before they are taken for failed calls."""
+        """Turn failed conditions into errors of their own before they pass for failed calls."""
         try:
             yield
         except ClientError as error:

@@ -6,6 +6,8 @@ CountledgerError
 │   ├── IdempotencyKeyReused  the key was used for another delta
 │   ├── KeyExpired            the entry was made longer ago than the horizon
 │   ├── BadBounds  NoSuchCounter  CounterExists  WrongRegion    of strict counters
+│   │                                                     (the last of compaction, too)
+│   ├── NoSuchSchedule  ScheduleExists    of the compaction of a namespace
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
 ├── SetupError                the operator's: names, permissions, network  exit 2
@@ -109,7 +111,15 @@ class CounterExists(BadInput):
 
 
 class WrongRegion(BadInput):
-    """Strict counters live in the home region only."""
+    """Strict counters and compaction live in the home region only."""
+
+
+class NoSuchSchedule(BadInput):
+    """The namespace has no schedule."""
+
+
+class ScheduleExists(BadInput):
+    """The namespace has a schedule already, and another one."""
 
 
 class SetupError(CountledgerError):

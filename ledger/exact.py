@@ -61,6 +61,7 @@ class Seen:
 
     delta: Amount
     events: int
+    at_ms: int
 
 
 def moved_too_far(first: Head, second: Head) -> bool:
@@ -70,8 +71,12 @@ def moved_too_far(first: Head, second: Head) -> bool:
 
 def uncovered(seen: dict[str, Seen], first: Head, second: Head) -> list[Seen]:
     """The entries that neither head stands for."""
-    skip = first.covers.keys() | second.covers.keys()
-    return [entry for key, entry in seen.items() if key not in skip]
+    heads = (first, second)
+    return [
+        entry
+        for key, entry in seen.items()
+        if not any(head.has_taken_in(key, entry.at_ms) for head in heads)
+    ]
 
 
 def combine(head: Head, rest: list[Seen]) -> tuple[Amount, int, int]:
@@ -123,5 +128,5 @@ class ExactReader:
         for page in door.pages(Query(self.table, condition, consistent=True)):
             for item in page:
                 entry = decode_entry(item)
-                seen[item["entry"]] = Seen(entry.delta, entry.events)
+                seen[item["entry"]] = Seen(entry.delta, entry.events, entry.at_ms)
         return seen
