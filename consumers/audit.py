@@ -63,6 +63,7 @@ class Audit(Generic[Outcome]):
         """
         place = self.bookmarks.load() or Place(start(self.segments))
         self.counts.update(place.counts)
+        self.bookmarks.save(place)  # if that fails, then before any work
         for one in self.walker.rounds(place.bookmark):
             wanted = [counter for counter in one.counters if self.is_wanted(counter)]
             outcomes = list(self.judge(wanted))

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 SEGMENTS_MAX: Final = 64
 SEGMENTS_DEFAULT: Final = 4
-# So many totals of each segment are judged behind one proof: more of them make a round longer, and
-# more totals move while it lasts.
 _TOTALS_PER_PAGE: Final = 200
 
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
@@ -114,11 +112,14 @@ class Walker:
         door: a door to DynamoDB; the SDK may retry its reads.
         ledger: the table `ledger`.
         totals: the table `counters`.
+        page_size: how many totals of each segment make a round. More of them share a proof, and
+            more of them move while it is waited for.
     """
 
     door: Door
     ledger: str
     totals: str
+    page_size: int = _TOTALS_PER_PAGE
 
     def rounds(self, bookmark: Bookmark) -> Iterator[Round]:
         """The counters from a bookmark on: half a read unit for each 4 KB of both tables.
@@ -148,7 +149,7 @@ class Walker:
             segment=lane.segment,
             segments=segments,
             after=lane.after,
-            page_size=_TOTALS_PER_PAGE if at_totals else None,
+            page_size=self.page_size if at_totals else None,
         )
 
     def _named(self, source: Source, read: dict[int, list[Item] | None]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from countledger.infra.cli import demo, emit, engine, namespaces, totals
+from countledger.infra.cli import audit, demo, emit, engine, namespaces, totals
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show_text
 
@@ -75,4 +75,5 @@ app.command("emit", rich_help_panel=COUNT, cls=emit.EmitCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
-app.command("verify", rich_help_panel=CHECK)(totals.verify)
+app.command("verify", rich_help_panel=CHECK)(audit.verify)
+app.command("repair", rich_help_panel=CHECK)(audit.repair)

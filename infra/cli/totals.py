@@ -1,8 +1,8 @@
-"""`countledger total`, `entries` and `verify`: what a counter is, why, and whether it is right."""
+"""`countledger total` and `entries`: what a counter is, and why."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,13 +13,10 @@ from countledger.infra.cli.output import (
     show_json_array,
     show_rows,
 )
-from countledger.infra.cli.usage import BadUsage
 
 if TYPE_CHECKING:
-    from countledger import Entry, ExactSum, Freshness, Total, Verdict
+    from countledger import Entry, ExactSum, Freshness, Total
     from countledger.infra.cli.output import Row
-
-FINDINGS: Final = 1
 
 
 @shared
@@ -36,6 +33,9 @@ def total(
 
     A total is exact up to the lag of the stream. Below the totals stands how far that is: every
     entry up to that moment is in them. A counter that was never recorded is 0.
+
+    With --exact stand beside it the ledger's own sum, how many entries had to be read for it (the
+    others lie in the counter's head) and what that cost in read units.
 
     Examples:
       countledger total likes:post-1
@@ -82,42 +82,6 @@ def entries(
         show_rows(_entry_row(entry) for entry in found)
 
 
-@shared
-def verify(
-    options: Options,
-    counters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="COUNTER...", help="Counters to verify.", show_default=False),
-    ] = None,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Verify every counter.")] = False,
-) -> int:
-    """Compare totals with the exact sums of the ledger, and prove the verdict.
-
-    "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
-    was going on to prove either; try again. The exit code is 1 unless all are exact.
-
-    Examples:
-      countledger verify likes:post-1
-      countledger verify --all --json
-    """
-    if bool(counters) == everything:
-        raise BadUsage("give counters, or --all")
-    client = options.client()
-    verdicts = client.verify_many(counters) if counters else client.verify_all()
-    rows: list[Row] = []
-    findings = 0
-    for verdict in verdicts:
-        rows.append(_verdict_row(verdict))
-        findings += verdict.verdict != "exact"
-    if options.json:
-        show_json({"verdicts": rows, "findings": findings})
-    else:
-        show_rows(rows)
-        notice(f"{len(rows)} verified, {findings} not exact")
-    return FINDINGS if findings else 0
-
-
 def freshness_document(freshness: Freshness) -> dict[str, object]:
     """How fresh totals are, for programs."""
     return {
@@ -143,7 +107,11 @@ def _freshness_text(freshness: Freshness) -> str:
 def _total_row(total: Total, exact: ExactSum | None) -> Row:
     row: dict[str, object] = {"counter": total.counter, "total": total.total}
     if exact is not None:
-        row |= {"exact": exact.sum, "read units": exact.read_units}
+        row |= {
+            "exact": exact.sum,
+            "entries read": exact.entries_read,
+            "read units": exact.read_units,
+        }
     return row | {"events": total.events, "updated": total.updated_at}
 
 
@@ -161,6 +129,7 @@ def _total_document(total: Total, exact: ExactSum | None) -> Row:
             "sum": exact.sum,
             "events": exact.events,
             "entries": exact.entries,
+            "entries_read": exact.entries_read,
             "generation": exact.generation,
             "read_units": exact.read_units,
         }
@@ -177,16 +146,4 @@ def _entry_row(entry: Entry) -> Row:
         "occurred_at": entry.occurred_at,
         "origin": entry.origin,
         "id": entry.id,
-    }
-
-
-def _verdict_row(verdict: Verdict) -> Row:
-    return {
-        "counter": verdict.counter,
-        "verdict": str(verdict.verdict),
-        "total": verdict.total,
-        "exact": verdict.exact,
-        "drift": verdict.drift,
-        "events_drift": verdict.events_drift,
-        "proof": verdict.proof,
     }
