@@ -37,6 +37,7 @@ class Audit(Generic[Outcome]):
         is_wanted: whether a counter is one of a ledger; others have nothing to compare.
         segments: into how many parts each table is cut; a walk that goes on keeps its own.
         bookmarks: where its place is kept.
+        has_time: asked behind each round whether another one may begin.
         counts: how often each outcome was met, earlier parts of the walk included.
         done: whether it has come to its end.
     """
@@ -47,6 +48,7 @@ class Audit(Generic[Outcome]):
     is_wanted: Callable[[str], bool]
     segments: int = SEGMENTS_DEFAULT
     bookmarks: Bookmarks = field(default_factory=NoBookmarks)
+    has_time: Callable[[], bool] = lambda: True
     counts: Counter[str] = field(default_factory=Counter)
     done: bool = False
 
@@ -70,5 +72,7 @@ class Audit(Generic[Outcome]):
             self.counts.update(map(self.name_of, outcomes))
             yield outcomes
             self.bookmarks.save(Place(one.bookmark, dict(self.counts)))
+            if not self.has_time():
+                return
         self.bookmarks.clear()
         self.done = True

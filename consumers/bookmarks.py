@@ -13,7 +13,7 @@ from countledger.consumers.walk import SEGMENTS_MAX, Bookmark, Lane, Source
 from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Put
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,7 +124,7 @@ class ItemBookmarks:
     def load(self) -> Place | None:
         """The place in the item; None where there is none, or none that this release can read."""
         item = self.door.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
-        if item is None:
+        if item is None or "place" not in item:
             return None
         try:
             return _decode(require(item, "place", str), self.purpose, "bookmark")
@@ -137,8 +137,8 @@ class ItemBookmarks:
         self.door.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
 
     def clear(self) -> None:
-        """Remove the item."""
-        self.door.delete(Delete(self.table, keys.bookmark_key(self.purpose)))
+        """Write the item anew, without a place."""
+        self.door.put(Put(self.table, dict(keys.bookmark_key(self.purpose))))
 
 
 class _SavedLane(BaseModel):

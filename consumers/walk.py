@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SEGMENTS_MAX: Final = 64
 SEGMENTS_DEFAULT: Final = 4
 _TOTALS_PER_PAGE: Final = 200
+# Entries; at the worst each of them names another counter whose total is missing.
+_ENTRIES_PER_PAGE: Final = 1_000
 
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
 _HAS_LEDGER: Final = AnyOf(BeginsWith("entry", keys.ENTRY_PREFIX), Compare("entry", "=", keys.HEAD))
@@ -149,7 +151,7 @@ class Walker:
             segment=lane.segment,
             segments=segments,
             after=lane.after,
-            page_size=self.page_size if at_totals else None,
+            page_size=self.page_size if at_totals else _ENTRIES_PER_PAGE,
         )
 
     def _named(self, source: Source, read: dict[int, list[Item] | None]) -> tuple[str, ...]:

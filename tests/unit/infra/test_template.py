@@ -115,8 +115,29 @@ def test_no_actor_may_delete_an_item_or_change_an_entry() -> None:
     for where, statement in statements():
         actions = set(listed(statement["Action"]))
         assert "dynamodb:DeleteItem" not in actions, where
-        if where != "MaterializerRole" and "dynamodb:UpdateItem" in actions:
+        at_the_ledger = {"Fn::GetAtt": ["Ledger", "Arn"]} in listed(statement["Resource"])
+        if at_the_ledger and "dynamodb:UpdateItem" in actions:
             assert "dynamodb:LeadingKeys" in json.dumps(statement["Condition"]), where
+
+
+def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
+    """Nothing of it is made without a schedule, and it repairs only where it is told to."""
+    parts = [name for name in RESOURCES if name.startswith(("Audit", "Drift"))]
+    assert len(parts) == 7
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"HasAudit"}
+    assert TEMPLATE["Parameters"]["AuditSchedule"]["Default"] == ""
+    assert TEMPLATE["Parameters"]["AuditMode"]["Default"] == "verify"
+    role = json.dumps(resource("AuditRole"))
+    assert role.count("dynamodb:UpdateItem") == 1
+    assert "AuditRepairs" in role
+
+
+def test_the_drift_alarm_looks_where_the_audit_writes() -> None:
+    """The dimension is the service: stages of one account have alarms of their own."""
+    (dimension,) = resource("DriftAlarm")["Dimensions"]
+    variables = resource("Audit")["Environment"]["Variables"]
+    assert dimension == {"Name": "service", "Value": variables["POWERTOOLS_SERVICE_NAME"]}
+    assert resource("DriftAlarm")["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
 
 
 def test_environments_hold_strings_only() -> None:
@@ -148,7 +169,7 @@ def test_the_mapping_never_skips_and_knows_its_shard() -> None:
 def test_alarms_say_what_to_do_and_tell_the_topic() -> None:
     """Each has a description that a person can act on, and the topic of the parameter."""
     alarms = [one for one in RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
-    assert len(alarms) == 4
+    assert len(alarms) >= 6
     for one in alarms:
         assert len(one["Properties"]["AlarmDescription"]) > 100
         assert "HasAlarmTopic" in json.dumps(one["Properties"]["AlarmActions"])
