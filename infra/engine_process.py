@@ -113,6 +113,25 @@ def patch_iam_leading_keys() -> None:
     iam_actions.dynamodb_service_context = with_leading_keys
 
 
+def patch_iam_names_schedules() -> None:
+    """A schedule is authorised under the group that it is in.
+
+    MiniStack takes every one for one of the group `default`.
+    """
+    plain = iam_actions.extract_resource_arn
+
+    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
+        arn = str(plain(service, *rest))
+        if service != "scheduler" or ":schedule/default/" not in arn:
+            return arn
+        _method, _path, _headers, body, query, *_others = rest
+        asked = query.get("groupName") or _json_object(body).get("GroupName") or "default"
+        group = asked[0] if isinstance(asked, list) else asked
+        return arn.replace(":schedule/default/", f":schedule/{group}/")
+
+    iam_actions.extract_resource_arn = resource_arn
+
+
 def patch_loopback_is_secure() -> None:
     """A call over loopback passes `aws:SecureTransport`: there is no TLS on 127.0.0.1."""
     pin = app.pin_request_origin
@@ -128,6 +147,7 @@ PATCHES = (
     patch_iam_names_streams,
     patch_iam_names_mappings,
     patch_iam_leading_keys,
+    patch_iam_names_schedules,
     patch_loopback_is_secure,
 )
 
