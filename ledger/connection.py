@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sqs import SQSClient
 
@@ -149,6 +150,11 @@ class Connection:
     def queues(self) -> SQSClient:
         """A client of SQS."""
         client: SQSClient = self._client("sqs")
+        return client
+
+    def objects(self) -> S3Client:
+        """A client of S3."""
+        client: S3Client = self._client("s3")
         return client
 
     def scheduler(self) -> EventBridgeSchedulerClient:
