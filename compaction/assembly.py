@@ -9,6 +9,7 @@ from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
+from countledger.compaction.s3_archive import archive_at
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.sweep import Sweeper
@@ -19,7 +20,6 @@ from countledger.ledger import keys
 from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
-    from countledger.compaction.archive import Archive
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
 
@@ -103,10 +103,3 @@ def worker_of(
         )
 
     return Worker(index, shared_namespaces, schedule_of, compactor_for)
-
-
-def archive_at(connection: Connection, place: str | None) -> Archive | None:
-    """The archive at a place (`s3://bucket/prefix`); None for none."""
-    if place is None:
-        return None
-    raise NotImplementedError(connection)

@@ -16,6 +16,11 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from countledger.compaction.assembly import index_of, schedules_of, worker_of
+from countledger.compaction.regions import Regions
+from countledger.compaction.retire import Retire
+from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.compaction.schedule import Schedule
 from countledger.consumers.audit import CHUNK, Audit
 from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
 from countledger.consumers.progress import ShardProgress
@@ -32,6 +37,7 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.exact import ExactReader, ExactSum
+from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.settings import Settings
@@ -48,6 +54,9 @@ if TYPE_CHECKING:
 
     import boto3
 
+    from countledger.compaction.schedules import Schedules
+    from countledger.compaction.worker import Worker
+
 __all__ = [
     "Amount",
     "Audit",
@@ -57,6 +66,7 @@ __all__ = [
     "Event",
     "ExactSum",
     "Freshness",
+    "Head",
     "IdempotencyKey",
     "Judgement",
     "Kind",
@@ -64,6 +74,8 @@ __all__ = [
     "Receipt",
     "Remedy",
     "Repair",
+    "Retire",
+    "Schedule",
     "Settings",
     "ShardProgress",
     "Status",
@@ -165,14 +177,43 @@ class CountLedger:
         return self._exact.read(counter)
 
     def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
-        """A counter's entries, newest first. Half a read unit for each 4 KB read.
+        """A counter's entries that are not merged yet, newest first; `head` tells of the others.
+
+        Half a read unit for the head, and for each 4 KB read.
 
         Raises:
             NamespaceUnknown: nothing was ever recorded in its namespace.
         """
         namespace = self.namespaces.get(keys.namespace_of(keys.check_counter(counter)))
         table = self.connection.setting("ledger_table")
-        return newest_first(self._exact.door, table, counter, namespace.spread, limit)
+        head = self.head(counter)
+        return newest_first(self._exact.door, table, counter, namespace.spread, limit, head=head)
+
+    def head(self, counter: str) -> Head:
+        """The one summary of all entries merged so far: number, sum and period.
+
+        Half a read unit for each 4 KB of it.
+        """
+        key = keys.head_key(keys.check_counter(counter))
+        return decode_head(self._exact.door.get(self.connection.setting("ledger_table"), key))
+
+    def archived(self, counter: str, place: str) -> Iterator[Entry]:
+        """The merged entries of a counter that were archived, the last merged ones first.
+
+        One request for each generation of the counter; every object is checked against the
+        checksum in its name.
+
+        Args:
+            counter: its name.
+            place: where they were archived: `s3://bucket/prefix`.
+
+        Raises:
+            BadSetting: that is no place in S3.
+            ArchiveRefused: the bucket does not exist, or refuses.
+            CorruptArchive: an object is not what its name says.
+        """
+        archive = S3Archive(self.connection.objects(), Place.parse(place))
+        return archive.entries(keys.check_counter(counter))
 
     def verify(self, counter: str) -> Verdict:
         """Compare a total with its ledger, behind a proof that the stream has been handled."""
@@ -224,6 +265,23 @@ class CountLedger:
         task = "repair, dry run" if dry_run else "repair"
         return self._audit(task, repairer.repair, lambda one: str(one.remedy), segments, resume)
 
+    def compactor(self) -> Worker:
+        """What compacts counters here and now, as the schedules of their namespaces say.
+
+        It reads each schedule once: take a new one for each piece of work.
+
+        Raises:
+            WrongRegion: this is not the home region.
+        """
+        return worker_of(self.connection, self._regions, self.namespaces)
+
+    def due(self, namespace: str) -> Iterator[str]:
+        """The counters of a namespace that are worth compacting now, in no order.
+
+        Half a read unit for each 4 KB of them, eight at least; none without a schedule.
+        """
+        return index_of(self.connection).due(namespace)
+
     @property
     def write_units(self) -> float:
         """The write units that this object's calls consumed so far."""
@@ -243,6 +301,15 @@ class CountLedger:
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
         )
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """When and how counters are compacted: make, change, read and delete schedules."""
+        return schedules_of(self.connection, self.namespaces)
+
+    @cached_property
+    def _regions(self) -> Regions:
+        return Regions.of(self.connection)
 
     @cached_property
     def _recorder(self) -> Recorder:

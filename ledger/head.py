@@ -15,10 +15,12 @@ from countledger.ledger.attributes import (
     require,
     require_amount,
 )
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from countledger.ledger.amount import Amount
 
@@ -78,6 +80,16 @@ class Head:
     to_at_ms: int | None = None
     covers: Mapping[str, Covered] = field(default_factory=dict)
     archive: ArchiveRef | None = None
+
+    @property
+    def from_at(self) -> datetime | None:
+        """When the oldest of them was made, in UTC."""
+        return None if self.from_at_ms is None else to_datetime(self.from_at_ms)
+
+    @property
+    def to_at(self) -> datetime | None:
+        """When the newest of them was made, in UTC."""
+        return None if self.to_at_ms is None else to_datetime(self.to_at_ms)
 
     def has_taken_in(self, key: str, at_ms: int) -> bool:
         """Whether the covers hold the entry of that sort key that was made at that time."""

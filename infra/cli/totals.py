@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,9 +14,12 @@ from countledger.infra.cli.output import (
     show_json_array,
     show_rows,
 )
+from countledger.ledger.amount import add, to_text
 
 if TYPE_CHECKING:
-    from countledger import Entry, ExactSum, Freshness, Total
+    from collections.abc import Callable, Iterable, Iterator
+
+    from countledger import Amount, Entry, ExactSum, Freshness, Head, Total
     from countledger.infra.cli.output import Row
 
 
@@ -68,18 +72,73 @@ def entries(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many.", show_default=False)
     ] = None,
+    archived: Annotated[
+        str | None,
+        typer.Option(
+            metavar="s3://BUCKET/PREFIX",
+            help="Read the merged entries from where they were archived.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Read a counter's change log, newest first.
+
+    Entries that were merged stand in one line at the end: their period, their number and their
+    sum. Where they were archived they can be read back, each file checked against its checksum.
 
     Examples:
       countledger entries likes:post-1 --limit 10
       countledger entries likes:post-1 --json
+      countledger entries likes:post-1 --archived s3://my-bucket/counters
     """
-    found = options.client().entries(counter, limit=limit)
+    client = options.client()
+    head = client.head(counter)
+    if archived is not None:
+        _show_archived(options, head, client.archived(counter, archived), limit)
+        return
+    found = client.entries(counter, limit=limit)
     if options.json:
-        show_json_array(_entry_row(entry) for entry in found)
+        show_json_array(_log(found, head, limit, _entry_document, _head_document))
     else:
-        show_rows(_entry_row(entry) for entry in found)
+        show_rows(_log(found, head, limit, _entry_row, _head_row))
+
+
+def _log(
+    found: Iterable[Entry],
+    head: Head,
+    limit: int | None,
+    entry_shown: Callable[[Entry], Row],
+    head_shown: Callable[[Head], Row],
+) -> Iterator[Row]:
+    """The entries, and behind the last of them what stands for the older ones."""
+    count = 0
+    for entry in found:
+        count += 1
+        yield entry_shown(entry)
+    if head.entries and count != limit:
+        yield head_shown(head)
+
+
+def _show_archived(options: Options, head: Head, found: Iterator[Entry], limit: int | None) -> None:
+    """The archived entries, and whether they are all that the head stands for."""
+    count = 0
+    total: Amount = 0
+
+    def counted() -> Iterator[Entry]:
+        nonlocal count, total
+        for entry in islice(found, limit):
+            count, total = count + 1, add(total, entry.delta)
+            yield entry
+
+    if options.json:
+        show_json_array(map(_entry_document, counted()))
+    else:
+        show_rows(map(_entry_row, counted()))
+    if limit is None:
+        notice(
+            f"{count} archived entries with the sum {to_text(total)}; the "
+            f"head stands for {head.entries} with the sum {to_text(head.sum)}"
+        )
 
 
 def freshness_document(freshness: Freshness) -> dict[str, object]:
@@ -134,6 +193,37 @@ def _total_document(total: Total, exact: ExactSum | None) -> Row:
             "read_units": exact.read_units,
         }
     return document
+
+
+def _entry_document(entry: Entry) -> Row:
+    return {"kind": "entry", **_entry_row(entry)}
+
+
+def _head_document(head: Head) -> Row:
+    return {
+        "kind": "head",
+        "entries": head.entries,
+        "events": head.events,
+        "sum": head.sum,
+        "from": head.from_at,
+        "to": head.to_at,
+        "generation": head.generation,
+    }
+
+
+def _head_row(head: Head) -> Row:
+    """It in the columns of an entry."""
+    since = "" if head.from_at is None else f", the oldest of {head.from_at:%Y-%m-%d %H:%M:%S}Z"
+    return {
+        "at": head.to_at,
+        "delta": head.sum,
+        "events": head.events,
+        "key": None,
+        "note": f"{head.entries} merged entries{since}",
+        "occurred_at": None,
+        "origin": None,
+        "id": f"head, generation {head.generation}",
+    }
 
 
 def _entry_row(entry: Entry) -> Row:
