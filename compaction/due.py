@@ -16,6 +16,8 @@ from countledger.ledger.due import (
     standing_in,
 )
 from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.expressions import Compare
+from countledger.ledger.operations import Scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +51,14 @@ class DueIndex:
         for bucket in buckets_of(namespace):
             for page in self.door.pages(due_query(self.table, bucket, now_ms)):
                 yield from (item["counter"] for item in page)
+
+    def all_of(self, namespace: str) -> Iterator[str]:
+        """Every counter of a namespace that has a total, due or not; reads the table whole."""
+        totals = Scan(self.table, Compare("part", "=", keys.TOTAL), ("counter",))
+        for page in self.door.pages(totals):
+            for item in page:
+                if keys.namespace_of(item["counter"]) == namespace:
+                    yield item["counter"]
 
     def standing(self, counter: str) -> Standing | None:
         """Where a counter stands; None without a total. One read unit.

@@ -1,4 +1,8 @@
-"""The whole product on this machine: engine, deployed template, patches, pump."""
+"""The whole product on this machine: engine, deployed template, patches, pump.
+
+Dispatcher and workers of compaction run on the engine as they are: its schedules fire (a rate first
+after a whole interval), and its mapping of a queue honours partial failures.
+"""
 
 import io
 import json
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 STACK_NAME: Final = "countledger"
 _BUCKET: Final = "countledger-code"
+# Every worker is a process here.
+_PARAMETERS: Final = {"DeletionProtection": "false", "LogLevel": "INFO", "MaxCompactors": "2"}
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
 
@@ -212,7 +218,7 @@ class LocalStack:
             stack_name=self.name,
             bucket=_BUCKET,
             bundle=self._bundle,
-            parameters={"DeletionProtection": "false", "LogLevel": "INFO", **self._parameters},
+            parameters={**_PARAMETERS, **self._parameters},
             poll_s=0.01,
             timeout_s=60.0,
         )

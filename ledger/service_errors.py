@@ -50,7 +50,7 @@ _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
 }
 _ADVICE: Final[dict[type[CountledgerError], str]] = {
     TableNotFound: "check the stack name, the region and COUNTLEDGER_*_TABLE",
-    AccessDenied: "attach the stack's emit, read or operate policy to this identity",
+    AccessDenied: "attach the stack's emit, read, operate or compact policy to this identity",
     NoCredentials: "set AWS_PROFILE or AWS_ACCESS_KEY_ID / AWS_SECRET_ACCESS_KEY, or sign in again",
     Unreachable: "check the network, the region and AWS_ENDPOINT_URL (`countledger status`)",
 }
