@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 
+from countledger.ledger.departure import watch
 from countledger.ledger.door import Door
 from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
 from countledger.ledger.meter import Meter
@@ -140,7 +141,9 @@ class Connection:
 
     def door(self, retries: Retries, *, region: str | None = None) -> Door:
         """A door to DynamoDB, here or in another region, whose SDK retries as told."""
-        return Door(self._client("dynamodb", retries, region), self.meter)
+        client = self._client("dynamodb", retries, region)
+        watch(client)
+        return Door(client, self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""

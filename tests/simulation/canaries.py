@@ -10,7 +10,7 @@ from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
 from countledger.ledger import exact
 from countledger.ledger.head import Covered, Head
-from tests.simulation import simulation
+from tests.simulation import door, simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +94,10 @@ def _merge_at_the_horizon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(simulation, "AgeLimit", lambda horizon_ms, *_: AgeLimit(horizon_ms, 0, 0, 0))
 
 
+def _send_without_a_last_look(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(door, "leave", lambda: None)
+
+
 CANARIES = [
     Canary("the condition of publish", _publish_without_condition),
     Canary("two generations: start over", _any_number_of_generations),
@@ -105,4 +109,5 @@ CANARIES = [
     Canary("shown alike by every region", _select_what_some_region_lacks),
     Canary("the time of a bare key", _forget_when_bare_keys_were_made),
     Canary("the age limit", _merge_at_the_horizon),
+    Canary("the last look behind the signature", _send_without_a_last_look),
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from countledger.ledger.departure import leave
 from countledger.ledger.door import Door
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -158,7 +159,9 @@ class SimulatedDoor(Door):
                 lost it is sent again.
         """
         random = self.schedule.random
+        self.schedule.pause()
         signed_ms = self.world.now_ms
+        leave()
 
         def arrive(what: Callable[[], object]) -> None:
             if self.world.now_ms - signed_ms > self.request_life_ms:

@@ -119,6 +119,7 @@ class Simulation:
             region=region,
             schedule=self.schedule,
             request_life_ms=REQUEST_LIFE_MS,
+            random=self.random,
         )
 
     def clock(self) -> SkewedClock:
@@ -199,7 +200,7 @@ class Simulation:
         )
         kind = draw.random()
         if kind < 0.3 and self.entries:
-            entry = draw.choice(self.entries)
+            entry = self._one_more_time(clock)
         elif kind < 0.5:
             key = draw.choice(list(self.bare))
             entry = self._entry(Event(COUNTER, 4 ** self.bare[key], key), clock, region)
@@ -216,6 +217,13 @@ class Simulation:
             self._tell(f"write in {region}: {type(error).__name__}")
         else:
             self._tell(f"write in {region}: {entry.id} {receipt.status}")
+
+    def _one_more_time(self, clock: SkewedClock) -> Entry:
+        """Any entry, or the oldest that may still be sent."""
+        young = [e for e in self.entries if clock.now_ms() - e.at_ms <= HORIZON_MS]
+        if young and self.random.random() < 0.5:
+            return min(young, key=lambda entry: entry.at_ms)
+        return self.random.choice(self.entries)
 
     def _event(self, at: datetime | None) -> Event:
         number = self.free.pop()
