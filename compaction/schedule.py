@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
 from countledger.compaction.expression import check_expression
 from countledger.compaction.retire import Retire
+from countledger.compaction.s3_archive import Place
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, CorruptItem
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT, MIN_ENTRIES_MAX, MIN_ENTRIES_MIN
-
-_ARCHIVE: Final = re.compile(
-    r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefix>[\x20-\x7e]{0,512}))?"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +53,8 @@ class Schedule:
             raise BadSetting(f"a minimum age of {show_duration(self.min_age_ms)} is not above zero")
         if self.retire not in list(Retire):
             raise BadSetting(f"retire {self.retire!r} is none of {', '.join(Retire)}")
-        if self.archive is not None and _ARCHIVE.fullmatch(self.archive) is None:
-            raise BadSetting(f"archive {self.archive!r} is no place in S3: give s3://bucket/prefix")
+        if self.archive is not None:
+            Place.parse(self.archive)
 
     def describe(self) -> str:
         """It in a few words, for a message."""

@@ -45,11 +45,13 @@ class Sweeper:
         door: a door to DynamoDB.
         table: the table `counters`.
         clock: tells the time.
+        page_size: the most items to read at once, or None for as many as fit.
     """
 
     door: Door
     table: str
     clock: Clock = field(default_factory=SystemClock)
+    page_size: int | None = None
 
     def sweep(
         self, work: SweepSegment, rule: DueRule, deadline_ms: int | None = None
@@ -69,6 +71,7 @@ class Sweeper:
                     segment=work.segment,
                     segments=work.segments,
                     after=work.after,
+                    page_size=self.page_size,
                 )
             )
             for total in page.items:

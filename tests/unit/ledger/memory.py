@@ -26,7 +26,7 @@ from countledger.ledger.expressions import (
     Compare,
     Condition,
 )
-from countledger.ledger.operations import Delete, Put, Query, Scan, Update
+from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -94,6 +94,20 @@ class MemoryDoor(Door):
         size = read.page_size or len(found) or 1
         for start in range(0, len(found) or 1, size):
             yield found[start : start + size]
+
+    def page(self, read: Query | Scan) -> Page:
+        """The first page behind `after`: so many items are read, and those that match come."""
+        self.calls.append(type(read).__name__.lower())
+        condition = read.condition if isinstance(read, Query) else read.where
+        after = _key(read.after) if read.after else ("", "")
+        left = [item for item in self.items(read.table) if _key(item) > after]
+        taken = left[: read.page_size or len(left)]
+        found = [item for item in taken if condition is None or holds(condition, item)]
+        if isinstance(read, Scan):
+            found = [item for item in found if _is_in(item, read)]
+        names = ("counter", next(name for name in _SORT_KEYS if name in taken[-1])) if taken else ()
+        last = {name: taken[-1][name] for name in names}
+        return Page([dict(item) for item in found], last if len(left) > len(taken) else None)
 
     def put(self, write: Put) -> None:
         """Write one item."""
