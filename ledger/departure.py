@@ -44,5 +44,5 @@ def leave(**_: object) -> None:
 
 
 def watch(client: Any) -> None:  # noqa: ANN401 - a client of any service
-    """Let a client's requests be looked at."""
-    client.meta.events.register("before-send", leave, unique_id="countledger-departure")
+    """Let a client's requests be looked at, before anything else sees them leave."""
+    client.meta.events.register_first("before-send", leave, unique_id="countledger-departure")
