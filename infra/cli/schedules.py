@@ -109,7 +109,8 @@ def create(
         retire=retire,
         archive=archive,
     )
-    _show_one(options, options.client().schedules.create(name, **words.wish()))
+    wish = words.wish()
+    _show_one(options, options.client().schedules.create(name, **wish))
 
 
 @app.command("set")
@@ -141,7 +142,8 @@ def set_schedule(
     )
     if words == ScheduleWords():
         raise BadUsage(f"nothing to change of the schedule of {name!r}: give an option")
-    _show_one(options, options.client().schedules.set(name, **words.wish()))
+    wish = words.wish()
+    _show_one(options, options.client().schedules.set(name, **wish))
 
 
 @app.command("list")
@@ -184,9 +186,9 @@ def delete(options: Options, name: Name) -> None:
 @shared
 def apply(
     options: Options,
-    file: Annotated[Path, typer.Argument(help="A settings file, TOML or YAML.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A settings file, TOML or YAML.")],
 ) -> None:
-    """Make the schedules of a settings file, and change those that differ.
+    r"""Make the schedules of a settings file, and change those that differ.
 
     All are checked before the first is written. Schedules that the file does not name stay as
     they are; what it leaves out of one has its default. Run it after every deployment: doing it
@@ -197,10 +199,10 @@ def apply(
 
     A file:
 
-      [schedules.likes]
+      \[schedules.likes]
       every = "15m"
 
-      [schedules.stock]
+      \[schedules.stock]
       cron = "0 3 * * ? *"
       min_entries = 1000
       min_age = "30d"
