@@ -42,6 +42,11 @@ def add(left: Amount, right: Amount) -> Amount:
     return canonical(EXACT.add(Decimal(left), Decimal(right)))
 
 
+def negate(value: Amount) -> Amount:
+    """The amount with the other sign, exact: a plain minus rounds a Decimal to 28 digits."""
+    return -value if isinstance(value, int) else value.copy_negate()
+
+
 def total_of(amounts: Iterable[Amount]) -> Amount:
     """The exact sum of amounts; 0 for none."""
     whole = 0

@@ -10,6 +10,7 @@ from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
 from countledger.ledger import exact
 from countledger.ledger.head import Covered, Head
+from countledger.ledger.seen import Seen
 from tests.simulation import door, simulation
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from countledger.ledger.exact import Seen
     from countledger.ledger.operations import Put
 
 
@@ -42,17 +42,15 @@ def _any_number_of_generations(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(exact, "moved_too_far", lambda first, second: False)  # noqa: ARG005
 
 
-def _covers_of_one_head(kept: int) -> Callable[[pytest.MonkeyPatch], None]:
-    def switch_off(patch: pytest.MonkeyPatch) -> None:
-        uncovered = exact.uncovered
+def _without_covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
+    def ignorant(first: Head) -> Seen:
+        return Seen(replace(first, generation=-1, covers={}))
 
-        def by_one(seen: dict[str, Seen], first: Head, second: Head) -> list[Seen]:
-            head = (first, second)[kept]
-            return uncovered(seen, head, head)
+    patch.setattr(exact, "Seen", ignorant)
 
-        patch.setattr(exact, "uncovered", by_one)
 
-    return switch_off
+def _without_covers_of_the_second_head(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Seen, "leave_out", lambda seen, second: None)  # noqa: ARG005
 
 
 def _skip(step: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -101,8 +99,8 @@ def _send_without_a_last_look(patch: pytest.MonkeyPatch) -> None:
 CANARIES = [
     Canary("the condition of publish", _publish_without_condition),
     Canary("two generations: start over", _any_number_of_generations),
-    Canary("covers of the first head", _covers_of_one_head(1)),
-    Canary("covers of the second head", _covers_of_one_head(0)),
+    Canary("covers of the first head", _without_covers_of_the_first_head),
+    Canary("covers of the second head", _without_covers_of_the_second_head),
     Canary("await", _skip("_await")),
     Canary("settle", _skip("_settle")),
     Canary("select after settle", _select_before_all_else),
