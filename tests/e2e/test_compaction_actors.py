@@ -11,15 +11,16 @@ from botocore.exceptions import ClientError
 
 from countledger import CountLedger, Settings
 from countledger.compaction.report import Outcome
+from countledger.infra.local_stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.aged import age_mark, record_aged, total_item
-from tests.e2e.command import eventually
+from tests.e2e.command import Command, eventually
 from tests.e2e.test_compaction import dispatch, work
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from collections.abc import Iterator
 
 
 def actor(stack: LocalStack, policy: str) -> CountLedger:
@@ -162,3 +163,52 @@ def test_nobody_else_compacts(
     assert report.outcome is Outcome.FAILED
     assert isinstance(report.error, AccessDenied)
     assert root.exact(counter).entries_read == 5
+
+
+@pytest.fixture(scope="module")
+def archiving() -> Iterator[LocalStack]:
+    """A stack with IAM enforced that knows a bucket for archives."""
+    parameters = {"ArchiveBucketArn": "arn:aws:s3:::countledger-archive"}
+    with LocalStack(name="countledger-archive", auth=True, parameters=parameters) as running:
+        running.client("s3").create_bucket(Bucket="countledger-archive")
+        running.client("s3").create_bucket(Bucket="countledger-elsewhere")
+        yield running
+
+
+def test_the_worker_archives_under_its_role_and_a_reader_reads_it(archiving: LocalStack) -> None:
+    """Into the bucket that the stack was told of, before anything is deleted."""
+    settings = Settings(stack_name=archiving.name)
+    root = CountLedger(settings, session=archiving.session(), endpoint_url=archiving.url)
+    root.namespaces.create("kept")
+    place = "s3://countledger-archive/trail"
+    root.schedules.create("kept", every_ms=HOUR_MS, min_entries=10, archive=place)
+    record_aged(root, "kept:a", range(1, 21), 2 * DAY_MS)
+    archiving.pump.drain()
+    age_mark(root, "kept:a")
+
+    assert work(archiving, json.dumps({"counter": "kept:a"})) == []
+
+    assert root.exact("kept:a").entries_read == 0
+    reader = Command(archiving.environment(archiving.credentials_for("ReadPolicyArn")))
+    shown = reader("entries", "kept:a", "--archived", place, "--json")
+    assert shown.code == 0, shown.err
+    assert "20" in shown.out
+
+
+def test_an_archive_that_refuses_stops_the_deleting_and_nothing_else(
+    archiving: LocalStack,
+) -> None:
+    """A bucket that the role may not write to: the counter fails, its numbers stay."""
+    settings = Settings(stack_name=archiving.name)
+    root = CountLedger(settings, session=archiving.session(), endpoint_url=archiving.url)
+    root.namespaces.create("refused")
+    place = "s3://countledger-elsewhere/trail"
+    root.schedules.create("refused", every_ms=HOUR_MS, min_entries=10, archive=place)
+    record_aged(root, "refused:a", [1] * 20, 2 * DAY_MS)
+    archiving.pump.drain()
+    age_mark(root, "refused:a")
+
+    assert work(archiving, json.dumps({"counter": "refused:a"})) == ["0"]
+
+    assert root.exact("refused:a").entries_read == 20
+    assert (root.exact("refused:a").sum, root.total("refused:a").total) == (20, 20)
