@@ -21,6 +21,7 @@ from countledger.compaction.assembly import (
 )
 from countledger.compaction.batch import Batch, Tally
 from countledger.compaction.regions import Regions
+from countledger.compaction.report import Outcome
 from countledger.compaction.work_queue import WorkQueue
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
@@ -104,12 +105,13 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     logger = parts.logger
 
     def note(report: Report) -> None:
-        if report.error is not None:
-            logger.error(
-                "a counter could not be compacted", counter=report.counter, reason=report.detail
-            )
-        else:
-            logger.debug("compacted", counter=report.counter, outcome=str(report.outcome))
+        bad = report.outcome in {Outcome.FAILED, Outcome.TAMPERED}
+        (logger.error if bad else logger.debug)(
+            "a counter could not be compacted" if bad else "compacted",
+            counter=report.counter,
+            outcome=str(report.outcome),
+            reason=report.detail,
+        )
 
     batch = Batch(
         # Anew for each batch: schedules change.

@@ -8,19 +8,19 @@ import typer
 
 from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import Outcome, Plan
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import WrongKind
+from countledger.ledger.errors import BadInput, CorruptItem, WrongKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countledger.compaction.report import Plan, Report, Step
+    from countledger.compaction.report import Report, Step
     from countledger.compaction.worker import Worker
     from countledger.infra.cli.output import Row
 
@@ -137,16 +137,22 @@ def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> 
 
 
 def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> int:
-    """Print what would be done; nothing is written."""
+    """Print what would be done; nothing is written. The exit code."""
     plans: list[Plan] = []
+    unplanned: list[str] = []
 
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
             done = progress.add("counters")
             for counter in counters:
-                plans.append(worker.plan(counter))
+                try:
+                    plans.append(worker.plan(counter))
+                    yield {**_plan_row(plans[-1]), "detail": ""}
+                except (CorruptItem, BadInput) as error:
+                    # One counter's trouble is no other's.
+                    unplanned.append(counter)
+                    yield {**_plan_row(Plan(counter, 0, None, None, 0)), "detail": str(error)}
                 done.advance()
-                yield _plan_row(plans[-1])
 
     listed: list[Row] = []
     if options.json:
@@ -156,10 +162,11 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
     entries = sum(plan.entries for plan in plans)
     write_units = sum(plan.write_units for plan in plans)
     if options.json:
-        show_json({"plans": listed, "entries": entries, "write_units": write_units})
+        totals = {"entries": entries, "write_units": write_units, "findings": len(unplanned)}
+        show_json({"plans": listed, **totals})
     else:
         notice(f"{len(plans)} counters: {entries} entries for about {write_units:g} write units")
-    return 0
+    return FINDINGS if unplanned else 0
 
 
 def _report_row(report: Report) -> Row:

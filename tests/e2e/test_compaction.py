@@ -91,6 +91,27 @@ def test_a_schedule_merges_what_is_due_and_no_number_changes(
     assert client.verify(counter).verdict == "exact"
 
 
+def test_many_due_counters_are_worked_off_by_several_workers(
+    stack: LocalStack, client: CountLedger, namespace: str
+) -> None:
+    """One tick; each counter is merged once, and every sum is what it was."""
+    names = [f"{namespace}:{number}" for number in range(45)]
+    client.schedules.create(namespace, every_ms=HOUR_MS, min_entries=3)
+    for number, name in enumerate(names):
+        record_aged(client, name, [number + 1] * 4, 2 * DAY_MS)
+    stack.pump.drain()
+    for name in names:
+        age_mark(client, name)
+
+    answer = dispatch(stack, namespace)
+
+    assert (answer["due"], answer["sent"]) == (45, 45)
+    eventually(lambda: not list(client.due(namespace)))
+    assert [client.exact(name).sum for name in names] == [4 * (n + 1) for n in range(45)]
+    assert {client.exact(name).entries_read for name in names} == {0}
+    assert {_head(client, name)["generation"] for name in names} == {2}
+
+
 def test_a_tick_of_a_schedule_at_rest_sends_nothing(stack: LocalStack, namespace: str) -> None:
     """Nothing due, or a trigger whose schedule is gone: no error."""
     assert dispatch(stack, namespace)["detail"] == "it has no schedule"
@@ -141,10 +162,15 @@ def test_messages_fail_one_by_one(stack: LocalStack, client: CountLedger, namesp
     again = work(stack, *bodies)
 
     after = _stored(stack, bad)
+    command = Command(stack.environment())
+    done = command("compact", "--namespace", namespace, "--json")
+    plan = command("compact", "--namespace", namespace, "--dry-run", "--json")
     dynamodb.delete_item(
         TableName=ledger, Key={name: {"S": text} for name, text in keys.head_key(bad).items()}
     )
     assert again == ["0", "1"]
+    assert (done.code, done.json["findings"], len(done.json["reports"])) == (1, 1, 2)
+    assert (plan.code, plan.json["findings"], len(plan.json["plans"])) == (1, 1, 2)
     assert client.exact(good).entries_read == 0
     assert len(before) == 6
     assert after == before, "nothing of it was touched"
