@@ -142,3 +142,21 @@ def test_the_materializer_marks_by_the_schedule_of_the_namespace(
         materializer.apply(records, shard)
 
     assert _due(store, namespace, clock.now_ms() + HOUR_MS) == [counter]
+
+
+@pytest.mark.parametrize(("compacted", "units"), [(3, 2), (0, 3)], ids=["removed", "set anew"])
+def test_p9_a_settlement_costs_two_or_three_units(
+    store: Store, counter: str, compacted: int, units: int
+) -> None:
+    """The total, and its place in the index: given up, or another one taken instead."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    _mark(store, _update(store, counter, 1, entries=3))
+    seen = standing_in(store.item(store.counters, keys.total_key(counter)) or {})
+    note = settlement_of(store.counters, seen, compacted, RULE, NOW_MS)
+    assert note is not None
+    door = store.door()
+
+    door.update(note)
+
+    assert door.meter.write_units == units
