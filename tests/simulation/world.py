@@ -46,6 +46,8 @@ class Copy:
         ordered: every sort key that was ever there, in order.
         shown: the entries that were ever visible here and that no other writer has replaced.
         total: what the region's stream adds up to.
+        missed: what it cannot show: a merged entry's deletion and the new entry of its bare key
+            came as one change, from the old one to the new.
     """
 
     items: dict[str, Item | None] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Copy:
     ordered: list[str] = field(default_factory=list)
     shown: dict[Identity, int] = field(default_factory=dict)
     total: int = 0
+    missed: int = 0
 
 
 @dataclass
@@ -159,6 +162,8 @@ class World:
     def deliver(self, number: int) -> None:
         """One write arrives; the last writer wins."""
         region, key, item, stamp = self._on_its_way[number]
+        if region == self.regions[0] and key in self.locked:
+            return
         self._on_its_way[number] = self._on_its_way[-1]
         self._on_its_way.pop()
         if self.copies[region].stamps.get(key, 0) < stamp:
@@ -174,8 +179,11 @@ class World:
             return
         identity, delta = (key, item["at"]), item["delta"]
         replaced = before and (key, before["at"])
-        if before and replaced and replaced != identity and replaced not in self.merged:
-            copy.shown.pop(replaced, None)
+        if before and replaced and replaced != identity:
+            if replaced in self.merged:
+                copy.missed += before["delta"]
+            else:
+                copy.shown.pop(replaced, None)
         copy.shown[identity] = delta
         copy.total += delta - (before["delta"] if before else 0)
 
