@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
+from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer, Outcome
 from countledger.consumers.quarantine import QueueQuarantine
 from countledger.consumers.record import find
@@ -31,12 +32,10 @@ class _Parts:
 def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
+    door, table = connection.door("standard"), connection.setting("counters_table")
+    quarantine = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
     return _Parts(
-        Materializer(
-            connection.door("standard"),
-            connection.setting("counters_table"),
-            QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url")),
-        ),
+        Materializer(door, table, quarantine, rules=DueRules(door, table)),
         Logger(),
         Metrics(),
     )

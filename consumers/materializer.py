@@ -3,6 +3,7 @@
     1  fold the batch; what cannot be understood goes to the quarantine      pure, but for that
     2  per counter one update: effect and watermark are one write            several at a time
     3  its condition failed: drop what the watermark has passed, try again
+       either way: where enough entries wait to be compacted, put it into the due index
     4  a counter that cannot be written tells from where the shard has to be delivered again
     5  all is written: the shard's progress moves
 
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.consumers.due import DueMarker
 from countledger.consumers.fold import Fold, fold
 from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.record import find
@@ -27,6 +29,7 @@ from countledger.ledger.errors import ConditionFailed, CountledgerError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from countledger.consumers.due import DueRules
     from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.record import Change
     from countledger.consumers.shard import Shard
@@ -69,12 +72,14 @@ class Materializer:
         table: the table `counters`.
         quarantine: takes what can never be applied.
         clock: tells the time.
+        rules: when a counter is worth compacting; None: never.
     """
 
     door: Door
     table: str
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
+    rules: DueRules | None = None
 
     def apply(self, records: Sequence[Mapping[str, Any]], shard: Shard) -> Outcome:
         """Bring a batch of one shard into the totals: a write unit for each counter, and one.
@@ -94,7 +99,8 @@ class Materializer:
         def set_aside(change: Change, reason: str) -> None:
             self.quarantine.put(find(records, change.sequence), reason, str(shard))
 
-        writer = TotalWriter(door, self.table, str(shard), set_aside, now_ms)
+        index = DueMarker(door, self.table, self.rules, now_ms).mark if self.rules else None
+        writer = TotalWriter(door, self.table, str(shard), set_aside, now_ms, index)
         with ThreadPoolExecutor(_WRITERS, "countledger-materializer") as pool:
             written = pool.map(writer.write, folded.changes.keys(), folded.changes.values())
             outcome = _outcome(folded, dict(zip(folded.changes, written, strict=True)), now_ms)

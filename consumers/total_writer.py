@@ -93,6 +93,7 @@ class TotalWriter:
         shard: whose records these are.
         set_aside: puts a record into the quarantine: the change, and why.
         now_ms: the time of the batch.
+        index: puts a counter into the due index, if its total says that it belongs there.
     """
 
     door: Door
@@ -100,6 +101,7 @@ class TotalWriter:
     shard: str
     set_aside: Callable[[Change, str], None]
     now_ms: int
+    index: Callable[[Item], None] | None = None
 
     def write(self, counter: str, changes: Sequence[Change]) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
@@ -108,8 +110,7 @@ class TotalWriter:
         *before* a later change can move the watermark past it: dropped silently it must not be.
         """
         try:
-            applied = self._apply(counter, changes)
-            return Written(applied=applied, duplicates=len(changes) - applied)
+            applied, item = self._apply(counter, changes)
         except RequestRejected as rejection:
             if len(changes) > 1:
                 half = len(changes) // 2
@@ -122,9 +123,19 @@ class TotalWriter:
             return Written(rejected=1)
         except CountledgerError as error:
             return Written(error=error)
+        return Written(applied, len(changes) - applied, error=self._indexed(item))
 
-    def _apply(self, counter: str, changes: Sequence[Change]) -> int:
-        """Write what is not in yet; how many that was."""
+    def _indexed(self, item: Item) -> CountledgerError | None:
+        """Why the due index could not be kept; the changes come again then, and it with them."""
+        try:
+            if self.index is not None:
+                self.index(item)
+        except CountledgerError as error:
+            return error
+        return None
+
+    def _apply(self, counter: str, changes: Sequence[Change]) -> tuple[int, Item]:
+        """Write what is not in yet; how many that was, and the total's item as it is now."""
         pending = list(changes)
         for _ in range(_ATTEMPTS):
             step = step_of(pending)
@@ -138,11 +149,11 @@ class TotalWriter:
                 check_format(failed.item or {})
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))
                 if not left:
-                    return 0
+                    return 0, failed.item or {}
                 pending = left
             else:
                 self._clean_up(counter, item or {})
-                return len(pending)
+                return len(pending), item or {}
         raise ServiceFailed(f"counter {counter!r}: its watermark moved under {_ATTEMPTS} updates")
 
     def _clean_up(self, counter: str, item: Item) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.stream import LedgerStream, StreamShard
+    from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
 
 
@@ -83,6 +84,10 @@ class TotalsReader:
         key = keys.total_key(keys.check_counter(counter))
         item = self.door.get(self.table, key, consistent=consistent)
         return Total(counter) if item is None else self._whole(decode_total(item))
+
+    def item(self, counter: str) -> Item | None:
+        """A counter's total as it is stored, strongly consistent, or None: one read unit."""
+        return self.door.get(self.table, keys.total_key(counter), consistent=True)
 
     def read_many(self, counters: Iterable[str]) -> dict[str, Total]:
         """The totals of many counters, no snapshot: half a read unit each.

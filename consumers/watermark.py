@@ -30,7 +30,10 @@ _SHARD_HASH_BYTES: Final = 9
 # Below this many stale ones the clean-up would cost more writes than it saves.
 STALE_ENOUGH: Final = 4
 
-if 1 << 8 * _SEQUENCE_BYTES <= 10**40:
+# Behind every sequence number: nothing is left of that shard.
+END: Final = 10**40
+
+if 1 << 8 * _SEQUENCE_BYTES <= END:
     raise AssertionError("a sequence number of 40 digits must fit")
 
 

@@ -12,13 +12,24 @@ COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from countledger.compaction.assembly import index_of, schedules_of, worker_of
+from countledger.compaction.regions import Regions
+from countledger.compaction.retire import Retire
+from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.compaction.schedule import Schedule
+from countledger.consumers.audit import CHUNK, Audit
+from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
 from countledger.consumers.progress import ShardProgress
+from countledger.consumers.repair import Remedy, Repair, Repairer
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import Freshness, TotalsReader
-from countledger.consumers.verify import Judgement, Verdict, Verifier
+from countledger.consumers.verdict import Judgement, Verdict
+from countledger.consumers.verify import Verifier
+from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import errors, keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.change_log import newest_first
@@ -26,6 +37,7 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.exact import ExactReader, ExactSum
+from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.settings import Settings
@@ -39,24 +51,34 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
+    from pathlib import Path
 
     import boto3
 
+    from countledger.compaction.schedules import Schedules
+    from countledger.compaction.worker import Worker
+
 __all__ = [
     "Amount",
+    "Audit",
     "CountLedger",
     "CountledgerError",
     "Entry",
     "Event",
     "ExactSum",
     "Freshness",
+    "Head",
     "IdempotencyKey",
     "Judgement",
     "Kind",
     "Namespace",
     "Receipt",
+    "Remedy",
+    "Repair",
+    "Retire",
+    "Schedule",
     "Settings",
     "ShardProgress",
     "Status",
@@ -67,6 +89,8 @@ __all__ = [
     "record",
     "total",
 ]
+
+Outcome = TypeVar("Outcome")
 
 
 class CountLedger:
@@ -161,11 +185,16 @@ class CountLedger:
         Raises:
             WrongKind: the counter is strict and has no ledger; its total is exact.
         """
-        self.namespaces.refuse_other(keys.check_counter(counter), Kind.LEDGER)
+        if not self.namespaces.is_of_a_ledger(keys.check_counter(counter)):
+            raise errors.WrongKind(
+                f"counter {counter!r} is strict: it has no ledger, and its total is exact"
+            )
         return self._exact.read(counter)
 
     def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
-        """A counter's entries, newest first. Half a read unit for each 4 KB read.
+        """A counter's entries that are not merged yet, newest first; `head` tells of the others.
+
+        Half a read unit for the head, and for each 4 KB read.
 
         Raises:
             NamespaceUnknown: nothing was ever recorded in its namespace.
@@ -173,7 +202,34 @@ class CountLedger:
         """
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
         table = self.connection.setting("ledger_table")
-        return newest_first(self._exact.door, table, counter, namespace.spread, limit)
+        head = self.head(counter)
+        return newest_first(self._exact.door, table, counter, namespace.spread, limit, head=head)
+
+    def head(self, counter: str) -> Head:
+        """The one summary of all entries merged so far: number, sum and period.
+
+        Half a read unit for each 4 KB of it.
+        """
+        key = keys.head_key(keys.check_counter(counter))
+        return decode_head(self._exact.door.get(self.connection.setting("ledger_table"), key))
+
+    def archived(self, counter: str, place: str) -> Iterator[Entry]:
+        """The merged entries of a counter that were archived, the last merged ones first.
+
+        One request for each generation of the counter; every object is checked against the
+        checksum in its name.
+
+        Args:
+            counter: its name.
+            place: where they were archived: `s3://bucket/prefix`.
+
+        Raises:
+            BadSetting: that is no place in S3.
+            ArchiveRefused: the bucket does not exist, or refuses.
+            CorruptArchive: an object is not what its name says.
+        """
+        archive = S3Archive(self.connection.objects(), Place.parse(place))
+        return archive.entries(keys.check_counter(counter))
 
     def verify(self, counter: str) -> Verdict:
         """Compare a total with its ledger, behind a proof that the stream has been handled."""
@@ -181,11 +237,66 @@ class CountLedger:
 
     def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """`verify` for many counters, a hundred behind one proof."""
-        return self._verifier.verify(counters)
+        return self._verifier.verify(map(self._of_a_ledger, counters))
 
-    def verify_all(self) -> Iterator[Verdict]:
-        """Compare every counter there is; reads both tables whole."""
-        return self._verifier.verify_all()
+    def verify_all(
+        self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
+    ) -> Audit[Verdict]:
+        """Compare every counter there is; reads both tables whole. Iterate over the answer.
+
+        Args:
+            segments: into how many parts each table is cut, to be read side by side: 1 to 64.
+            resume: a file that keeps how far it came. Where there is one, the walk goes on behind
+                it; at the end it is removed.
+
+        Raises:
+            BadSetting: when iterated: such segments cannot be, or the file is of something else.
+        """
+        verifier = replace(self._verifier, chunk=CHUNK)
+        return self._audit(
+            "verify", verifier.verify, lambda one: str(one.verdict), segments, resume
+        )
+
+    def repair(self, counter: str, *, dry_run: bool = False) -> Repair:
+        """Set a total to its ledger's sum if it drifted, behind the same proof as `verify`.
+
+        Raises:
+            WrongKind: it is no counter of a ledger.
+        """
+        return next(self.repair_many([counter], dry_run=dry_run))
+
+    def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
+        """`repair` for many counters, a hundred behind one proof."""
+        return Repairer(self._verifier, dry_run).repair(map(self._of_a_ledger, counters))
+
+    def repair_all(
+        self,
+        *,
+        dry_run: bool = False,
+        segments: int = SEGMENTS_DEFAULT,
+        resume: Path | None = None,
+    ) -> Audit[Repair]:
+        """Repair every counter there is, and make the totals that are missing; as `verify_all`."""
+        repairer = Repairer(replace(self._verifier, chunk=CHUNK), dry_run)
+        task = "repair, dry run" if dry_run else "repair"
+        return self._audit(task, repairer.repair, lambda one: str(one.remedy), segments, resume)
+
+    def compactor(self) -> Worker:
+        """What compacts counters here and now, as the schedules of their namespaces say.
+
+        It reads each schedule once: take a new one for each piece of work.
+
+        Raises:
+            WrongRegion: this is not the home region.
+        """
+        return worker_of(self.connection, self._regions, self.namespaces)
+
+    def due(self, namespace: str) -> Iterator[str]:
+        """The counters of a namespace that are worth compacting now, in no order.
+
+        Half a read unit for each 4 KB of them, eight at least; none without a schedule.
+        """
+        return index_of(self.connection).due(namespace)
 
     @property
     def write_units(self) -> float:
@@ -224,6 +335,15 @@ class CountLedger:
         )
 
     @cached_property
+    def schedules(self) -> Schedules:
+        """When and how counters are compacted: make, change, read and delete schedules."""
+        return schedules_of(self.connection, self.namespaces)
+
+    @cached_property
+    def _regions(self) -> Regions:
+        return Regions.of(self.connection)
+
+    @cached_property
     def _recorder(self) -> Recorder:
         sender = Sender(
             self.connection.door("none"),
@@ -246,6 +366,32 @@ class CountLedger:
     @cached_property
     def _stream(self) -> LedgerStream:
         return LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn"))
+
+    def _audit(
+        self,
+        task: str,
+        judge: Callable[[Iterable[str]], Iterator[Outcome]],
+        name_of: Callable[[Outcome], str],
+        segments: int,
+        resume: Path | None,
+    ) -> Audit[Outcome]:
+        ledger = self.connection.setting("ledger_table")
+        totals = self.connection.setting("counters_table")
+        purpose = f"{task} of {ledger} and {totals} in {self.connection.region}"
+        return Audit(
+            Walker(self._exact.door, ledger, totals),
+            judge,
+            name_of,
+            self.namespaces.is_of_a_ledger,
+            segments,
+            NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
+        )
+
+    def _of_a_ledger(self, counter: str) -> str:
+        """The counter, unless its namespace says that it is none of a ledger."""
+        if not self.namespaces.is_of_a_ledger(keys.check_counter(counter)):
+            self.namespaces.expect(counter, Kind.LEDGER)
+        return counter
 
     @cached_property
     def _verifier(self) -> Verifier:

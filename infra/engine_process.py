@@ -26,7 +26,7 @@ from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 from ministack import app
 from ministack.core import iam_actions
-from ministack.services import dynamodb
+from ministack.services import dynamodb, lambda_svc
 
 DYNAMODB_DIGITS: Final = 38
 
@@ -113,6 +113,55 @@ def patch_iam_leading_keys() -> None:
     iam_actions.dynamodb_service_context = with_leading_keys
 
 
+def patch_iam_batches_of_messages() -> None:
+    """Who may send, delete or hide a message may do so with ten at once.
+
+    MiniStack asks for actions that IAM does not know.
+    """
+    plain = iam_actions.extract_iam_action
+
+    def action(service: str, *rest: Any) -> str | None:  # noqa: ANN401 - its arguments are its own
+        name: str | None = plain(service, *rest)
+        return name.removesuffix("Batch") if name and service == "sqs" else name
+
+    iam_actions.extract_iam_action = action
+
+
+def patch_iam_names_schedules() -> None:
+    """A schedule is authorised under the group that it is in.
+
+    MiniStack takes every one for one of the group `default`.
+    """
+    plain = iam_actions.extract_resource_arn
+
+    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
+        arn = str(plain(service, *rest))
+        if service != "scheduler" or ":schedule/default/" not in arn:
+            return arn
+        _method, _path, _headers, body, query, *_others = rest
+        asked = query.get("groupName") or _json_object(body).get("GroupName") or "default"
+        group = asked[0] if isinstance(asked, list) else asked
+        return arn.replace(":schedule/default/", f":schedule/{group}/")
+
+    iam_actions.extract_resource_arn = resource_arn
+
+
+def patch_concurrency_is_a_number() -> None:
+    """A queue's mapping takes its greatest concurrency from a parameter of a template.
+
+    MiniStack keeps the parameter's text, and then cannot compare it.
+    """
+    plain = lambda_svc._sqs_esm_concurrency  # noqa: SLF001 - as above
+
+    def concurrency(mapping: dict[str, Any], *rest: Any) -> int:  # noqa: ANN401 - its arguments
+        scaling = mapping.get("ScalingConfig") or {}
+        if isinstance(scaling.get("MaximumConcurrency"), str):
+            scaling["MaximumConcurrency"] = int(scaling["MaximumConcurrency"])
+        return int(plain(mapping, *rest))
+
+    lambda_svc._sqs_esm_concurrency = concurrency  # noqa: SLF001 - as above
+
+
 def patch_loopback_is_secure() -> None:
     """A call over loopback passes `aws:SecureTransport`: there is no TLS on 127.0.0.1."""
     pin = app.pin_request_origin
@@ -128,6 +177,9 @@ PATCHES = (
     patch_iam_names_streams,
     patch_iam_names_mappings,
     patch_iam_leading_keys,
+    patch_iam_batches_of_messages,
+    patch_iam_names_schedules,
+    patch_concurrency_is_a_number,
     patch_loopback_is_secure,
 )
 

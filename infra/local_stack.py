@@ -1,11 +1,15 @@
-"""The whole product on this machine: engine, deployed template, patches, pump."""
+"""The whole product on this machine: engine, deployed template, patches, pump.
+
+Dispatcher and workers of compaction run on the engine as they are: its schedules fire (a rate first
+after a whole interval), and its mapping of a queue honours partial failures.
+"""
 
 import io
 import json
 import os
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 STACK_NAME: Final = "countledger"
 _BUCKET: Final = "countledger-code"
+# Every worker is a process here.
+_PARAMETERS: Final = {"DeletionProtection": "false", "LogLevel": "INFO", "MaxCompactors": "2"}
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
 
@@ -72,6 +78,7 @@ class LocalStack:
         auth: bool = False,
         pumping: bool = True,
         parent_dir: Path | None = None,
+        parameters: Mapping[str, str] | None = None,
     ) -> None:
         """Describe a stack; nothing runs yet.
 
@@ -82,11 +89,13 @@ class LocalStack:
             auth: whether the engine enforces IAM policies.
             pumping: whether the pump delivers in the background.
             parent_dir: where the engine makes its private directory.
+            parameters: of the template, beside those that a local stack sets.
         """
         self.name = name
         self.engine = Engine(auth=auth, parent_dir=parent_dir)
         self._bundle = bundle if bundle is not None else _empty_bundle()
         self._pumping = pumping
+        self._parameters = dict(parameters or {})
         self._open = ExitStack()
         self._credentials: dict[str, Credentials] = {}
         self._sessions: dict[Credentials, boto3.Session] = {}
@@ -209,7 +218,7 @@ class LocalStack:
             stack_name=self.name,
             bucket=_BUCKET,
             bundle=self._bundle,
-            parameters={"DeletionProtection": "false", "LogLevel": "INFO"},
+            parameters={**_PARAMETERS, **self._parameters},
             poll_s=0.01,
             timeout_s=60.0,
         )

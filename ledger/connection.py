@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 
+from countledger.ledger.departure import watch
 from countledger.ledger.door import Door
 from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
 from countledger.ledger.meter import Meter
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sqs import SQSClient
 
 Retries = Literal["none", "standard"]
@@ -44,6 +47,10 @@ _OUTPUTS: Final = {
     "counters_table": "CountersTableName",
     "ledger_stream_arn": "LedgerStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
+    "compaction_queue_url": "CompactionQueueUrl",
+    "dispatcher_arn": "DispatcherFunctionArn",
+    "schedule_group": "ScheduleGroupName",
+    "scheduler_role_arn": "SchedulerRoleArn",
     "home_region": "HomeRegion",
 }
 
@@ -135,9 +142,11 @@ class Connection:
             )
         return value
 
-    def door(self, retries: Retries) -> Door:
-        """A door to DynamoDB whose SDK retries as told."""
-        return Door(self._client("dynamodb", retries), self.meter)
+    def door(self, retries: Retries, *, region: str | None = None) -> Door:
+        """A door to DynamoDB, here or in another region, whose SDK retries as told."""
+        client = self._client("dynamodb", retries, region)
+        watch(client)
+        return Door(client, self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""
@@ -149,9 +158,21 @@ class Connection:
         client: SQSClient = self._client("sqs")
         return client
 
-    def _client(self, service: str, retries: Retries = "standard") -> Any:  # noqa: ANN401 - typed by its callers
+    def objects(self) -> S3Client:
+        """A client of S3."""
+        client: S3Client = self._client("s3")
+        return client
+
+    def scheduler(self) -> EventBridgeSchedulerClient:
+        """A client of EventBridge Scheduler."""
+        client: EventBridgeSchedulerClient = self._client("scheduler")
+        return client
+
+    def _client(
+        self, service: str, retries: Retries = "standard", region: str | None = None
+    ) -> Any:  # noqa: ANN401 - typed by its callers
         make: Any = self.session.client
-        region = self.region
+        region = region or self.region
         with translated(f"the {service} client"):
             config = Config(
                 **_TIMEOUTS,

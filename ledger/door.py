@@ -25,7 +25,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
-from countledger.ledger.operations import Query, action
+from countledger.ledger.operations import Page, Query, action
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
@@ -33,9 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import ConsumedCapacityTypeDef, KeysAndAttributesTypeDef
+    from mypy_boto3_dynamodb.type_defs import (
+        ConsumedCapacityTypeDef,
+        KeysAndAttributesTypeDef,
+        TableDescriptionTypeDef,
+    )
 
-    from countledger.ledger.operations import Put, Scan, Update, Write
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
 _METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 _CONDITION_FAILED = "ConditionalCheckFailedException"
@@ -74,21 +78,25 @@ class Door:
         self.meter.read(_consumed(answer, what))
         return decode(answer["Item"]) if "Item" in answer else None
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
+    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
         """The items of those keys that exist, in any order: half a read unit each for 4 KB.
+
+        Twice that if consistent, and as much for a key that does not exist.
 
         Raises:
             Throttled: some keys stayed unanswered through every attempt.
         """
         items: list[Item] = []
         for start in range(0, len(keys), BATCH_GET_KEYS):
-            items += self._get_batch(table, keys[start : start + BATCH_GET_KEYS])
+            items += self._get_batch(table, keys[start : start + BATCH_GET_KEYS], consistent)
         return items
 
-    def _get_batch(self, table: str, keys: Sequence[Key]) -> list[Item]:
+    def _get_batch(self, table: str, keys: Sequence[Key], consistent: bool) -> list[Item]:  # noqa: FBT001 - handed on
         items: list[Item] = []
+        asked: dict[str, KeysAndAttributesTypeDef] = {
+            table: {"Keys": [encode(k) for k in keys], "ConsistentRead": consistent}
+        }
         what = f"BatchGetItem on {table}"
-        asked: dict[str, KeysAndAttributesTypeDef] = {table: {"Keys": [encode(k) for k in keys]}}
         for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
             if wait_ms:
                 self.clock.sleep_ms(wait_ms)
@@ -103,19 +111,24 @@ class Door:
                 return items
         raise Throttled(f"{what}: keys unanswered after {self.backoff.attempts} attempts")
 
-    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
-        """The pages of a query or scan, read as they are asked for; no snapshot."""
-        arguments = {**read.arguments(), **_METERED}
+    def page(self, read: Query | Scan) -> Page:
+        """One page of a query or scan."""
         call: Any = self.client.query if isinstance(read, Query) else self.client.scan
         what = f"{type(read).__name__} on {read.table}"
+        with translated(what):
+            answer = call(**read.arguments(), **_METERED)
+        self.meter.read(_consumed(answer, what))
+        last = answer.get("LastEvaluatedKey")
+        return Page([decode(item) for item in answer["Items"]], decode(last) if last else None)
+
+    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
+        """The pages of a query or scan, read as they are asked for; no snapshot."""
         while True:
-            with translated(what):
-                answer = call(**arguments)
-            self.meter.read(_consumed(answer, what))
-            yield [decode(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
+            page = self.page(read)
+            yield page.items
+            if page.after is None:
                 return
-            arguments["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            read = replace(read, after=page.after)
 
     def put(self, write: Put) -> None:
         """Write one item: one write unit for each KB, also where the condition fails.
@@ -143,6 +156,17 @@ class Door:
         self.meter.written(_consumed(answer, what))
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
+
+    def delete(self, write: Delete) -> None:
+        """Remove one item: one write unit for each KB of it, also where there is none.
+
+        Raises:
+            ConditionFailed: with the item that is there.
+        """
+        what = f"DeleteItem on {write.table}"
+        with translated(what), self._conditions():
+            answer = self.client.delete_item(**write.arguments(), **_METERED)
+        self.meter.written(_consumed(answer, what))
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """Write up to 100 items or none: two write units for each KB of each, also if cancelled.
@@ -184,9 +208,28 @@ class Door:
         found = (one.get("Item") for one in answer["Responses"])
         return [decode(item) if item else None for item in found]
 
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write up to 25 items without condition, once: one write unit for each KB.
+
+        Returns:
+            The items that the service did not take this time.
+        """
+        requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
+        what = f"BatchWriteItem on {table}"
+        with translated(what):
+            answer = self.client.batch_write_item(RequestItems={table: requests}, **_METERED)
+        self.meter.written(_consumed(answer, what))
+        left: Any = answer["UnprocessedItems"].get(table, [])
+        return [decode(request["PutRequest"]["Item"]) for request in left]
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """What the service says of a table; no units."""
+        with translated(f"DescribeTable of {table}"):
+            return self.client.describe_table(TableName=table)["Table"]
+
     @contextmanager
     def _conditions(self, write_units: float = 1.0) -> Iterator[None]:
-        """Turn failed conditions into errors of their own before they are taken for a failed call.
+        """Turn failed conditions into errors of their own before they pass for failed calls.
 
         Args:
             write_units: what a refused write costs, at the least.
@@ -205,20 +248,6 @@ class Door:
             raise TransactionCancelled(
                 tuple(Reason(one.get("Code", "None"), _found(one)) for one in reasons)
             ) from error
-
-    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
-        """Write up to 25 items without condition, once: one write unit for each KB.
-
-        Returns:
-            The items that the service did not take this time.
-        """
-        requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
-        what = f"BatchWriteItem on {table}"
-        with translated(what):
-            answer = self.client.batch_write_item(RequestItems={table: requests}, **_METERED)
-        self.meter.written(_consumed(answer, what))
-        left: Any = answer["UnprocessedItems"].get(table, [])
-        return [decode(request["PutRequest"]["Item"]) for request in left]
 
 
 def _consumed(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call

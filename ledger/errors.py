@@ -6,17 +6,21 @@ CountledgerError
 │   ├── IdempotencyKeyReused  the key was used for another delta
 │   ├── KeyExpired            the entry was made longer ago than the horizon
 │   ├── BadBounds  NoSuchCounter  CounterExists  WrongRegion    of strict counters
+│   │                                                     (the last of compaction, too)
+│   ├── NoSuchSchedule  ScheduleExists    of the compaction of a namespace
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
 ├── SetupError                the operator's: names, permissions, network  exit 2
-│   └── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
+│   ├── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
+│   └── ArchiveRefused        the archive's bucket does not exist, or refuses
 ├── ServiceFailed             the service's: try again                    exit 3
 │   ├── Throttled             refused for now, nothing was written
 │   ├── Unclear               no answer: it may have been applied or not
 │   ├── RequestRejected       the service calls the request invalid
 │   └── Unacknowledged        an entry that no attempt could confirm
 ├── CorruptItem               a stored item cannot be read as what it should be
-│   └── NewerFormat           it was written by a later release
+│   ├── NewerFormat           it was written by a later release
+│   └── CorruptArchive        an archived generation is not what its checksum is of
 ├── ConditionFailed           a condition did not hold (inner use: becomes an outcome)
 ├── TransactionCancelled      nothing of it was written, for these reasons (inner use)
 └── TokenMismatch             the token stands for another transaction (inner use)
@@ -118,7 +122,15 @@ class CounterExists(BadInput):
 
 
 class WrongRegion(BadInput):
-    """Strict counters live in the home region only."""
+    """Strict counters and compaction live in the home region only."""
+
+
+class NoSuchSchedule(BadInput):
+    """The namespace has no schedule."""
+
+
+class ScheduleExists(BadInput):
+    """The namespace has a schedule already, and another one."""
 
 
 class SetupError(CountledgerError):
@@ -145,6 +157,10 @@ class AccessDenied(SetupError):
 
 class Unreachable(SetupError):
     """Nothing answers at the endpoint."""
+
+
+class ArchiveRefused(SetupError):
+    """The bucket of an archive does not exist, or refuses."""
 
 
 class ServiceFailed(CountledgerError):
@@ -181,6 +197,10 @@ class CorruptItem(CountledgerError):
 
 class NewerFormat(CorruptItem):
     """A stored item was written by a later release than this one."""
+
+
+class CorruptArchive(CorruptItem):
+    """The entries of a generation, archived or to be archived, are not what was sealed."""
 
 
 class ConditionFailed(CountledgerError):

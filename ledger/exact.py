@@ -23,6 +23,7 @@ from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.operations import Query
+from countledger.ledger.seen import Seen
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -55,29 +56,9 @@ class ExactSum:
     read_units: float
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What one entry adds, kept until the second head tells whether it is in there already."""
-
-    delta: Amount
-    events: int
-
-
 def moved_too_far(first: Head, second: Head) -> bool:
     """Whether more than one generation was published between the two readings."""
     return second.generation - first.generation > 1
-
-
-def uncovered(seen: dict[str, Seen], first: Head, second: Head) -> list[Seen]:
-    """The entries that neither head stands for."""
-    skip = first.covers.keys() | second.covers.keys()
-    return [entry for key, entry in seen.items() if key not in skip]
-
-
-def combine(head: Head, rest: list[Seen]) -> tuple[Amount, int, int]:
-    """Sum, events and entries of a head and the entries beside it."""
-    total = amount.add(head.sum, amount.total_of(entry.delta for entry in rest))
-    return total, head.events + sum(entry.events for entry in rest), head.entries + len(rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +85,19 @@ class ExactReader:
         door = self.door.metered()
         for _ in range(_ATTEMPTS):
             first = self._head(door, counter)
-            seen = self._entries(door, counter)
+            seen = self._entries(door, counter, first)
             second = self._head(door, counter)
             if not moved_too_far(first, second):
-                total, events, entries = combine(second, uncovered(seen, first, second))
-                cost = door.meter.read_units
-                return ExactSum(counter, total, events, entries, len(seen), second.generation, cost)
+                seen.leave_out(second)
+                return ExactSum(
+                    counter,
+                    amount.add(second.sum, seen.sum),
+                    second.events + seen.events,
+                    second.entries + seen.entries,
+                    entries_read=seen.read,
+                    generation=second.generation,
+                    read_units=door.meter.read_units,
+                )
         raise ServiceFailed(
             f"counter {counter!r}: compactions overtook {_ATTEMPTS} exact reads; try again"
         )
@@ -117,11 +105,10 @@ class ExactReader:
     def _head(self, door: Door, counter: str) -> Head:
         return decode_head(door.get(self.table, keys.head_key(counter), consistent=True))
 
-    def _entries(self, door: Door, counter: str) -> dict[str, Seen]:
+    def _entries(self, door: Door, counter: str, first: Head) -> Seen:
         condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
-        seen: dict[str, Seen] = {}
+        seen = Seen(first)
         for page in door.pages(Query(self.table, condition, consistent=True)):
             for item in page:
-                entry = decode_entry(item)
-                seen[item["entry"]] = Seen(entry.delta, entry.events)
+                seen.note(item["entry"], decode_entry(item))
         return seen

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from countledger.ledger import keys
 from countledger.ledger.attributes import (
     Item,
     check_format,
@@ -14,12 +15,43 @@ from countledger.ledger.attributes import (
     require,
     require_amount,
 )
+from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from countledger.ledger.amount import Amount
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """An entry that a head has taken in.
+
+    Attributes:
+        delta: what it added.
+        at_ms: when it was made, of an entry under a bare key; None where the id tells.
+
+    A bare key is forgotten once its entry is merged, and may then be used anew: under the same
+    sort key lies another entry, made later, which no head has taken in.
+    """
+
+    delta: Amount
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRef:
+    """Where the entries that a generation took in are archived.
+
+    Attributes:
+        key: the object's name.
+        sha256: of its content, in hex.
+    """
+
+    key: str
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +66,9 @@ class Head:
         entries: how many there were.
         from_at_ms: when the oldest of them was made.
         to_at_ms: when the newest of them was made.
-        covers: sort key -> delta of the entries that this generation took in and that may still
-            be visible.
+        covers: by sort key, the entries that this generation took in and that may still be
+            visible.
+        archive: where they are archived, or None.
     """
 
     generation: int = 0
@@ -45,10 +78,46 @@ class Head:
     entries: int = 0
     from_at_ms: int | None = None
     to_at_ms: int | None = None
-    covers: Mapping[str, Amount] = field(default_factory=dict)
+    covers: Mapping[str, Covered] = field(default_factory=dict)
+    archive: ArchiveRef | None = None
+
+    @property
+    def from_at(self) -> datetime | None:
+        """When the oldest of them was made, in UTC."""
+        return None if self.from_at_ms is None else to_datetime(self.from_at_ms)
+
+    @property
+    def to_at(self) -> datetime | None:
+        """When the newest of them was made, in UTC."""
+        return None if self.to_at_ms is None else to_datetime(self.to_at_ms)
+
+    def has_taken_in(self, key: str, at_ms: int) -> bool:
+        """Whether the covers hold the entry of that sort key that was made at that time."""
+        covered = self.covers.get(key)
+        return covered is not None and covered.at_ms in {None, at_ms}
 
 
 NO_HEAD = Head()
+
+
+def encode_head(counter: str, head: Head) -> Item:
+    """The head's item in `ledger`."""
+    archive = head.archive
+    return {
+        **keys.head_key(counter),
+        "generation": head.generation,
+        "run": head.run,
+        "sum": head.sum,
+        "events": head.events,
+        "entries": head.entries,
+        "from_at": head.from_at_ms,
+        "to_at": head.to_at_ms,
+        "covers": {
+            key: one.delta if one.at_ms is None else [one.delta, one.at_ms]
+            for key, one in head.covers.items()
+        },
+        "archive": {"key": archive.key, "sha256": archive.sha256} if archive else None,
+    }
 
 
 def decode_head(item: Item | None) -> Head:
@@ -62,8 +131,7 @@ def decode_head(item: Item | None) -> Head:
         return NO_HEAD
     check_format(item)
     covers = require(item, "covers", dict)
-    if not all(isinstance(delta, int | Decimal) for delta in covers.values()):
-        raise CorruptItem(f"{describe(item)}: 'covers' holds what is no number")
+    archive = optional(item, "archive", dict)
     return Head(
         generation=require(item, "generation", int),
         run=require(item, "run", str),
@@ -72,5 +140,27 @@ def decode_head(item: Item | None) -> Head:
         entries=require(item, "entries", int),
         from_at_ms=optional(item, "from_at", int),
         to_at_ms=optional(item, "to_at", int),
-        covers=covers,
+        covers={key: _decode_covered(item, value) for key, value in covers.items()},
+        archive=_decode_archive(item, archive) if archive is not None else None,
     )
+
+
+def _decode_covered(item: Item, value: object) -> Covered:
+    match value:
+        case bool():
+            pass
+        case int() | Decimal():
+            return Covered(value)
+        case [(int() | Decimal()) as delta, int() as at_ms]:
+            return Covered(delta, at_ms)
+        case _:
+            pass
+    raise CorruptItem(f"{describe(item)}: 'covers' holds {value!r}, no delta")
+
+
+def _decode_archive(item: Item, archive: Mapping[str, object]) -> ArchiveRef:
+    match archive:
+        case {"key": str() as key, "sha256": str() as sha256}:
+            return ArchiveRef(key, sha256)
+        case _:
+            raise CorruptItem(f"{describe(item)}: 'archive' is {archive!r}, no key and sha256")

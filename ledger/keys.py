@@ -3,9 +3,11 @@
 ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head,
                              (`namespace#<ns>`, `settings`) a namespace
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
+                             (`audit#<task>`, `bookmark`), how far a walk has come;
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
                              `m#<id>`, a marker;
-                             (`strict#<ns>`, counter), the directory of strict counters
+                             (`strict#<ns>`, counter), the directory of strict counters;
+                             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -24,6 +26,7 @@ DEFAULT_NAMESPACE: Final = "default"
 ENTRY_PREFIX: Final = "e#"
 HEAD: Final = "s#head"
 SETTINGS: Final = "settings"
+SCHEDULE: Final = "schedule"
 TOTAL: Final = "total"
 PROGRESS: Final = "progress"
 NAMESPACE_PREFIX: Final = "namespace#"
@@ -31,6 +34,8 @@ STREAM_PREFIX: Final = "stream#"
 BIN: Final = "bin"
 MARKER_PREFIX: Final = "m#"
 STRICT_PREFIX: Final = "strict#"
+BOOKMARK_PREFIX: Final = "audit#"
+BOOKMARK: Final = "bookmark"
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -131,6 +136,11 @@ def namespace_key(namespace: str) -> dict[str, str]:
     return {"counter": NAMESPACE_PREFIX + namespace, "entry": SETTINGS}
 
 
+def schedule_key(namespace: str) -> dict[str, str]:
+    """The key of a namespace's schedule in `counters`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "part": SCHEDULE}
+
+
 def head_key(counter: str) -> dict[str, str]:
     """The key of a counter's head in `ledger`."""
     return {"counter": counter, "entry": HEAD}
@@ -162,6 +172,11 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
 def strict_key(counter: str) -> dict[str, str]:
     """The key of a strict counter in the directory of its namespace, in `counters`."""
     return {"counter": STRICT_PREFIX + namespace_of(counter), "part": counter}
+
+
+def bookmark_key(purpose: str) -> dict[str, str]:
+    """The key of the bookmark of a walk over all counters, in `counters`."""
+    return {"counter": BOOKMARK_PREFIX + purpose, "part": BOOKMARK}
 
 
 def progress_key(shard: str) -> dict[str, str]:

@@ -27,11 +27,24 @@ HORIZON_MIN_MS: Final = MINUTE_MS
 HORIZON_MAX_MS: Final = 366 * DAY_MS
 HORIZON_DEFAULT_MS: Final = DAY_MS
 CLOCK_SKEW_DEFAULT_MS: Final = MINUTE_MS
+# Replication takes about a second and is promised to nobody. Compaction looks at every region and
+# waits for it; this is room for an entry that no region but its own has seen yet.
+REPLICATION_BOUND_DEFAULT_MS: Final = 15 * MINUTE_MS
+# AWS takes a signed request for so long after its signature: one held back on its way may arrive
+# that much later than its sender looked at the clock.
+SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
 
 # What one call of the service takes.
 BATCH_WRITE_ITEMS: Final = 25
 BATCH_GET_KEYS: Final = 100
 TRANSACTION_ACTIONS: Final = 100
+
+# The entries of one generation. The head names each (45 to 60 bytes) until all are deleted, is
+# written whole once for each generation and read twice by every exact read. 300 are three
+# transactions, and 14 to 18 KB: 0.06 write units for each entry, and while a compaction runs
+# eight to ten read units for an exact read. Fewer would write the head more often, more would make
+# every exact read dearer.
+HEAD_COVERS_MAX: Final = 3 * TRANSACTION_ACTIONS
 
 # A strict counter's definition and its entry in the directory are made with its bins, and a change
 # that is split over all of them comes with a marker: each one transaction.
@@ -60,6 +73,13 @@ SET_MAX_BYTES: Final = 64 * 1_024
 TOKEN_BYTES: Final = 40
 SET_TOKENS_MAX: Final = SET_MAX_BYTES // TOKEN_BYTES
 SET_TOKENS_DEFAULT: Final = 500
+
+# For how long a materializer may not know of a new or changed schedule.
+DUE_RULE_LIFE_MS: Final = MINUTE_MS
+# Below two entries there is nothing to merge; each run writes its head at least twice.
+MIN_ENTRIES_MIN: Final = 2
+MIN_ENTRIES_MAX: Final = 10**9
+MIN_ENTRIES_DEFAULT: Final = 100
 
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")

@@ -241,15 +241,13 @@ class Namespaces:
         """
         return _of_kind(counter, self.get(keys.namespace_of(counter)), kind)
 
-    def refuse_other(self, counter: str, kind: Kind) -> None:
-        """Refuse a counter whose namespace is known to be of another kind.
+    def is_of_a_ledger(self, counter: str) -> bool:
+        """Whether a counter can have a ledger: unless its namespace exists and is of another kind.
 
-        Raises:
-            WrongKind: its counters are of another kind.
+        One read unit for each namespace that does not exist or was not read yet.
         """
         namespace = self._find(keys.namespace_of(counter))
-        if namespace is not None:
-            _of_kind(counter, namespace, kind)
+        return namespace is None or namespace.kind is Kind.LEDGER
 
     def _find(self, name: str) -> Namespace | None:
         if name not in self._known:

@@ -105,6 +105,7 @@ class Query:
         consistent: whether every write acknowledged before is seen (twice the read units).
         forward: ascending or descending.
         page_size: the most items of one page, or None for as many as fit.
+        after: the key behind which to begin, as a page before told it.
     """
 
     table: str
@@ -113,9 +114,10 @@ class Query:
     consistent: bool = False
     forward: bool = True
     page_size: int | None = None
+    after: Key | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The request for the first page."""
+        """The request for one page."""
         placeholders = Placeholders()
         arguments: dict[str, Any] = {
             "TableName": self.table,
@@ -124,7 +126,24 @@ class Query:
             "ScanIndexForward": self.forward,
             **placeholders.arguments(),
         }
-        return arguments | _present(IndexName=self.index, Limit=self.page_size)
+        return arguments | _present(
+            IndexName=self.index,
+            Limit=self.page_size,
+            ExclusiveStartKey=encode(self.after) if self.after else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one request of a query or scan answered with.
+
+    Attributes:
+        items: those that match; may be none of them although more follow.
+        after: the key behind which the next page begins, or None behind the last one.
+    """
+
+    items: list[Item]
+    after: Key | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +153,8 @@ class Scan:
     Attributes:
         where: which items to answer with; the units are paid for all that are read.
         only: the attributes to answer with; all where empty.
+        after: the key behind which to begin; None begins at the start.
+        page_size: the most items to read for one page, or None for as many as fit.
     """
 
     table: str
@@ -141,6 +162,8 @@ class Scan:
     only: tuple[str, ...] = ()
     segment: int = 0
     segments: int = 1
+    after: Key | None = None
+    page_size: int | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The request for the first page."""
@@ -151,7 +174,8 @@ class Scan:
             "TableName": self.table,
             "Segment": self.segment,
             "TotalSegments": self.segments,
-            **_present(FilterExpression=where, ProjectionExpression=only),
+            **_present(FilterExpression=where, ProjectionExpression=only, Limit=self.page_size),
+            **({"ExclusiveStartKey": encode(self.after)} if self.after else {}),
             **placeholders.arguments(),
         }
 

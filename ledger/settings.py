@@ -6,7 +6,12 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from countledger.ledger.errors import BadSetting
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HOUR_MS
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    DAY_MS,
+    HOUR_MS,
+    REPLICATION_BOUND_DEFAULT_MS,
+)
 
 
 class Settings(BaseSettings):
@@ -23,8 +28,13 @@ class Settings(BaseSettings):
     counters_table: str | None = None
     ledger_stream_arn: str | None = None
     quarantine_queue_url: str | None = None
+    compaction_queue_url: str | None = None
+    dispatcher_arn: str | None = None
+    schedule_group: str | None = None
+    scheduler_role_arn: str | None = None
     home_region: str | None = None
     clock_skew_ms: int = Field(default=CLOCK_SKEW_DEFAULT_MS, ge=0, le=HOUR_MS)
+    replication_bound_ms: int = Field(default=REPLICATION_BOUND_DEFAULT_MS, ge=0, le=DAY_MS)
 
     @classmethod
     def from_environment(cls, **given: object) -> Settings:

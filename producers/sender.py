@@ -1,21 +1,26 @@
 """Sending entries: until the ledger has them, or nobody may send them any more.
 
-The SDK's own retries are off. The horizon is asked before *every* attempt: a process that was
-frozen and wakes too late must not send again what compaction may have taken in the meantime.
+The SDK's own retries are off. The horizon is asked before *every* attempt, and once more when its
+request is signed and leaves: a process that was frozen and wakes too late must not send what
+compaction may have taken in the meantime.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import looking
 from countledger.ledger.entry import check_age, encode_entry
 from countledger.ledger.errors import (
     BadInput,
+    ClockSkew,
     ConditionFailed,
     CountledgerError,
+    KeyExpired,
     RequestRejected,
     Throttled,
     Unacknowledged,
@@ -77,9 +82,13 @@ class Sender:
         waits_ms = self.backoff.waits_ms(self.random)
         lost = False  # whether an attempt that was never answered may have been applied
         while True:
-            self._check_age(entry, namespace)
+            still_young = partial(self._check_age, entry, namespace)
+            still_young()
             try:
-                self.door.put(Put(self.table, item, Absent("entry")))
+                with looking(still_young):
+                    self.door.put(Put(self.table, item, Absent("entry")))
+            except (KeyExpired, ClockSkew):
+                raise
             except ConditionFailed as failed:
                 if failed.item is None:
                     raise
@@ -115,6 +124,8 @@ class Sender:
             except RequestRejected:
                 # The service names no culprit. Sent one by one, only it fails.
                 return _in_order(outcomes | {n: self.outcome_of(e) for n, e in pending.items()})
+            if isinstance(error, KeyExpired | ClockSkew):
+                continue  # one of them grew too old on its way out; the others are sent again
             outcomes |= taken
             pending = {n: entry for n, entry in pending.items() if n not in outcomes}
             lost = lost or isinstance(error, Unclear)
@@ -136,7 +147,8 @@ class Sender:
         """One attempt: the receipts of what was taken, and why the rest was not."""
         items = {n: _stored_form(e, self._namespace(e)) for n, e in pending.items()}
         try:
-            unprocessed = self.door.put_batch(self.table, list(items.values()))
+            with looking(lambda: self._check_ages(pending)):
+                unprocessed = self.door.put_batch(self.table, list(items.values()))
         except RequestRejected:
             raise
         except CountledgerError as error:
@@ -158,6 +170,10 @@ class Sender:
                 refused[number] = error
                 del pending[number]
         return refused
+
+    def _check_ages(self, pending: dict[int, Entry]) -> None:
+        for entry in pending.values():
+            self._check_age(entry, self._namespace(entry))
 
     def _check_age(self, entry: Entry, namespace: Namespace) -> None:
         check_age(

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from countledger.infra.cli import demo, emit, engine, namespaces, strict, totals
+from countledger.infra.cli import (
+    audit,
+    compact,
+    demo,
+    emit,
+    engine,
+    namespaces,
+    schedules,
+    strict,
+    totals,
+)
 from countledger.infra.cli.arguments import SignedCommand
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show_text
@@ -67,6 +77,7 @@ def main(
 LOCAL = "On this machine"
 COUNT = "Count"
 CHECK = "Read and check"
+COMPACT = "Compact"
 
 app.command("up", rich_help_panel=LOCAL)(engine.up)
 app.command("status", rich_help_panel=LOCAL)(engine.status)
@@ -77,4 +88,7 @@ app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
-app.command("verify", rich_help_panel=CHECK)(totals.verify)
+app.command("verify", rich_help_panel=CHECK)(audit.verify)
+app.command("repair", rich_help_panel=CHECK)(audit.repair)
+app.command("compact", rich_help_panel=COMPACT)(compact.compact)
+app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)

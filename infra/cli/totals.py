@@ -1,8 +1,9 @@
-"""`countledger total`, `entries` and `verify`: what a counter is, why, and whether it is right."""
+"""`countledger total` and `entries`: what a counter is, and why."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,13 +14,13 @@ from countledger.infra.cli.output import (
     show_json_array,
     show_rows,
 )
-from countledger.infra.cli.usage import BadUsage
+from countledger.ledger.amount import add, to_text
 
 if TYPE_CHECKING:
-    from countledger import Entry, ExactSum, Freshness, Total, Verdict
-    from countledger.infra.cli.output import Row
+    from collections.abc import Callable, Iterable, Iterator
 
-FINDINGS: Final = 1
+    from countledger import Amount, Entry, ExactSum, Freshness, Head, Total
+    from countledger.infra.cli.output import Row
 
 
 @shared
@@ -37,6 +38,9 @@ def total(
     A total is exact up to the lag of the stream. Below the totals stands how far that is: every
     entry up to that moment is in them. A counter that was never recorded is 0. A strict counter has
     no ledger: its value is current.
+
+    With --exact stand beside it the ledger's own sum, how many entries had to be read for it (the
+    others lie in the counter's head) and what that cost in read units.
 
     Examples:
       countledger total likes:post-1
@@ -71,54 +75,73 @@ def entries(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many.", show_default=False)
     ] = None,
+    archived: Annotated[
+        str | None,
+        typer.Option(
+            metavar="s3://BUCKET/PREFIX",
+            help="Read the merged entries from where they were archived.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Read a counter's change log, newest first.
+
+    Entries that were merged stand in one line at the end: their period, their number and their
+    sum. Where they were archived they can be read back, each file checked against its checksum.
 
     Examples:
       countledger entries likes:post-1 --limit 10
       countledger entries likes:post-1 --json
+      countledger entries likes:post-1 --archived s3://my-bucket/counters
     """
-    found = options.client().entries(counter, limit=limit)
-    if options.json:
-        show_json_array(_entry_row(entry) for entry in found)
-    else:
-        show_rows(_entry_row(entry) for entry in found)
-
-
-@shared
-def verify(
-    options: Options,
-    counters: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="COUNTER...", help="Counters to verify.", show_default=False),
-    ] = None,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Verify every counter.")] = False,
-) -> int:
-    """Compare totals with the exact sums of the ledger, and prove the verdict.
-
-    "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
-    was going on to prove either; try again. The exit code is 1 unless all are exact.
-
-    Examples:
-      countledger verify likes:post-1
-      countledger verify --all --json
-    """
-    if bool(counters) == everything:
-        raise BadUsage("give counters, or --all")
     client = options.client()
-    verdicts = client.verify_many(counters) if counters else client.verify_all()
-    rows: list[Row] = []
-    findings = 0
-    for verdict in verdicts:
-        rows.append(_verdict_row(verdict))
-        findings += verdict.verdict != "exact"
+    head = client.head(counter)
+    if archived is not None:
+        _show_archived(options, head, client.archived(counter, archived), limit)
+        return
+    found = client.entries(counter, limit=limit)
     if options.json:
-        show_json({"verdicts": rows, "findings": findings})
+        show_json_array(_log(found, head, limit, _entry_document, _head_document))
     else:
-        show_rows(rows)
-        notice(f"{len(rows)} verified, {findings} not exact")
-    return FINDINGS if findings else 0
+        show_rows(_log(found, head, limit, _entry_row, _head_row))
+
+
+def _log(
+    found: Iterable[Entry],
+    head: Head,
+    limit: int | None,
+    entry_shown: Callable[[Entry], Row],
+    head_shown: Callable[[Head], Row],
+) -> Iterator[Row]:
+    """The entries, and behind the last of them what stands for the older ones."""
+    count = 0
+    for entry in found:
+        count += 1
+        yield entry_shown(entry)
+    if head.entries and count != limit:
+        yield head_shown(head)
+
+
+def _show_archived(options: Options, head: Head, found: Iterator[Entry], limit: int | None) -> None:
+    """The archived entries, and whether they are all that the head stands for."""
+    count = 0
+    total: Amount = 0
+
+    def counted() -> Iterator[Entry]:
+        nonlocal count, total
+        for entry in islice(found, limit):
+            count, total = count + 1, add(total, entry.delta)
+            yield entry
+
+    if options.json:
+        show_json_array(map(_entry_document, counted()))
+    else:
+        show_rows(map(_entry_row, counted()))
+    if limit is None:
+        notice(
+            f"{count} archived entries with the sum {to_text(total)}; the "
+            f"head stands for {head.entries} with the sum {to_text(head.sum)}"
+        )
 
 
 def freshness_document(freshness: Freshness) -> dict[str, object]:
@@ -146,8 +169,11 @@ def _freshness_text(freshness: Freshness) -> str:
 def _total_row(total: Total, summed: ExactSum | None, *, exact: bool) -> Row:
     row: dict[str, object] = {"counter": total.counter, "total": total.total}
     if exact:
-        row["exact"] = summed.sum if summed else None
-        row["read units"] = summed.read_units if summed else None
+        row |= {
+            "exact": summed.sum if summed else None,
+            "entries read": summed.entries_read if summed else None,
+            "read units": summed.read_units if summed else None,
+        }
     # A strict counter counts no events.
     events = total.events if total.method is None else None
     return row | {"events": events, "updated": total.updated_at}
@@ -169,10 +195,42 @@ def _total_document(total: Total, exact: ExactSum | None) -> Row:
             "sum": exact.sum,
             "events": exact.events,
             "entries": exact.entries,
+            "entries_read": exact.entries_read,
             "generation": exact.generation,
             "read_units": exact.read_units,
         }
     return document
+
+
+def _entry_document(entry: Entry) -> Row:
+    return {"kind": "entry", **_entry_row(entry)}
+
+
+def _head_document(head: Head) -> Row:
+    return {
+        "kind": "head",
+        "entries": head.entries,
+        "events": head.events,
+        "sum": head.sum,
+        "from": head.from_at,
+        "to": head.to_at,
+        "generation": head.generation,
+    }
+
+
+def _head_row(head: Head) -> Row:
+    """It in the columns of an entry."""
+    since = "" if head.from_at is None else f", the oldest of {head.from_at:%Y-%m-%d %H:%M:%S}Z"
+    return {
+        "at": head.to_at,
+        "delta": head.sum,
+        "events": head.events,
+        "key": None,
+        "note": f"{head.entries} merged entries{since}",
+        "occurred_at": None,
+        "origin": None,
+        "id": f"head, generation {head.generation}",
+    }
 
 
 def _entry_row(entry: Entry) -> Row:
@@ -185,16 +243,4 @@ def _entry_row(entry: Entry) -> Row:
         "occurred_at": entry.occurred_at,
         "origin": entry.origin,
         "id": entry.id,
-    }
-
-
-def _verdict_row(verdict: Verdict) -> Row:
-    return {
-        "counter": verdict.counter,
-        "verdict": str(verdict.verdict),
-        "total": verdict.total,
-        "exact": verdict.exact,
-        "drift": verdict.drift,
-        "events_drift": verdict.events_drift,
-        "proof": verdict.proof,
     }

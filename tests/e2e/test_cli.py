@@ -173,16 +173,6 @@ def test_verify_proves_what_it_says(command: Command, counter: str, stack: Local
     assert verdict["drift"] == 2
 
 
-def test_verify_all_takes_every_counter(command: Command, counter: str) -> None:
-    """A counter need not be named."""
-    command("emit", counter, "1")
-    eventually(lambda: total_of(command, counter)["total"] == 1)
-
-    verdicts = command("verify", "--all", "--json").json["verdicts"]
-
-    assert counter in [verdict["counter"] for verdict in verdicts]
-
-
 def test_a_namespace_is_made_read_and_described(command: Command) -> None:
     """Kind, spread and horizon are fixed when it is made; the description may change."""
     name = f"n{uuid.uuid4().hex[:8]}"

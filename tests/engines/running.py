@@ -36,7 +36,7 @@ _NOT_THE_USERS: Final = {
 }
 
 
-def local_session(*, validate_parameters: bool = True) -> boto3.Session:
+def local_session(*, validate_parameters: bool = True, region: str = REGION) -> boto3.Session:
     """A session for an engine on this machine, apart from the user's own AWS."""
     core = botocore.session.Session(_NOT_THE_USERS)
     # A proxy of the user's network has no way to our loopback.
@@ -44,7 +44,7 @@ def local_session(*, validate_parameters: bool = True) -> boto3.Session:
     return boto3.Session(
         aws_access_key_id="000000000000",
         aws_secret_access_key="local",  # noqa: S106 - good on loopback only
-        region_name=REGION,
+        region_name=region,
         botocore_session=core,
     )
 

@@ -5,12 +5,11 @@ from itertools import islice
 
 import pytest
 
-from countledger.ledger import exact as exact_module
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.door import Door
 from countledger.ledger.errors import CorruptItem, NewerFormat
-from countledger.ledger.exact import ExactReader, ExactSum, Seen
+from countledger.ledger.exact import ExactReader, ExactSum
 from countledger.ledger.head import Head
 from countledger.ledger.operations import Put, Query, Scan
 from countledger.producers.event import Event
@@ -63,10 +62,10 @@ def only_the_first_page_read(patch: pytest.MonkeyPatch) -> None:
 def covers_not_skipped(patch: pytest.MonkeyPatch) -> None:
     """What the head stands for is added once more where it is still seen."""
 
-    def uncovered(seen: dict[str, Seen], _first: Head, _second: Head) -> list[Seen]:
-        return list(seen.values())
+    def nothing(_head: Head, _key: str, _at_ms: int) -> bool:
+        return False
 
-    patch.setattr(exact_module, "uncovered", uncovered)
+    patch.setattr(Head, "has_taken_in", nothing)
 
 
 def second_head_not_read(patch: pytest.MonkeyPatch) -> None:

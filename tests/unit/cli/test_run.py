@@ -30,6 +30,14 @@ COMMANDS = [
     ["namespace", "list"],
     ["namespace", "show"],
     ["namespace", "set"],
+    ["compact"],
+    ["schedule"],
+    ["schedule", "create"],
+    ["schedule", "set"],
+    ["schedule", "list"],
+    ["schedule", "show"],
+    ["schedule", "delete"],
+    ["schedule", "apply"],
 ]
 
 
@@ -88,6 +96,16 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["namespace", "set", "n", "--kind", "strict"], "the kind of namespace 'n' is fixed"),
         (["namespace", "set", "n", "--spread", "16"], "the spread of namespace 'n' is fixed"),
         (["namespace", "set", "n", "--horizon", "7d"], "the horizon of namespace 'n' is fixed"),
+        (["compact"], "give counters, --due, or --namespace"),
+        (["compact", "x", "--due"], "give counters, --due, or --namespace"),
+        (["compact", "x", "--namespace", "n"], "give counters, --due, or --namespace"),
+        (["schedule", "create"], "Missing argument"),
+        (["schedule", "create", "n", "--every", "15"], "duration '15'"),
+        (["schedule", "create", "n", "--every", "1h", "--min-age", "old"], "duration 'old'"),
+        (["schedule", "create", "n", "--every", "1h", "--min-entries", "x"], "for '--min-entries'"),
+        (["schedule", "create", "n", "--every", "1h", "--retire", "burn"], "'burn' is not one of"),
+        (["schedule", "set", "n"], "nothing to change of the schedule of 'n'"),
+        (["schedule", "apply", "/no/such.toml"], "/no/such.toml: No such file"),
         (["up", "--stack-name", "no_name"], "stack name 'no_name'"),
         (["demo", "--repo", "/no/such/place"], "/no/such/place is no directory"),
         (["emti"], "Did you mean 'emit'"),
@@ -138,7 +156,7 @@ def test_every_command_teaches_by_its_help(
     text = capsys.readouterr().out
     for name in ("--profile", "--region", "--endpoint-url", "--stack-name", "--output", "--json"):
         assert name in text
-    plain = {"status", "down", "namespace", "list", "show"}
+    plain = {"status", "down", "namespace", "schedule", "list", "show", "delete"}
     assert ("Examples:" in text) == (command[-1] not in plain)
 
 

@@ -2,127 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.consumers.progress import ShardProgress, advance_of
-from countledger.consumers.shard import Shard
-from countledger.consumers.stream import LedgerStream, StreamShard, counts
+from countledger.consumers.stream import counts
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Judgement, Verdict, Verifier
+from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
-from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.expressions import Add, Assign
-from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.operations import Put, Update
-from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from countledger.ledger.operations import Update
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
+from tests.unit.ledger.clocks import NOW_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from countledger.ledger.attributes import Item
 
-    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
-
-LEDGER = "ledger"
-COUNTERS = "counters"
-COUNTER = "a:b"
 _SKEW_MS = CLOCK_SKEW_DEFAULT_MS
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryStream(LedgerStream):
-    """A stream in lists."""
-
-    client: DynamoDBStreamsClient = field(default_factory=lambda: cast("DynamoDBStreamsClient", 0))
-    arn: str = "arn:aws:dynamodb:r:1:table/t/stream/label"
-    known: dict[str, StreamShard] = field(default_factory=dict)
-    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-    def shards(self) -> list[StreamShard]:
-        """All of them."""
-        return list(self.known.values())
-
-    def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
-        """Those behind a number."""
-        for one in self.records[shard.id]:
-            if sequence is None or int(one["dynamodb"]["SequenceNumber"]) > int(sequence):
-                yield one
-
-
-@dataclass(slots=True)
-class World:
-    """A ledger, its stream, and totals that somebody keeps, or not."""
-
-    door: MemoryDoor = field(default_factory=MemoryDoor)
-    stream: MemoryStream = field(default_factory=MemoryStream)
-    clock: ManualClock = field(default_factory=ManualClock)
-    sequence: int = 100
-
-    def add_shard(self, name: str, *, parent: str | None = None, closed: bool = False) -> None:
-        """A shard of the stream."""
-        self.stream.known[name] = StreamShard(Shard("label", name), parent, closed)
-        self.stream.records[name] = []
-
-    def close(self, name: str) -> None:
-        """No record will be added to it."""
-        self.stream.known[name] = StreamShard(Shard("label", name), None, closed=True)
-
-    def emit(self, delta: int, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
-        """An entry, and its record in the stream."""
-        self.write(delta, counter)
-        return self.show(counter, shard)
-
-    def write(self, delta: int, counter: str = COUNTER) -> None:
-        """An entry that the stream does not show yet."""
-        at_ms = self.clock.now_ms()
-        entry = Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin="r")
-        self.door.put(Put(LEDGER, encode_entry(entry, 1)))
-
-    def show(
-        self, counter: str = COUNTER, shard: str = "s", name: str = "INSERT"
-    ) -> dict[str, Any]:
-        """A record, as the streams API gives it."""
-        self.sequence += 1
-        made = datetime.fromtimestamp(self.clock.now_ms() // 1000, UTC)
-        stream = {
-            "SequenceNumber": str(self.sequence),
-            "ApproximateCreationDateTime": made,
-            "Keys": {"counter": {"S": counter}, "entry": {"S": f"e#{self.sequence}"}},
-        }
-        record = {"eventName": name, "dynamodb": stream}
-        self.stream.records[shard].append(record)
-        return record
-
-    def handle(self, record: dict[str, Any], delta: int, shard: str = "s") -> None:
-        """What the materializer does with a record."""
-        counter = record["dynamodb"]["Keys"]["counter"]["S"]
-        ones = (Add("events", 1), Add("entries", 1), Add("version", 1))
-        key = keys.total_key(counter)
-        self.door.update(Update(COUNTERS, key, (Add("total", delta), *ones)))
-        self.pass_over(record, shard)
-
-    def pass_over(self, record: dict[str, Any], shard: str = "s") -> None:
-        """Progress alone."""
-        made_ms = int(record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * 1000)
-        sequence = record["dynamodb"]["SequenceNumber"]
-        now_ms = self.clock.now_ms()
-        one = ShardProgress(f"label/{shard}", sequence, made_ms, now_ms, 1, 1, 2.0)
-        self.door.update(advance_of(COUNTERS, one))
-
-    def verifier(self) -> Verifier:
-        """The product's, at our clock."""
-        totals = TotalsReader(self.door, COUNTERS)
-        return Verifier(totals, ExactReader(self.door, LEDGER), self.stream, self.clock)
-
-    def verdict(self, counter: str = COUNTER) -> Verdict:
-        """Of one counter."""
-        return next(self.verifier().verify([counter]))
 
 
 @pytest.fixture
@@ -221,12 +123,12 @@ def test_a_total_that_never_rests_is_busy(world: World) -> None:
 
     @dataclass(frozen=True, slots=True)
     class Restless(TotalsReader):
-        def read(self, counter: str, *, consistent: bool = False) -> Any:  # noqa: ANN401
+        def item(self, counter: str) -> Item | None:
             nonlocal reads
             reads += 1
             update = Update(COUNTERS, keys.total_key(counter), (Assign("version", 100 + reads),))
             world.door.update(update)
-            return TotalsReader.read(self, counter, consistent=consistent)
+            return TotalsReader.item(self, counter)
 
     restless = Restless(world.door, COUNTERS)
     exact = ExactReader(world.door, LEDGER)
@@ -324,24 +226,6 @@ def test_counts_is_the_mappings_filter(name: str, entry: str, *, passes: bool) -
     record = {"eventName": name, "dynamodb": {"Keys": {"entry": {"S": entry}}}}
 
     assert counts(record) is passes
-
-
-def test_every_counter_with_a_total_an_entry_or_a_head_is_verified(world: World) -> None:
-    """And the ledger is scanned once."""
-    world.handle(world.emit(5, counter="a:both"), 5)
-    world.pass_over(world.emit(5, counter="b:entry"))
-    world.door.update(Update(COUNTERS, keys.total_key("c:total"), _TOTAL))
-    head = {"generation": 1, "run": "r", "sum": 7, "events": 1, "entries": 1, "covers": {}}
-    world.door.put(Put(LEDGER, {**keys.head_key("d:head"), **head}))
-    world.door.put(Put(LEDGER, {**keys.namespace_key("a"), "kind": "ledger"}))
-
-    verdicts = {v.counter: v.drift for v in world.verifier().verify_all()}
-
-    assert verdicts == {"a:both": 0, "b:entry": -5, "c:total": 3, "d:head": -7}
-    assert world.door.calls.count("scan") == 2
-
-
-_TOTAL = (Assign("total", 3), Assign("events", 1), Assign("entries", 1), Assign("version", 1))
 
 
 def test_a_hundred_counters_share_one_proof(world: World) -> None:

@@ -14,6 +14,7 @@ from countledger.infra.template import (
     table_schemas,
     template_text,
 )
+from countledger.ledger.settings import Settings
 
 TEMPLATE = load_template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
@@ -110,18 +111,78 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
     }
 
 
-def test_no_actor_may_delete_an_item_or_change_an_entry() -> None:
-    """Emitters add, readers read, operators set up namespaces: none has UpdateItem on entries.
-
-    Who changes strict counters may do all to them: their table holds no entries.
-    """
+def test_entries_are_deleted_by_compaction_alone_and_changed_by_nobody() -> None:
+    """Who emits adds, who reads reads, who operates sets up namespaces and schedules."""
+    compacts = {"CompactorRole", "CompactPolicy"}
+    strict_table = {"Fn::GetAtt": ["Counters", "Arn"]}
     for where, statement in statements():
         actions = set(listed(statement["Action"]))
-        if statement["Resource"] == {"Fn::GetAtt": ["Counters", "Arn"]} and where == "StrictPolicy":
-            continue
-        assert "dynamodb:DeleteItem" not in actions, where
-        if where != "MaterializerRole" and "dynamodb:UpdateItem" in actions:
+        if where == "StrictPolicy" and statement["Resource"] == strict_table:
+            continue  # who changes strict counters may do all to them: no entry lies there
+        at_the_ledger = {"Fn::GetAtt": ["Ledger", "Arn"]} in listed(statement["Resource"])
+        if "dynamodb:DeleteItem" in actions and where not in compacts:
             assert "dynamodb:LeadingKeys" in json.dumps(statement["Condition"]), where
+        if at_the_ledger and "dynamodb:UpdateItem" in actions:
+            assert "dynamodb:LeadingKeys" in json.dumps(statement["Condition"]), where
+
+
+def test_a_message_does_not_come_again_while_it_is_worked_on() -> None:
+    """As the service advises: six times the function's time; and what fails is not lost."""
+    queue = resource("CompactionQueue")
+
+    assert queue["VisibilityTimeout"] >= 6 * resource("Compactor")["Timeout"]
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {
+        "Fn::GetAtt": ["CompactionFailures", "Arn"]
+    }
+    mapping = resource("CompactorMapping")
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["EventSourceArn"] == {"Fn::GetAtt": ["CompactionQueue", "Arn"]}
+
+
+def test_the_tampered_alarm_looks_where_the_compactor_writes() -> None:
+    """As that of the audit."""
+    (dimension,) = resource("TamperedAlarm")["Dimensions"]
+    variables = resource("Compactor")["Environment"]["Variables"]
+    assert dimension == {"Name": "service", "Value": variables["POWERTOOLS_SERVICE_NAME"]}
+    assert resource("TamperedAlarm")["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
+
+
+def test_no_schedule_of_compaction_exists_until_a_user_makes_one() -> None:
+    """The template brings their group and their role, and nothing that runs."""
+    schedules = [n for n, one in RESOURCES.items() if one["Type"] == "AWS::Scheduler::Schedule"]
+
+    assert schedules == ["AuditTimer"]
+    assert RESOURCES["ScheduleGroup"]["Type"] == "AWS::Scheduler::ScheduleGroup"
+
+
+def test_the_functions_assume_what_the_settings_assume() -> None:
+    """A stack deployed with defaults and a process without settings know the same limits."""
+    for parameter, setting in (
+        ("ClockSkewMs", "clock_skew_ms"),
+        ("ReplicationBoundMs", "replication_bound_ms"),
+    ):
+        default = Settings.model_fields[setting].default
+        assert TEMPLATE["Parameters"][parameter]["Default"] == default
+
+
+def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
+    """Nothing of it is made without a schedule, and it repairs only where it is told to."""
+    parts = [name for name in RESOURCES if name.startswith(("Audit", "Drift"))]
+    assert len(parts) == 7
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"HasAudit"}
+    assert TEMPLATE["Parameters"]["AuditSchedule"]["Default"] == ""
+    assert TEMPLATE["Parameters"]["AuditMode"]["Default"] == "verify"
+    role = json.dumps(resource("AuditRole"))
+    assert role.count("dynamodb:UpdateItem") == 1
+    assert "AuditRepairs" in role
+
+
+def test_the_drift_alarm_looks_where_the_audit_writes() -> None:
+    """The dimension is the service: stages of one account have alarms of their own."""
+    (dimension,) = resource("DriftAlarm")["Dimensions"]
+    variables = resource("Audit")["Environment"]["Variables"]
+    assert dimension == {"Name": "service", "Value": variables["POWERTOOLS_SERVICE_NAME"]}
+    assert resource("DriftAlarm")["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
 
 
 def test_environments_hold_strings_only() -> None:
@@ -131,7 +192,7 @@ def test_environments_hold_strings_only() -> None:
         for variable, value in variables.items():
             assert isinstance(value, str | dict), (name, variable)
             if isinstance(value, dict):
-                assert set(value) <= {"Ref", "Fn::Sub", "Fn::GetAtt"}, (name, variable)
+                assert set(value) <= {"Ref", "Fn::If", "Fn::Sub", "Fn::GetAtt"}, (name, variable)
 
 
 def test_the_mapping_never_skips_and_knows_its_shard() -> None:
@@ -153,7 +214,7 @@ def test_the_mapping_never_skips_and_knows_its_shard() -> None:
 def test_alarms_say_what_to_do_and_tell_the_topic() -> None:
     """Each has a description that a person can act on, and the topic of the parameter."""
     alarms = [one for one in RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
-    assert len(alarms) == 4
+    assert len(alarms) >= 6
     for one in alarms:
         assert len(one["Properties"]["AlarmDescription"]) > 100
         assert "HasAlarmTopic" in json.dumps(one["Properties"]["AlarmActions"])
@@ -161,10 +222,19 @@ def test_alarms_say_what_to_do_and_tell_the_topic() -> None:
 
 
 def test_everything_can_be_encrypted_with_the_customers_key() -> None:
-    """Tables, queue, logs and the function's variables take the key of the parameter."""
-    for name in ("Ledger", "Counters", "Quarantine", "MaterializerLogs", "Materializer"):
-        assert "KmsKeyArn" in json.dumps(resource(name)), name
-    assert resource("Quarantine")["SqsManagedSseEnabled"]["Fn::If"][2] is True
+    """Tables, queues, logs and the functions' variables take the key of the parameter."""
+    encrypted = {
+        "AWS::DynamoDB::GlobalTable",
+        "AWS::DynamoDB::Table",
+        "AWS::Lambda::Function",
+        "AWS::Logs::LogGroup",
+        "AWS::SQS::Queue",
+    }
+    for name, one in RESOURCES.items():
+        if one["Type"] in encrypted:
+            assert "KmsKeyArn" in json.dumps(one["Properties"]), name
+        if one["Type"] == "AWS::SQS::Queue":
+            assert one["Properties"]["SqsManagedSseEnabled"]["Fn::If"][2] is True
 
 
 def test_every_role_takes_the_boundary() -> None:
@@ -211,10 +281,18 @@ def test_outputs_are_the_agreed_ones() -> None:
         "MaterializerMappingId",
         "QuarantineQueueUrl",
         "QuarantineQueueArn",
+        "DispatcherFunctionName",
+        "DispatcherFunctionArn",
+        "CompactorFunctionName",
+        "CompactionQueueUrl",
+        "CompactionFailuresQueueUrl",
+        "ScheduleGroupName",
+        "SchedulerRoleArn",
         "EmitPolicyArn",
         "StrictPolicyArn",
         "ReadPolicyArn",
         "OperatePolicyArn",
+        "CompactPolicyArn",
     }
 
 

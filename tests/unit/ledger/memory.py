@@ -7,6 +7,7 @@ stored form, so that nothing can be kept here that the service would not take.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from operator import eq, ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -25,7 +26,7 @@ from countledger.ledger.expressions import (
     Compare,
     Condition,
 )
-from countledger.ledger.operations import Put, Query, Scan, Update
+from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,9 +77,9 @@ class MemoryDoor(Door):
         found = self.tables.get(table, {}).get(_key(key))
         return dict(found) if found else None
 
-    def get_many(self, table: str, keys: Sequence[Key]) -> list[Item]:
+    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
         """Those that exist."""
-        return [found for key in keys if (found := self.get(table, key))]
+        return [found for key in keys if (found := self.get(table, key, consistent=consistent))]
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """What matches, in pages."""
@@ -86,13 +87,27 @@ class MemoryDoor(Door):
         condition = read.condition if isinstance(read, Query) else read.where
         found = [i for i in self.items(read.table) if condition is None or holds(condition, i)]
         if isinstance(read, Scan):
-            yield [{name: item[name] for name in read.only or item} for item in found]
-            return
-        if not read.forward:
+            found = [item for item in found if _is_in(item, read)]
+            found = [{name: item[name] for name in read.only or item} for item in found]
+        if isinstance(read, Query) and not read.forward:
             found.reverse()
         size = read.page_size or len(found) or 1
         for start in range(0, len(found) or 1, size):
             yield found[start : start + size]
+
+    def page(self, read: Query | Scan) -> Page:
+        """The first page behind `after`: so many items are read, and those that match come."""
+        self.calls.append(type(read).__name__.lower())
+        condition = read.condition if isinstance(read, Query) else read.where
+        after = _key(read.after) if read.after else ("", "")
+        left = [item for item in self.items(read.table) if _key(item) > after]
+        taken = left[: read.page_size or len(left)]
+        found = [item for item in taken if condition is None or holds(condition, item)]
+        if isinstance(read, Scan):
+            found = [item for item in found if _is_in(item, read)]
+        names = ("counter", next(name for name in _SORT_KEYS if name in taken[-1])) if taken else ()
+        last = {name: taken[-1][name] for name in names}
+        return Page([dict(item) for item in found], last if len(left) > len(taken) else None)
 
     def put(self, write: Put) -> None:
         """Write one item."""
@@ -118,7 +133,10 @@ class MemoryDoor(Door):
                 item = {**item, clause.name: clause.value}
             elif isinstance(clause, Add):
                 added: Any = clause.value
-                item = {**item, clause.name: amount.add(item.get(clause.name, 0), added)}
+                there = item.get(clause.name, 0)
+                if not isinstance(there, int | Decimal):
+                    raise RequestRejected(f"{clause.name} is {there!r}, which is no number")
+                item = {**item, clause.name: amount.add(there, added)}
                 if not amount.fits(item[clause.name]):
                     raise RequestRejected("the number needs more than 38 digits")
             else:
@@ -127,6 +145,16 @@ class MemoryDoor(Door):
         if fault:
             raise fault.error
         return dict(stored[_key(write.key)]) if write.returning == "ALL_NEW" else None
+
+    def delete(self, write: Delete) -> None:
+        """Remove one item."""
+        self.calls.append("delete")
+        fault = self._next_fault()
+        if fault and not fault.applied:
+            raise fault.error
+        self._judged(write.table, write.key, write.condition).pop(_key(write.key), None)
+        if fault:
+            raise fault.error
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items without condition."""
@@ -172,6 +200,13 @@ def holds(condition: Condition, item: Item) -> bool:
         high: Any = condition.high
         return value is not None and low <= value <= high
     raise TypeError(f"no judgement of {condition!r}")
+
+
+def _is_in(item: Item, read: Scan) -> bool:
+    """Whether an item lies in the segment, behind the key where the scan begins."""
+    if sum(item["counter"].encode()) % read.segments != read.segment:
+        return False
+    return read.after is None or _key(item) > _key(read.after)
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.entry import Entry, check_age, decode_entry, encode_entry
 from countledger.ledger.errors import BadTime, ClockSkew, CorruptItem, KeyExpired, NewerFormat
-from countledger.ledger.head import NO_HEAD, Head, decode_head
+from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key, new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS
 from countledger.ledger.total import Total, decode_total
@@ -152,7 +152,7 @@ def test_a_head_is_read_as_it_is_stored() -> None:
         entries=5,
         from_at_ms=1,
         to_at_ms=2,
-        covers={"e#x": 2, "e#y": Decimal("-0.5")},
+        covers={"e#x": Covered(2), "e#y": Covered(Decimal("-0.5"))},
     )
     assert decode_head({**_HEAD, "covers": {}}).covers == {}
     assert decode_head(None) == NO_HEAD

@@ -1,0 +1,105 @@
+"""The parts of compaction put together, from a connection to a stack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.dispatcher import Dispatcher
+from countledger.compaction.due import DueIndex
+from countledger.compaction.limit import limits_by
+from countledger.compaction.regions import Regions
+from countledger.compaction.s3_archive import archive_at
+from countledger.compaction.schedule import decode_schedule
+from countledger.compaction.schedules import Schedules
+from countledger.compaction.sweep import Sweeper
+from countledger.compaction.trigger import Triggers
+from countledger.compaction.work_queue import WorkQueue
+from countledger.compaction.worker import Worker
+from countledger.ledger import keys
+from countledger.ledger.namespace import Namespaces
+
+if TYPE_CHECKING:
+    from countledger.compaction.schedule import Schedule
+    from countledger.ledger.connection import Connection
+
+
+def namespaces_of(connection: Connection) -> Namespaces:
+    """The namespaces of a stack."""
+    return Namespaces(
+        connection.door("standard"),
+        connection.setting("ledger_table"),
+        region=connection.region,
+        home_region=connection.setting("home_region"),
+    )
+
+
+def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -> Schedules:
+    """The schedules of a stack."""
+    triggers = Triggers(
+        connection.scheduler(),
+        connection.setting("schedule_group"),
+        connection.setting("dispatcher_arn"),
+        connection.setting("scheduler_role_arn"),
+    )
+    return Schedules(
+        connection.door("standard"),
+        connection.setting("counters_table"),
+        triggers,
+        namespaces or namespaces_of(connection),
+        limits_by(connection.settings),
+        connection.region,
+        connection.setting("home_region"),
+    )
+
+
+def index_of(connection: Connection) -> DueIndex:
+    """The due index of a stack."""
+    return DueIndex(connection.door("standard"), connection.setting("counters_table"))
+
+
+def sweeper_of(connection: Connection) -> Sweeper:
+    """What puts counters into that index that should have been there before."""
+    return Sweeper(connection.door("standard"), connection.setting("counters_table"))
+
+
+def dispatcher_of(connection: Connection) -> Dispatcher:
+    """What sends due counters to the workers."""
+    queue = WorkQueue(connection.queues(), connection.setting("compaction_queue_url"))
+    home = connection.setting("home_region")
+    return Dispatcher(index_of(connection), queue, connection.region, home)
+
+
+def worker_of(
+    connection: Connection, regions: Regions | None = None, namespaces: Namespaces | None = None
+) -> Worker:
+    """A worker that compacts as the schedules say, which it reads once.
+
+    Args:
+        connection: to the stack.
+        regions: of the ledger; they may be shared by many workers.
+        namespaces: of the stack; the same.
+
+    Raises:
+        WrongRegion: the connection is not to the home region.
+    """
+    shared_regions = regions or Regions.of(connection)
+    shared_namespaces = namespaces or namespaces_of(connection)
+    index = index_of(connection)
+
+    def schedule_of(namespace: str) -> Schedule | None:
+        item = index.door.get(index.table, keys.schedule_key(namespace), consistent=True)
+        return None if item is None else decode_schedule(item)
+
+    def compactor_for(schedule: Schedule | None) -> Compactor:
+        if schedule is None:
+            return Compactor(shared_regions, shared_namespaces, limits_by(connection.settings))
+        return Compactor(
+            shared_regions,
+            shared_namespaces,
+            limits_by(connection.settings, schedule.min_age_ms),
+            schedule.retire,
+            archive_at(connection, schedule.archive),
+        )
+
+    return Worker(index, shared_namespaces, schedule_of, compactor_for)

@@ -1,0 +1,149 @@
+"""The Lambda functions of compaction: wiring, and nothing else.
+
+dispatch    a schedule's tick: {"namespace": "likes"}
+compact     a batch of work from the queue; what fails is reported message by message
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from countledger.compaction.assembly import (
+    dispatcher_of,
+    namespaces_of,
+    sweeper_of,
+    worker_of,
+)
+from countledger.compaction.batch import Batch, Tally
+from countledger.compaction.regions import Regions
+from countledger.compaction.report import Outcome
+from countledger.compaction.work_queue import WorkQueue
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.connection import Connection
+from countledger.ledger.errors import BadPayload
+from countledger.ledger.limits import SECOND_MS
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from countledger.compaction.report import Report
+    from countledger.ledger.namespace import Namespaces
+
+# For what is under way when the time is nearly out: a generation's retries, and the answer.
+_MARGIN_MS: Final = 20 * SECOND_MS
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    connection: Connection
+    regions: Regions
+    namespaces: Namespaces
+    logger: Logger
+    metrics: Metrics
+
+
+@cache
+def _parts() -> _Parts:
+    """Built at the first invocation, from the function's environment."""
+    connection = Connection.open()
+    namespaces = namespaces_of(connection)
+    return _Parts(connection, Regions.of(connection), namespaces, Logger(), Metrics())
+
+
+def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Send the due counters of a namespace to the workers.
+
+    Args:
+        event: names the namespace, as the schedule's input does.
+        context: of the invocation.
+
+    Returns:
+        What was found and sent.
+
+    Raises:
+        BadPayload: the event names no namespace.
+        WrongRegion, CorruptItem, ServiceFailed: as `Dispatcher.dispatch`.
+    """
+    namespace = event.get("namespace")
+    if not isinstance(namespace, str):
+        raise BadPayload(f"the event {event!r:.200} names no namespace")
+    parts = _parts()
+    done = dispatcher_of(parts.connection).dispatch(namespace, deadline_ms=_deadline_ms(context))
+    answer: dict[str, Any] = {
+        "namespace": done.namespace,
+        "due": done.due,
+        "sent": done.sent,
+        "backlog": done.backlog,
+        "swept": done.swept,
+        "detail": done.detail,
+    }
+    parts.logger.info("dispatched", **answer)
+    parts.metrics.add_metric("DueCounters", MetricUnit.Count, done.due)
+    parts.metrics.add_metric("DispatchedCounters", MetricUnit.Count, done.sent)
+    parts.metrics.flush_metrics()
+    return answer
+
+
+def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Work off a batch of the queue.
+
+    What there is no time for is left to the schedule's next run: it is due still.
+
+    Args:
+        event: as an event source mapping of SQS sends it.
+        context: of the invocation.
+
+    Returns:
+        The messages that have to come again.
+    """
+    parts = _parts()
+    logger = parts.logger
+
+    def note(report: Report) -> None:
+        bad = report.outcome in {Outcome.FAILED, Outcome.TAMPERED}
+        (logger.error if bad else logger.debug)(
+            "a counter could not be compacted" if bad else "compacted",
+            counter=report.counter,
+            outcome=str(report.outcome),
+            reason=report.detail,
+        )
+
+    batch = Batch(
+        # Anew for each batch: schedules change.
+        worker_of(parts.connection, parts.regions, parts.namespaces),
+        sweeper_of(parts.connection),
+        WorkQueue(parts.connection.queues(), parts.connection.setting("compaction_queue_url")),
+        SystemClock(),
+        note,
+    )
+    messages = {one["messageId"]: one["body"] for one in event["Records"]}
+    tally = batch.run(messages, _deadline_ms(context))
+    _report(parts, tally)
+    return {"batchItemFailures": [{"itemIdentifier": one} for one in tally.again]}
+
+
+def _report(parts: _Parts, tally: Tally) -> None:
+    for message, reason in tally.bad.items():
+        parts.logger.error("a message could not be worked off", message_id=message, reason=reason)
+    numbers: dict[str, Any] = {
+        "CompactedCounters": tally.outcomes.total(),
+        "MergedEntries": tally.merged,
+        "CompactionWriteUnits": tally.write_units,
+        "FailedCompactions": tally.failed,
+        "TamperedCounters": tally.tampered,
+    }
+    outcomes = {str(outcome): count for outcome, count in tally.outcomes.items()}
+    parts.logger.info("batch", outcomes=outcomes, left=tally.left, settled=tally.settled, **numbers)
+    for name, value in numbers.items():
+        parts.metrics.add_metric(name, MetricUnit.Count, value)
+    parts.metrics.flush_metrics()
+
+
+def _deadline_ms(context: LambdaContext) -> int:
+    """The moment, by this machine's clock, past which nothing new is begun."""
+    return SystemClock().now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS

@@ -1,0 +1,213 @@
+"""The regions that a table lives in, by its own list of replicas, and what each of them shows.
+
+Only the home region compacts: conditions look at one copy, so two regions could each replace the
+head that they see. The list is read anew in every run, at most a minute old: a replica is made or
+removed in minutes, and for as long nothing is merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import WrongRegion
+from countledger.ledger.expressions import AllOf, Between, Compare
+from countledger.ledger.head import Head, decode_head
+from countledger.ledger.ids import BARE_KEY_PREFIX
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.operations import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.door import Door
+
+_SURVEY_LIFE_MS: Final = MINUTE_MS
+# From so many neighbours on, reading the range between them costs less than asking for each.
+_NEIGHBOURS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the table says of its replicas.
+
+    Attributes:
+        others: the other regions, all in service.
+        unready: the regions whose replica is not in service, with the service's word for why.
+        strong: whether a write is in every region before it is acknowledged.
+    """
+
+    others: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
+    strong: bool = False
+
+
+def survey_of(description: Mapping[str, object], home: str) -> Survey:
+    """The survey in a table's description."""
+    replicas = description.get("Replicas", [])
+    if not isinstance(replicas, list):
+        raise TypeError(f"Replicas of a table are {replicas!r}")
+    status = {one["RegionName"]: one.get("ReplicaStatus", "ACTIVE") for one in replicas}
+    return Survey(
+        tuple(sorted(name for name in status if name != home)),
+        tuple(sorted(f"{name} ({word})" for name, word in status.items() if word != "ACTIVE")),
+        description.get("MultiRegionConsistency") == "STRONG",
+    )
+
+
+@dataclass(slots=True)
+class Regions:
+    """The regions of the table `ledger`, as the home region sees them.
+
+    Attributes:
+        home: a door to DynamoDB in the home region.
+        table: the table `ledger`; it has the same name everywhere.
+        region: where this process works.
+        home_region: where the stack's home is.
+        door_to: a door to another region.
+        clock: tells how old the list of replicas is.
+
+    Raises:
+        WrongRegion: this is not the home region.
+    """
+
+    home: Door
+    table: str
+    region: str
+    home_region: str
+    door_to: Callable[[str], Door]
+    clock: Clock = field(default_factory=SystemClock)
+    _doors: dict[str, Door] = field(default_factory=dict, repr=False)
+    _survey: tuple[int, Survey] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse at birth: nothing of it may be used elsewhere."""
+        if self.region != self.home_region:
+            raise WrongRegion(
+                f"this is {self.region}; entries are merged in the home region "
+                f"{self.home_region} only: run it there"
+            )
+
+    @classmethod
+    def of(cls, connection: Connection, clock: Clock | None = None) -> Regions:
+        """The regions of a connection's stack.
+
+        Raises:
+            WrongRegion: the connection is not to the home region.
+        """
+        return cls(
+            connection.door("standard"),
+            connection.setting("ledger_table"),
+            connection.region,
+            connection.setting("home_region"),
+            lambda region: connection.door("standard", region=region),
+            clock or SystemClock(),
+        )
+
+    def survey(self) -> Survey:
+        """The table's replicas, as of a minute ago at the most. One DescribeTable call."""
+        now_ms = self.clock.now_ms()
+        if self._survey is None or not 0 <= now_ms - self._survey[0] < _SURVEY_LIFE_MS:
+            described = self.home.describe(self.table)
+            self._survey = now_ms, survey_of(described, self.region)
+        return self._survey[1]
+
+    def metered(self) -> Views:
+        """The same regions for one run, with a meter of their own."""
+        return Views(self)
+
+    def door(self, region: str) -> Door:
+        """The door to a region, made once."""
+        if region == self.region:
+            return self.home
+        if region not in self._doors:
+            self._doors[region] = self.door_to(region)
+        return self._doors[region]
+
+
+@dataclass(slots=True)
+class Views:
+    """What the regions show, to one run that pays for it.
+
+    Attributes:
+        regions: the regions.
+    """
+
+    regions: Regions
+    _doors: dict[str, Door] = field(default_factory=dict, repr=False)
+
+    @property
+    def home(self) -> Door:
+        """The home region's door."""
+        return self._door(self.regions.region)
+
+    @property
+    def write_units(self) -> float:
+        """What this run's writes have consumed."""
+        return sum(door.meter.write_units for door in self._doors.values())
+
+    @property
+    def read_units(self) -> float:
+        """What this run's reads have consumed."""
+        return sum(door.meter.read_units for door in self._doors.values())
+
+    def head(self, counter: str, region: str | None = None) -> Head:
+        """The head that a region shows (home unless told): one read unit for each 4 KB.
+
+        Raises:
+            CorruptItem: it cannot be read.
+        """
+        door = self._door(region or self.regions.region)
+        return decode_head(door.get(self.regions.table, keys.head_key(counter), consistent=True))
+
+    def heads_elsewhere(self, counter: str) -> dict[str, Head]:
+        """The head that each other region shows."""
+        return {name: self.head(counter, name) for name in self.regions.survey().others}
+
+    def shown(self, counter: str, wanted: Iterable[str], region: str | None = None) -> list[Item]:
+        """The entries of those sort keys that a region shows, and perhaps neighbours of theirs.
+
+        Neighbours in key order are read as a range, one read unit for each 4 KB that is there;
+        scattered ones one by one, a read unit each, there or not.
+        """
+        door, table = self._door(region or self.regions.region), self.regions.table
+        found: list[Item] = []
+        scattered: list[str] = []
+        for group in neighbours(wanted):
+            if len(group) < _NEIGHBOURS:
+                scattered += group
+                continue
+            between = AllOf(Compare("counter", "=", counter), Between("entry", group[0], group[-1]))
+            for page in door.pages(Query(table, between, consistent=True)):
+                found += page
+        asked = [{"counter": counter, "entry": key} for key in scattered]
+        return found + door.get_many(table, asked, consistent=True)
+
+    def shown_elsewhere(self, counter: str, wanted: list[str]) -> list[dict[str, Item]]:
+        """Per other region, what it shows of those sort keys."""
+        return [
+            {item["entry"]: item for item in self.shown(counter, wanted, name)}
+            for name in self.regions.survey().others
+        ]
+
+    def _door(self, region: str) -> Door:
+        if region not in self._doors:
+            self._doors[region] = self.regions.door(region).metered()
+        return self._doors[region]
+
+
+def neighbours(wanted: Iterable[str]) -> list[list[str]]:
+    """The sort keys in groups within which nothing but entries of the same kind can lie."""
+    ordered = sorted(wanted)
+    return [list(group) for _, group in groupby(ordered, key=_kind)]
+
+
+def _kind(key: str) -> tuple[str, bool]:
+    """The prefix that a sort key was given by its spread, and whether it is a bare key's."""
+    entry_id = keys.id_of(key) or ""
+    return key.removesuffix(entry_id), entry_id.startswith(BARE_KEY_PREFIX)

@@ -1,0 +1,288 @@
+"""One run over one counter: carries out what `plan` decides. The rules stand in `compactor`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.compaction import plan
+from countledger.compaction.report import Outcome, Report, Step, Verb
+from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
+from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, ServiceFailed
+from countledger.ledger.head import decode_head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger.compaction.compactor import Compactor
+    from countledger.compaction.regions import Views
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.head import ArchiveRef, Head
+    from countledger.ledger.namespace import Namespace
+
+_POLL_MS: Final = 100
+_POLL_GROWTH: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run ends, and why."""
+
+    outcome: Outcome
+    detail: str
+
+
+class Run:
+    """One run over one counter."""
+
+    def __init__(
+        self,
+        compactor: Compactor,
+        counter: str,
+        namespace: Namespace,
+        *,
+        run: str,
+        deadline_ms: int | None,
+        on_step: Callable[[Step], None],
+    ) -> None:
+        """Make ready; no call is made yet.
+
+        Args:
+            compactor: whose run it is.
+            counter: its name.
+            namespace: the counter's.
+            run: an id that no other run has.
+            deadline_ms: the moment past which nothing new is begun.
+            on_step: told of each step as it begins.
+        """
+        self._compactor = compactor
+        self._counter = counter
+        self._run = run
+        self._deadline_ms = deadline_ms
+        self._on_step = on_step
+        self._table = compactor.regions.table
+        self._views: Views = compactor.regions.metered()
+        self._cutoff_ms = compactor.limit(namespace).cutoff_ms(compactor.clock.now_ms())
+        self._ranges = plan.ranges(namespace.spread, self._cutoff_ms)
+        self._after: Key | None = None
+        self._head: Head | None = None
+        self._fresh: list[plan.Candidate] = []
+        self._merged = 0
+        self._generations = 0
+        self._compactorheld = 0
+
+    def report(self) -> Report:
+        """Work, and tell what became of it; an error of ours is told, not raised."""
+        error: CountledgerError | None = None
+        try:
+            end = self._work()
+        except Tampered as changed:
+            end, error = End(Outcome.TAMPERED, str(changed)), changed
+        except CountledgerError as failed:
+            end, error = End(Outcome.FAILED, str(failed)), failed
+        return Report(
+            counter=self._counter,
+            outcome=end.outcome,
+            merged=self._merged,
+            generations=self._generations,
+            compacted=self._head.entries if self._head else None,
+            write_units=self._views.write_units,
+            read_units=self._views.read_units,
+            detail=end.detail,
+            error=error,
+        )
+
+    def _work(self) -> End:
+        """Generation after generation, until nothing is left to select."""
+        self._refuse_transactions_on_strong_tables()
+        head = self._head = self._views.head(self._counter)
+        while True:
+            end = self._await(head) or self._retire(head) or self._settle(head)
+            if end:
+                return end
+            self._step(Verb.SELECT, head)
+            selected = self._select(head)
+            if not selected or self._late():
+                return self._close(head)
+            after = plan.next_head(head, selected, self._run, self._seal(head, selected))
+            if end := self._publish(head, after):
+                return end
+            self._merged += len(selected)
+            self._fresh = selected if self._compactor.archive else []
+            head = after
+
+    def _refuse_transactions_on_strong_tables(self) -> None:
+        if self._views.regions.survey().strong and self._compactor.retire is Retire.TRANSACTION:
+            raise BadSetting(
+                f"table {self._table!r} is strongly consistent over regions and takes no "
+                "transactions: retire by single deletes (`--retire delete`)"
+            )
+
+    def _await(self, head: Head) -> End | None:
+        """Every region shows this head."""
+        self._step(Verb.AWAIT, head)
+
+        def look() -> End | None:
+            unready = self._views.regions.survey().unready
+            if unready:
+                return End(Outcome.WAITING, f"replicas not in service: {', '.join(unready)}")
+            missing = plan.arrived(head, self._views.heads_elsewhere(self._counter))
+            return End(*missing) if missing else None
+
+        return self._until_nothing_is_missing(look)
+
+    def _retire(self, head: Head) -> End | None:
+        """Delete what the head covers; archive it first."""
+        if not head.covers:
+            return None
+        mine = head.run == self._run
+        # What another run left: some may be gone, and what is gone need not be paid for again.
+        items = self._still_there(head) if not mine else {}
+        for key, item in items.items():
+            refuse_changed(head.covers[key], item)
+        self._keep(head, [one.item for one in self._fresh] if mine else list(items.values()))
+        self._step(Verb.RETIRE, head)
+        compactor = self._compactor
+        retirer = Retirer(
+            door=self._views.home,
+            table=self._table,
+            counter=self._counter,
+            head=head,
+            how=compactor.retire,
+            run=self._run,
+            clock=compactor.clock,
+            random=compactor.random,
+            backoff=compactor.backoff,
+            workers=compactor.workers,
+        )
+        if retirer.retire(list(head.covers if mine else items), self._late):
+            return None
+        return End(Outcome.STOPPED, "the deadline came; the next run goes on deleting")
+
+    def _keep(self, head: Head, items: list[Item]) -> None:
+        """Archive what the head covers, if it says so; where some is gone it was archived before.
+
+        Raises:
+            CountledgerError: it could not be stored; nothing was deleted.
+        """
+        if head.archive is None or len(items) < len(head.covers):
+            return
+        if self._compactor.archive is None:
+            raise BadSetting(
+                f"counter {self._counter!r}: generation {head.generation} is to be archived as "
+                f"{head.archive.key!r} before its entries are deleted: run with that archive"
+            )
+        self._step(Verb.ARCHIVE, head)
+        self._compactor.archive.store(self._counter, head, items)
+
+    def _settle(self, head: Head) -> End | None:
+        """No region shows a covered entry any more."""
+        if not head.covers:
+            return None
+        self._step(Verb.SETTLE, head)
+
+        def look() -> End | None:
+            regions = self._views.regions
+            for region in (regions.region, *regions.survey().others):
+                if left := self._still_there(head, region):
+                    return End(Outcome.WAITING, f"{region} still shows {len(left)} merged entries")
+            return None
+
+        return self._until_nothing_is_missing(look)
+
+    def _still_there(self, head: Head, region: str | None = None) -> dict[str, Item]:
+        shown = self._views.shown(self._counter, head.covers, region)
+        return plan.still_there(head, shown)
+
+    def _select(self, head: Head) -> list[plan.Candidate]:
+        """The next entries to merge, as many as fit.
+
+        Each page is read once in a run, and not before the generation is settled.
+        """
+        selected: list[plan.Candidate] = []
+        while len(selected) < self._compactor.covers_max and not self._late():
+            items = self._next_page(self._compactor.covers_max - len(selected))
+            if items is None:
+                break
+            old = plan.mergeable(items, head, self._cutoff_ms)
+            if not old:
+                continue
+            elsewhere = self._views.shown_elsewhere(self._counter, [one.key for one in old])
+            alike = plan.shown_alike(old, elsewhere)
+            self._compactorheld += len(old) - len(alike)
+            selected += alike
+        return selected
+
+    def _next_page(self, size: int) -> list[Item] | None:
+        """The next page of the ranges; None behind the last one."""
+        if not self._ranges:
+            return None
+        query = plan.page_of(self._table, self._counter, self._ranges[0], size, self._after)
+        page = self._views.home.page(query)
+        self._after = page.after
+        if page.after is None:
+            self._ranges = self._ranges[1:]
+        return page.items
+
+    def _seal(self, head: Head, selected: list[plan.Candidate]) -> ArchiveRef | None:
+        if self._compactor.archive is None:
+            return None
+        items = [one.item for one in selected]
+        return self._compactor.archive.seal(self._counter, head.generation + 1, self._run, items)
+
+    def _publish(self, head: Head, after: Head) -> End | None:
+        """Replace the head, if nobody has replaced it."""
+        self._step(Verb.PUBLISH, head)
+        try:
+            self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
+        except ConditionFailed as failed:
+            # After a lost answer the SDK sends again, and finds what its first attempt wrote.
+            found = decode_head(failed.item)
+            if not plan.same_head(found, after):
+                self._head = found
+                detail = f"another run has published generation {found.generation}"
+                return End(Outcome.OVERTAKEN, detail)
+        self._head = after
+        self._generations += 1
+        return None
+
+    def _close(self, head: Head) -> End:
+        """Forget the covers, which are deleted everywhere, and tell how it ended."""
+        if head.covers:
+            closing = plan.closing_head(head, self._run)
+            if end := self._publish(head, closing):
+                return end
+        if self._late():
+            return End(Outcome.STOPPED, f"the deadline came after {self._merged} entries")
+        if self._compactorheld:
+            return End(
+                Outcome.WAITING, f"{self._compactorheld} entries are not in every region yet"
+            )
+        if self._generations:
+            return End(Outcome.MERGED, f"{self._merged} entries merged")
+        return End(Outcome.NOTHING, "no entry is old enough")
+
+    def _until_nothing_is_missing(self, look: Callable[[], End | None]) -> End | None:
+        """Look again and again, until nothing is missing or patience is at its end."""
+        clock = self._compactor.clock
+        give_up_ms = clock.now_ms() + self._compactor.patience_ms
+        for wait_ms in _growing(_POLL_MS):
+            missing = look()
+            if missing is None or missing.outcome is not Outcome.WAITING:
+                return missing
+            if self._late() or clock.now_ms() + wait_ms > give_up_ms:
+                return missing
+            clock.sleep_ms(wait_ms)
+        raise ServiceFailed("unreachable: the waits have no end")
+
+    def _late(self) -> bool:
+        return self._deadline_ms is not None and self._compactor.clock.now_ms() >= self._deadline_ms
+
+    def _step(self, verb: Verb, head: Head) -> None:
+        self._on_step(Step(self._counter, verb, head.generation, self._merged))
+
+
+def _growing(wait_ms: float) -> Iterator[float]:
+    while True:
+        yield wait_ms
+        wait_ms *= _POLL_GROWTH

@@ -1,0 +1,204 @@
+"""The archive in S3: one object for each generation, which anybody can read without us.
+
+An object holds one JSON line for each entry, `{"Item": {...}}` in DynamoDB's own notation, as a
+table's export to S3 has it: other tools read it, and it can be imported into a table. The lines
+stand in the order of the sort keys, gzip holds no time, and the name tells generation and checksum:
+
+    s3://bucket/prefix/<counter>/<generation>-<sha256 of the lines>.jsonl.gz
+
+So storing again is storing the same under the same name.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from countledger.compaction.archive_lines import checksum, items_in, lines_of
+from countledger.ledger.entry import decode_entry
+from countledger.ledger.errors import (
+    AccessDenied,
+    ArchiveRefused,
+    BadSetting,
+    CorruptArchive,
+    ServiceFailed,
+)
+from countledger.ledger.head import ArchiveRef
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_s3 import S3Client
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.head import Head
+
+_PLACE: Final = re.compile(
+    r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefix>[\x20-\x7e]{0,512}))?"
+)
+_OBJECT: Final = re.compile(r"(?P<generation>[0-9]{12})-(?P<sha256>[0-9a-f]{64})\.jsonl\.gz")
+# A key has 1,024 bytes: 512 of prefix, this, and 120 of checksums and the rest.
+_FOLDER_MAX: Final = 300
+# Of the answers that mean the bucket, and not this moment.
+_REFUSALS: Final = ("NoSuchBucket:", "InvalidBucketName:", "PermanentRedirect:", "KMS.")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A bucket and a prefix in it.
+
+    Attributes:
+        bucket: its name.
+        prefix: what every object's key begins with, without a slash at either end; may be empty.
+    """
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """The place in `s3://bucket/prefix`.
+
+        Raises:
+            BadSetting: it is none.
+        """
+        match = _PLACE.fullmatch(text)
+        if match is None:
+            raise BadSetting(f"archive {text!r} is no place in S3: give s3://bucket/prefix")
+        return cls(match["bucket"], (match["prefix"] or "").strip("/"))
+
+    def folder(self, counter: str) -> str:
+        """What the keys of a counter's objects begin with."""
+        name = quote(counter, safe=":").replace("~", "%7E")
+        if len(name) > _FOLDER_MAX:
+            digest = hashlib.blake2b(counter.encode(), digest_size=16).hexdigest()
+            name = f"{name[:_FOLDER_MAX]}~{digest}"
+        return f"{self.prefix}/{name}/" if self.prefix else f"{name}/"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Archive:
+    """Keeps the entries of generations in S3.
+
+    Attributes:
+        client: of S3; the SDK may retry: the same is stored again.
+        place: where.
+    """
+
+    client: S3Client
+    place: Place
+
+    def seal(self, counter: str, generation: int, run: str, entries: Sequence[Item]) -> ArchiveRef:
+        """Name and checksum of what `store` will store; nothing is stored yet.
+
+        The run is no part of it: a generation is published once, by whomever.
+        """
+        del run
+        sha256 = checksum(lines_of(entries))
+        key = f"{self.place.folder(counter)}{generation:012d}-{sha256}.jsonl.gz"
+        return ArchiveRef(f"s3://{self.place.bucket}/{key}", sha256)
+
+    def store(self, counter: str, head: Head, entries: Sequence[Item]) -> None:
+        """Store the entries that a head covers, under the name that it tells: one PutObject.
+
+        That name may be of another bucket than this archive's: a schedule may have been changed
+        between two runs, and the objects of one archive belong together.
+
+        Raises:
+            CorruptArchive: they are not those that the head's checksum is of.
+            ArchiveRefused: the bucket does not exist, or refuses.
+            ServiceFailed: it could not be stored now.
+        """
+        if head.archive is None:
+            return
+        lines = lines_of(entries)
+        if checksum(lines) != head.archive.sha256:
+            raise CorruptArchive(
+                f"counter {counter!r}: the entries of generation {head.generation} are not those "
+                f"that {head.archive.key!r} was sealed with: one was changed by hand; nothing is "
+                "deleted"
+            )
+        bucket, _, key = head.archive.key.removeprefix("s3://").partition("/")
+        body = gzip.compress(lines, mtime=0)
+        digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
+        with _answers(f"PutObject to {head.archive.key}"):
+            self.client.put_object(
+                Bucket=bucket,
+                Key=key,
+                Body=body,
+                ContentType="application/gzip",
+                ChecksumSHA256=digest,
+            )
+
+    def entries(self, counter: str) -> Iterator[Entry]:
+        """The archived entries of a counter, the last generation first, each verified.
+
+        Raises:
+            CorruptArchive: an object is not what its name says.
+            ArchiveRefused: the bucket does not exist, or refuses.
+        """
+        for key in sorted(self._keys(counter), reverse=True):
+            found = [decode_entry(item) for item in self._items(key)]
+            yield from sorted(found, key=lambda entry: entry.at_ms, reverse=True)
+
+    def _keys(self, counter: str) -> list[str]:
+        folder = self.place.folder(counter)
+        where = f"s3://{self.place.bucket}/{folder}"
+        arguments: dict[str, Any] = {"Bucket": self.place.bucket, "Prefix": folder}
+        found: list[str] = []
+        while True:
+            with _answers(f"ListObjectsV2 of {where}"):
+                answer = self.client.list_objects_v2(**arguments)
+            found += [one["Key"] for one in answer.get("Contents", [])]
+            if not answer.get("IsTruncated"):
+                return [key for key in found if _OBJECT.fullmatch(key.removeprefix(folder))]
+            arguments["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def _items(self, key: str) -> list[Item]:
+        name = f"s3://{self.place.bucket}/{key}"
+        with _answers(f"GetObject of {name}"):
+            body = self.client.get_object(Bucket=self.place.bucket, Key=key)["Body"].read()
+        try:
+            lines = gzip.decompress(body)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CorruptArchive(f"{name} cannot be unpacked: {error}") from error
+        match = _OBJECT.search(key)
+        if match is None or checksum(lines) != match["sha256"]:
+            raise CorruptArchive(f"{name} does not hold what its checksum is of")
+        return items_in(lines, name)
+
+
+def archive_at(connection: Connection, place: str | None) -> S3Archive | None:
+    """The archive at `s3://bucket/prefix`; None for none.
+
+    Raises:
+        BadSetting: it is no place in S3.
+    """
+    return None if place is None else S3Archive(connection.objects(), Place.parse(place))
+
+
+@contextmanager
+def _answers(what: str) -> Iterator[None]:
+    """As every other service's, and a bucket that refuses is the operator's to mend."""
+    try:
+        with translated(what):
+            yield
+    except AccessDenied as error:
+        raise ArchiveRefused(
+            f"{what}: access denied; name the bucket in the stack's parameter ArchiveBucketArn, "
+            "and let its own policy admit this identity"
+        ) from error
+    except ServiceFailed as error:
+        if not any(word in str(error) for word in _REFUSALS):
+            raise
+        raise ArchiveRefused(f"{error}; make the bucket, or name another one") from error

@@ -1,0 +1,307 @@
+"""The schedules of a stack: made, changed, read and deleted by users; none exists before that.
+
+A schedule is two things: its item in `counters`, which says how to compact, and its trigger at
+EventBridge Scheduler, which says when. The item is written first and deleted last, so a crash in
+between leaves a schedule that does not run yet, or no more: the same call again finishes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
+from countledger.compaction import expression
+from countledger.compaction.schedule import (
+    Schedule,
+    decode_schedule,
+    encode_schedule,
+    unswept_since_ms,
+)
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item, require
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import (
+    BadSetting,
+    ConditionFailed,
+    NoSuchSchedule,
+    ScheduleExists,
+    ServiceFailed,
+    WrongKind,
+    WrongRegion,
+)
+from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Delete, Put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.compaction.limit import AgeLimit
+    from countledger.compaction.retire import Retire
+    from countledger.compaction.trigger import Triggers
+    from countledger.ledger.door import Door
+    from countledger.ledger.namespace import Namespace, Namespaces
+
+# Each is beaten only by another process that changes the same schedule meanwhile.
+_ATTEMPTS: Final = 10
+
+
+class Wish(TypedDict, total=False):
+    """What a user says of a schedule; what is left out has its default, or stays.
+
+    Attributes:
+        every_ms: how often it runs, in whole minutes; or
+        cron: when it runs: six fields, in UTC.
+        min_entries: from how many entries not yet compacted on a counter is worth a run.
+        min_age_ms: how old an entry has to be at least; None: no older than it must be.
+        retire: how merged entries are deleted.
+        archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
+    """
+
+    every_ms: int
+    cron: str
+    min_entries: int
+    min_age_ms: int | None
+    retire: Retire
+    archive: str | None
+
+
+class Change(StrEnum):
+    """What `apply` did to a schedule."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """The schedules of a stack.
+
+    Attributes:
+        door: a door to DynamoDB; every write here carries a condition.
+        table: the table `counters`.
+        triggers: the stack's schedules at EventBridge Scheduler.
+        namespaces: tell kind and horizon.
+        limit: how old an entry of a namespace must be.
+        region: where this process works.
+        home_region: where counters are compacted.
+        clock: tells the time.
+    """
+
+    door: Door
+    table: str
+    triggers: Triggers
+    namespaces: Namespaces
+    limit: Callable[[Namespace], AgeLimit]
+    region: str
+    home_region: str
+    clock: Clock = field(default_factory=SystemClock)
+
+    def create(self, namespace: str, **wish: Unpack[Wish]) -> Schedule:
+        """Make the schedule of a namespace; making it again as it is is no error.
+
+        One write unit, and two calls of EventBridge Scheduler.
+
+        Args:
+            namespace: whose counters to compact; it must exist, and be of kind `ledger`.
+            **wish: `every_ms` or `cron`, and what is not to be as by default.
+
+        Raises:
+            BadSetting: a value breaks its rule; a minimum age below the limit with the arithmetic.
+            NamespaceUnknown, WrongKind: the namespace cannot be compacted.
+            WrongRegion: this is not the home region.
+            ScheduleExists: it has another schedule.
+        """
+        wanted = self._made(namespace, wish)
+        found = self._find(namespace)
+        if found is None:
+            self._write(wanted, None)
+        elif decode_schedule(found) != wanted:
+            raise ScheduleExists(
+                f"namespace {namespace!r} has a schedule ({decode_schedule(found).describe()}): "
+                f"`countledger schedule set {namespace}` changes it"
+            )
+        else:
+            self._trigger(wanted)
+        return wanted
+
+    def set(self, namespace: str, **wish: Unpack[Wish]) -> Schedule:
+        """Change the schedule of a namespace; what is not named stays. As `create`.
+
+        Raises:
+            As `create`, and NoSuchSchedule where there is none.
+        """
+        found = self._existing(namespace)
+        wanted = self._changed(decode_schedule(found), wish)
+        self._write(wanted, found)
+        return wanted
+
+    def apply(self, wishes: Mapping[str, Wish]) -> Iterator[tuple[Schedule, Change]]:
+        """Make every schedule what is wished, as a settings file does; others stay as they are.
+
+        All are checked before the first is written. Doing it again changes nothing.
+
+        Raises:
+            As `create`, for the first that breaks a rule.
+        """
+        wanted = [self._made(namespace, wish) for namespace, wish in wishes.items()]
+        for schedule in wanted:
+            found = self._find(schedule.namespace)
+            if found is not None and decode_schedule(found) == schedule:
+                self._trigger(schedule)
+                yield schedule, Change.UNCHANGED
+                continue
+            self._write(schedule, found)
+            yield schedule, Change.CREATED if found is None else Change.CHANGED
+
+    def get(self, namespace: str) -> Schedule:
+        """The schedule of a namespace. One read unit.
+
+        Raises:
+            NoSuchSchedule: it has none.
+            CorruptItem: it cannot be read.
+        """
+        return decode_schedule(self._existing(namespace))
+
+    def find(self, namespace: str) -> Schedule | None:
+        """The schedule of a namespace, or None. One read unit.
+
+        Raises:
+            CorruptItem: it cannot be read.
+        """
+        found = self._find(namespace)
+        return None if found is None else decode_schedule(found)
+
+    def list(self) -> list[Schedule]:
+        """All schedules, by namespace: half a read unit for each namespace of the stack."""
+        names = [namespace.name for namespace in self.namespaces.list()]
+        found = self.door.get_many(self.table, [keys.schedule_key(name) for name in names])
+        return sorted(map(decode_schedule, found), key=lambda schedule: schedule.namespace)
+
+    def state(self, namespace: str) -> str:
+        """Whether a schedule runs: `enabled`, `disabled`, or `missing` at EventBridge Scheduler."""
+        return self.triggers.state(namespace)
+
+    def delete(self, namespace: str) -> bool:
+        """Delete the schedule of a namespace: its counters are compacted no more.
+
+        Returns:
+            Whether there was one. That there is none is no error.
+
+        Raises:
+            WrongRegion: this is not the home region.
+        """
+        self._refuse_elsewhere()
+        self.triggers.delete(namespace)
+        try:
+            key = keys.schedule_key(namespace)
+            self.door.delete(Delete(self.table, key, Compare("part", "=", keys.SCHEDULE)))
+        except ConditionFailed:
+            return False
+        return True
+
+    def _made(self, namespace: str, wish: Wish) -> Schedule:
+        """The schedule that a wish stands for, with defaults for what it leaves out."""
+        if "every_ms" not in wish and "cron" not in wish:
+            raise BadSetting(
+                f"the schedule of namespace {namespace!r} does not say when: give every or cron"
+            )
+        now = Schedule(namespace=namespace, expression="rate(1 day)", region=self.home_region)
+        return self._changed(now, wish)
+
+    def _changed(self, schedule: Schedule, wish: Wish) -> Schedule:
+        """A schedule with what is wished otherwise; refused where it could not work."""
+        self._refuse_elsewhere()
+        self._refuse_region_of(schedule)
+        changes: dict[str, Any] = {**wish}
+        every_ms, cron = changes.pop("every_ms", None), changes.pop("cron", None)
+        if every_ms is not None and cron is not None:
+            raise BadSetting(
+                "a schedule runs by an interval or by the calendar: not both every and cron"
+            )
+        if every_ms is not None:
+            changes["expression"] = expression.rate(every_ms)
+        if cron is not None:
+            changes["expression"] = expression.cron(cron)
+        wanted = replace(schedule, **changes)
+        self._age_ms(wanted)
+        return wanted
+
+    def _age_ms(self, schedule: Schedule) -> int:
+        """How old an entry has to be under a schedule.
+
+        Raises:
+            BadSetting: its minimum age lies below the limit.
+            NamespaceUnknown, WrongKind: the namespace cannot be compacted.
+        """
+        namespace = self.namespaces.get(schedule.namespace)
+        if namespace.kind is not Kind.LEDGER:
+            raise WrongKind(
+                f"namespace {namespace.name!r} is of kind {namespace.kind}; only counters of kind "
+                f"{Kind.LEDGER} have entries to compact"
+            )
+        return self.limit(namespace).with_min_age(schedule.min_age_ms).age_ms
+
+    def _write(self, wanted: Schedule, found: Item | None) -> None:
+        """Write the item, then its trigger."""
+        revision = 0 if found is None else require(found, "revision", int)
+        unmoved = Absent("part") if found is None else Compare("revision", "=", revision)
+        since_ms = None if found is None else unswept_since_ms(found)
+        if found is None or decode_schedule(found).min_entries > wanted.min_entries:
+            since_ms = self.clock.now_ms()
+        item = encode_schedule(wanted, self._age_ms(wanted), revision + 1, since_ms)
+        try:
+            self.door.put(Put(self.table, item, unmoved))
+        except ConditionFailed as failed:
+            raise ScheduleExists(
+                f"the schedule of namespace {wanted.namespace!r} was changed by somebody else just "
+                "now: look at it, and try again"
+            ) from failed
+        self._trigger(wanted)
+
+    def _trigger(self, schedule: Schedule) -> None:
+        """Let it run as its item says, also where somebody else changes that meanwhile."""
+        for _ in range(_ATTEMPTS):
+            self.triggers.put(schedule.namespace, schedule.expression)
+            found = self._find(schedule.namespace)
+            if found is None:
+                self.triggers.delete(schedule.namespace)
+                return
+            stored = decode_schedule(found)
+            if stored.expression == schedule.expression:
+                return
+            schedule = stored
+        raise ServiceFailed(
+            f"the schedule of namespace {schedule.namespace!r} keeps changing; try again"
+        )
+
+    def _existing(self, namespace: str) -> Item:
+        found = self._find(namespace)
+        if found is None:
+            raise NoSuchSchedule(
+                f"namespace {namespace!r} has no schedule: "
+                f"`countledger schedule create {namespace}` makes one"
+            )
+        return found
+
+    def _find(self, namespace: str) -> Item | None:
+        key = keys.schedule_key(keys.check_namespace(namespace))
+        return self.door.get(self.table, key, consistent=True)
+
+    def _refuse_elsewhere(self) -> None:
+        if self.region != self.home_region:
+            raise WrongRegion(
+                f"this is {self.region}; counters are compacted in the home region "
+                f"{self.home_region} only: change schedules there"
+            )
+
+    def _refuse_region_of(self, schedule: Schedule) -> None:
+        """A table restored in another region brings schedules that are not of here."""
+        if schedule.region != self.home_region:
+            raise WrongRegion(
+                f"the schedule of namespace {schedule.namespace!r} is for region "
+                f"{schedule.region}, and this stack's home is {self.home_region}: delete it, and "
+                "make it anew"
+            )

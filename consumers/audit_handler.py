@@ -1,0 +1,137 @@
+"""The Lambda function of the scheduled audit: a part of the walk over all counters in each run.
+
+It begins a round only while there is time to end it. What is left is done by the next run, from the
+place that is kept in `counters`; behind the last counter the walk begins anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from countledger.consumers.audit import CHUNK, Audit
+from countledger.consumers.bookmarks import ItemBookmarks
+from countledger.consumers.repair import Remedy, Repair, Repairer
+from countledger.consumers.stream import LedgerStream
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Verifier
+from countledger.consumers.walk import Walker
+from countledger.ledger.amount import to_text
+from countledger.ledger.connection import Connection
+from countledger.ledger.errors import BadPayload
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.namespace import Namespaces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+# Three attempts behind a proof each, on a stream that never pauses and clocks a minute apart.
+_ROUND_MS: Final = 6 * MINUTE_MS
+_LOGGED: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    verifier: Verifier
+    namespaces: Namespaces
+    logger: Logger
+    metrics: Metrics
+
+
+@cache
+def _parts() -> _Parts:
+    """Built at the first invocation, from the function's environment."""
+    connection = Connection.open()
+    door = connection.door("standard")
+    ledger = connection.setting("ledger_table")
+    return _Parts(
+        Verifier(
+            TotalsReader(door, connection.setting("counters_table")),
+            ExactReader(door, ledger),
+            LedgerStream(connection.streams(), connection.setting("ledger_stream_arn")),
+            clock_skew_ms=connection.settings.clock_skew_ms,
+            chunk=CHUNK,
+        ),
+        # It only asks what they are: where they are made means nothing here.
+        Namespaces(door, ledger, region=connection.region, home_region=""),
+        Logger(),
+        Metrics(),
+    )
+
+
+def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Judge, or repair, as many counters as there is time for.
+
+    Args:
+        event: `{"mode": "verify"}` or `{"mode": "repair"}`.
+        context: of the invocation.
+
+    Returns:
+        How often each outcome was met in this run, and whether the walk came to its end.
+
+    Raises:
+        BadPayload: the event says neither.
+    """
+    mode = event.get("mode")
+    if mode not in ("verify", "repair"):
+        raise BadPayload(f"the event's mode is {mode!r}; give verify or repair")
+    parts = _parts()
+    walk = _walk(parts, mode, lambda: context.get_remaining_time_in_millis() >= _ROUND_MS)
+    judged: Counter[str] = Counter()
+    remedied: Counter[str] = Counter()
+    for outcome in walk:
+        judged[outcome.verdict.verdict] += 1
+        remedied[outcome.remedy] += 1
+        if outcome.remedy is not Remedy.NONE and judged.total() - judged["exact"] <= _LOGGED:
+            _log(parts.logger, outcome)
+    _measure(parts.metrics, judged, remedied, done=walk.done)
+    answer = {"mode": mode, "judged": dict(judged), "done": walk.done}
+    parts.logger.info("audit", **answer)
+    return answer
+
+
+def _walk(parts: _Parts, mode: str, has_time: Callable[[], bool]) -> Audit[Repair]:
+    totals, exact = parts.verifier.totals, parts.verifier.exact
+    return Audit(
+        Walker(exact.door, exact.table, totals.table),
+        # A verification is a repair that only says what it would do.
+        Repairer(parts.verifier, dry_run=mode == "verify").repair,
+        lambda one: str(one.remedy),
+        parts.namespaces.is_of_a_ledger,
+        bookmarks=ItemBookmarks(totals.door, totals.table, mode),
+        has_time=has_time,
+    )
+
+
+def _log(logger: Logger, outcome: Repair) -> None:
+    verdict = outcome.verdict
+    logger.warning(
+        "a total is not exact",
+        counter=outcome.counter,
+        verdict=str(verdict.verdict),
+        remedy=str(outcome.remedy),
+        drift=None if verdict.drift is None else to_text(verdict.drift),
+        events_drift=verdict.events_drift,
+        reason=outcome.reason,
+    )
+
+
+def _measure(metrics: Metrics, judged: Counter[str], remedied: Counter[str], *, done: bool) -> None:
+    """The drift metric is what was found, also where it was repaired: somebody has to ask why."""
+    metrics.add_metric("JudgedCounters", MetricUnit.Count, judged.total())
+    metrics.add_metric("DriftedCounters", MetricUnit.Count, judged[Judgement.DRIFT])
+    metrics.add_metric("UnreadableCounters", MetricUnit.Count, judged[Judgement.UNREADABLE])
+    metrics.add_metric("BusyCounters", MetricUnit.Count, judged[Judgement.BUSY])
+    healed = remedied[Remedy.REPAIRED] + remedied[Remedy.MADE]
+    metrics.add_metric("RepairedCounters", MetricUnit.Count, healed)
+    metrics.add_metric("AuditsCompleted", MetricUnit.Count, int(done))
+    metrics.flush_metrics()

@@ -1,0 +1,84 @@
+"""The materializer's side of the due index: counters get into it, also when a batch comes again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.due import DueRule, mark_of, rule_in, standing_in
+from countledger.ledger.errors import ConditionFailed, CorruptItem, RequestRejected
+from countledger.ledger.limits import DUE_RULE_LIFE_MS
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.door import Door
+
+_NEVER: Final[tuple[int, DueRule | None]] = (-DUE_RULE_LIFE_MS, None)
+
+
+@dataclass(frozen=True, slots=True)
+class DueRules:
+    """When counters are worth compacting, by their namespaces' schedules.
+
+    Attributes:
+        door: a door to DynamoDB.
+        table: the table `counters`.
+        clock: tells when a rule has to be read anew.
+    """
+
+    door: Door
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    _known: dict[str, tuple[int, DueRule | None]] = field(default_factory=dict, repr=False)
+
+    def of(self, namespace: str) -> DueRule | None:
+        """The rule of a namespace; None: nobody made a schedule. Half a read unit a minute."""
+        now_ms = self.clock.now_ms()
+        read_at_ms, rule = self._known.get(namespace, _NEVER)
+        if now_ms - read_at_ms < DUE_RULE_LIFE_MS:
+            return rule
+        try:
+            rule = rule_in(self.door.get(self.table, keys.schedule_key(namespace)))
+        except CorruptItem:
+            # The dispatcher, which works for this schedule alone, is where that is reported.
+            rule = None
+        self._known[namespace] = now_ms, rule
+        return rule
+
+
+@dataclass(frozen=True, slots=True)
+class DueMarker:
+    """Puts the counters of one batch into the index.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry, a second mark is refused.
+        table: the table `counters`.
+        rules: of the namespaces.
+        now_ms: the time of the batch.
+    """
+
+    door: Door
+    table: str
+    rules: DueRules
+    now_ms: int
+
+    def mark(self, total: Item) -> None:
+        """Put a counter into the index if enough entries wait and it is not there.
+
+        Two write units where it does, none where it does not.
+
+        Raises:
+            ServiceFailed: it could not be told or written; the batch has to come again.
+        """
+        rule = self.rules.of(keys.namespace_of(total["counter"]))
+        if rule is None:
+            return
+        try:
+            update = mark_of(self.table, standing_in(total), rule, self.now_ms)
+            if update is not None:
+                self.door.update(update)
+        except (ConditionFailed, CorruptItem, RequestRejected):
+            # Marked meanwhile, or spoilt by hand: asking again would block the stream for nothing.
+            return

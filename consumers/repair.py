@@ -1,0 +1,171 @@
+"""Repair: a total becomes what its ledger says, behind the same proof as a verdict.
+
+A record is in the exact sum, or it will be delivered after the repair; never both:
+
+- when the exact read ended, every record that the stream had made was handled (the proof);
+- the total's version has not moved from before that read until this write (its condition), so
+  none of them, and none after them, was added in the meantime;
+- each shard's watermark in the total is raised to what the proof found handled, in the same write,
+  so that no record behind it can be added when it is delivered again: neither one that lay in the
+  quarantine, nor one of a total that was lost together with its watermarks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers import watermark
+from countledger.consumers.verdict import Judgement, Verdict
+from countledger.ledger import amount, keys
+from countledger.ledger.errors import ConditionFailed, CountledgerError, SetupError
+from countledger.ledger.exact import ExactSum
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.limits import FORMAT
+from countledger.ledger.operations import Update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from countledger.consumers.proof import Proof
+    from countledger.consumers.stored import Stored
+    from countledger.consumers.verify import Finding, Verifier
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
+
+# A table of usual size has some tens of shards within a day. Beyond this many, those of which
+# nothing is left to deliver get no watermark: 34 bytes each would make the total a large item.
+_WATERMARKS_MAX: Final = 256
+
+
+class Remedy(StrEnum):
+    """What a repair did."""
+
+    NONE = "none"
+    REPAIRED = "repaired"
+    MADE = "made"
+    WOULD_REPAIR = "would repair"
+    WOULD_MAKE = "would make"
+    LEFT = "left alone"
+
+
+_PLANNED: Final = {Remedy.REPAIRED: Remedy.WOULD_REPAIR, Remedy.MADE: Remedy.WOULD_MAKE}
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What became of a counter.
+
+    Attributes:
+        counter: its name.
+        remedy: `none` (its total is exact), `repaired`, `made` (it had no total), `left alone`; on
+            a dry run what would be done.
+        verdict: what was found before.
+        reason: why it was left alone, or what the verdict rests on.
+    """
+
+    counter: str
+    remedy: Remedy
+    verdict: Verdict
+    reason: str
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the total is exact now."""
+        return self.remedy in (Remedy.NONE, Remedy.REPAIRED, Remedy.MADE)
+
+
+@dataclass(frozen=True, slots=True)
+class Repairer:
+    """Repairs totals.
+
+    Attributes:
+        verifier: gives the findings.
+        dry_run: whether only to say what would be done.
+    """
+
+    verifier: Verifier
+    dry_run: bool = False
+
+    def repair(self, counters: Iterable[str]) -> Iterator[Repair]:
+        """Set the totals that drifted to their exact sums, and make those that are missing.
+
+        As `Verifier.verify`, and a write unit for each KB of each total that is written.
+
+        Raises:
+            BadCounterName: a name breaks the grammar.
+        """
+        return map(self._heal, self.verifier.judge(counters))
+
+    def _heal(self, finding: Finding) -> Repair:
+        verdict = finding.verdict
+        plan = plan_of(self.verifier.totals.table, finding, self.verifier.clock.now_ms())
+        if isinstance(plan, str):
+            remedy = Remedy.NONE if verdict.verdict is Judgement.EXACT else Remedy.LEFT
+            return Repair(verdict.counter, remedy, verdict, plan)
+        remedy = Remedy.MADE if finding.stored.item is None else Remedy.REPAIRED
+        if self.dry_run:
+            return Repair(verdict.counter, _PLANNED[remedy], verdict, verdict.proof)
+        try:
+            self.verifier.totals.door.update(plan)
+        except ConditionFailed as failed:
+            if not _is_applied(plan, failed.item):
+                reason = "its total moved at the last moment; try again"
+                return Repair(verdict.counter, Remedy.LEFT, verdict, reason)
+        except SetupError:
+            raise  # it concerns every counter
+        except CountledgerError as error:
+            return Repair(verdict.counter, Remedy.LEFT, verdict, str(error))
+        return Repair(verdict.counter, remedy, verdict, verdict.proof)
+
+
+def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
+    """The write that heals what was found, or why there is none. Pure."""
+    verdict, stored, exact, proof = finding.verdict, finding.stored, finding.exact, finding.proof
+    if verdict.verdict in (Judgement.EXACT, Judgement.BUSY):
+        return verdict.proof
+    # A total that cannot be read is healed as well, if its version can tell that it rests.
+    if proof is None or not isinstance(exact, ExactSum) or stored.version is None:
+        return verdict.proof
+    if not amount.fits(exact.sum):
+        return f"the exact sum {exact.sum} needs more than 38 digits, which no total can hold"
+    clauses = (
+        Assign("total", exact.sum),
+        Assign("events", exact.events),
+        Assign("entries", exact.entries),
+        Assign("version", stored.version + 1),
+        Assign("updated_at", now_ms),
+        *(
+            Assign(watermark.attribute(shard), watermark.encode(sequence, now_ms))
+            for shard, sequence in _raised(stored.item, proof)
+        ),
+    )
+    return Update(table, keys.total_key(stored.counter), clauses, _unmoved(stored))
+
+
+def _unmoved(stored: Stored) -> Condition:
+    """It is as it was found: no update, and no other repair, came in between."""
+    if stored.item is None:
+        return Absent("part")
+    readable = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
+    return AllOf(readable, Compare("version", "=", stored.version))
+
+
+def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
+    """The watermarks that stand below what has been handled of their shards."""
+    few = len(proof.handled) <= _WATERMARKS_MAX
+    for shard, handled in proof.handled.items():
+        stands = watermark.sequence_in(item, shard)
+        needed = few or stands is not None or shard not in proof.finished
+        if needed and (stands is None or stands < handled):
+            yield shard, handled
+
+
+def _is_applied(plan: Update, item: Item | None) -> bool:
+    """Whether the very write that failed was carried out by an attempt whose answer was lost."""
+    return item is not None and all(
+        item.get(clause.name) == clause.value
+        for clause in plan.clauses
+        if isinstance(clause, Assign)
+    )

@@ -1,0 +1,191 @@
+"""The walk over all counters: both tables in parallel segments, from a bookmark on.
+
+    totals    every item `total` of `counters` names a counter
+    ledger    every entry and head of `ledger` names one too; of these, those without a total
+
+A round reads a page of every segment that is not at its end. The bookmark behind a round says how
+far each segment has come, so that another process can go on there. What a round names may be
+named again after an interruption; a verdict given twice does no harm. A name that breaks the
+grammar was written by somebody else: nobody could record, read or repair such a counter.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.errors import BadCounterName, BadSetting
+from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
+from countledger.ledger.operations import Scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.door import Door
+
+SEGMENTS_MAX: Final = 64
+SEGMENTS_DEFAULT: Final = 4
+_TOTALS_PER_PAGE: Final = 200
+# Entries; at the worst each of them names another counter whose total is missing.
+_ENTRIES_PER_PAGE: Final = 1_000
+
+_HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
+_HAS_LEDGER: Final = AnyOf(BeginsWith("entry", keys.ENTRY_PREFIX), Compare("entry", "=", keys.HEAD))
+
+
+class Source(StrEnum):
+    """Where counters are found."""
+
+    TOTALS = "totals"
+    LEDGER = "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One segment of one table.
+
+    Attributes:
+        source: which table.
+        segment: its number.
+        after: the key of the last item that named a counter, or None before the first.
+        done: whether it is at its end.
+    """
+
+    source: Source
+    segment: int
+    after: Key | None = None
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """How far a walk has come.
+
+    Attributes:
+        lanes: all segments of both tables.
+    """
+
+    lanes: tuple[Lane, ...]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left."""
+        return all(lane.done for lane in self.lanes)
+
+    @property
+    def segments(self) -> int:
+        """Into how many parts each table is cut."""
+        return len(self.lanes) // len(Source)
+
+
+def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
+    """The bookmark before the first page.
+
+    Raises:
+        BadSetting: so many segments cannot be.
+    """
+    if not 1 <= segments <= SEGMENTS_MAX:
+        raise BadSetting(f"{segments} segments: give 1 to {SEGMENTS_MAX}")
+    return Bookmark(tuple(Lane(source, n) for source in Source for n in range(segments)))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The counters that one round found, and where the next one begins.
+
+    Attributes:
+        counters: their names, each once.
+        bookmark: to be kept once they have been dealt with.
+    """
+
+    counters: tuple[str, ...]
+    bookmark: Bookmark
+
+
+@dataclass(frozen=True, slots=True)
+class Walker:
+    """Walks over all counters.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry its reads.
+        ledger: the table `ledger`.
+        totals: the table `counters`.
+        page_size: how many totals of each segment make a round. More of them share a proof, and
+            more of them move while it is waited for.
+    """
+
+    door: Door
+    ledger: str
+    totals: str
+    page_size: int = _TOTALS_PER_PAGE
+
+    def rounds(self, bookmark: Bookmark) -> Iterator[Round]:
+        """The counters from a bookmark on: half a read unit for each 4 KB of both tables.
+
+        And half of one for each counter of `ledger`, to see whether it has a total.
+        """
+        segments = bookmark.segments
+        for source in Source:
+            pages = {
+                lane.segment: self.door.pages(self._scan(lane, segments))
+                for lane in bookmark.lanes
+                if lane.source is source and not lane.done
+            }
+            with ThreadPoolExecutor(max(1, len(pages)), "countledger-walker") as pool:
+                while pages:
+                    read = dict(zip(pages, pool.map(_next, pages.values()), strict=True))
+                    pages = {n: rest for n, rest in pages.items() if read[n] is not None}
+                    bookmark = _moved(bookmark, source, read)
+                    yield Round(self._named(source, read), bookmark)
+
+    def _scan(self, lane: Lane, segments: int) -> Scan:
+        at_totals = lane.source is Source.TOTALS
+        return Scan(
+            self.totals if at_totals else self.ledger,
+            _HAS_TOTAL if at_totals else _HAS_LEDGER,
+            ("counter", "part" if at_totals else "entry"),
+            segment=lane.segment,
+            segments=segments,
+            after=lane.after,
+            page_size=self.page_size if at_totals else _ENTRIES_PER_PAGE,
+        )
+
+    def _named(self, source: Source, read: dict[int, list[Item] | None]) -> tuple[str, ...]:
+        found = (item["counter"] for page in read.values() for item in page or ())
+        names = tuple(name for name in dict.fromkeys(found) if _is_counter(name))
+        if source is Source.TOTALS:
+            return names
+        wanted = [keys.total_key(name) for name in names]
+        there = {item["counter"] for item in self.door.get_many(self.totals, wanted)}
+        return tuple(name for name in names if name not in there)
+
+
+def _is_counter(name: str) -> bool:
+    try:
+        keys.check_counter(name)
+    except BadCounterName:
+        return False
+    return True
+
+
+def _next(pages: Iterator[list[Item]]) -> list[Item] | None:
+    """The next page, or None behind the last."""
+    return next(pages, None)
+
+
+def _moved(bookmark: Bookmark, source: Source, read: dict[int, list[Item] | None]) -> Bookmark:
+    """The bookmark behind these pages."""
+
+    def lane_after(lane: Lane) -> Lane:
+        if lane.source is not source or lane.segment not in read:
+            return lane
+        page: Sequence[Item] | None = read[lane.segment]
+        if page is None:
+            return replace(lane, done=True)
+        return replace(lane, after=dict(page[-1])) if page else lane
+
+    return Bookmark(tuple(map(lane_after, bookmark.lanes)))

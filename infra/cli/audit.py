@@ -1,0 +1,171 @@
+"""`countledger verify` and `repair`: whether totals are right, and how they become so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from countledger import Audit, Judgement, Remedy, Repair, Verdict
+from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show_json, show_rows
+from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.usage import BadUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.infra.cli.output import Row
+
+Outcome = TypeVar("Outcome", Verdict, Repair)
+
+FINDINGS: Final = 1
+# Outcomes after which a total is exact, and those of them that need no line among all counters.
+_GOOD: Final = frozenset({Judgement.EXACT, Remedy.NONE, Remedy.REPAIRED, Remedy.MADE})
+_QUIET: Final = frozenset({Judgement.EXACT, Remedy.NONE})
+
+Counters = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="COUNTER...", help="Counters by name.", show_default=False),
+]
+Everything = Annotated[bool, typer.Option("--all", help="Every counter there is.")]
+Segments = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=SEGMENTS_MAX,
+        help="With --all: into how many parts each table is cut, to be read side by side.",
+    ),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --all: a file that keeps how far it came. If it exists, go on from there.",
+        show_default=False,
+    ),
+]
+
+
+@shared
+def verify(
+    options: Options,
+    counters: Counters = None,
+    *,
+    everything: Everything = False,
+    segments: Segments = SEGMENTS_DEFAULT,
+    resume: Resume = None,
+) -> int:
+    """Compare totals with the exact sums of the ledger, and prove the verdict.
+
+    "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
+    was going on to prove either; try again. "unreadable": an item was spoilt by hand. The exit
+    code is 1 unless all are exact.
+
+    With --all both tables are read whole, and only counters that are not exact are listed. With
+    --resume an interrupted walk goes on where it ended; at its end the file is removed.
+
+    Examples:
+      countledger verify likes:post-1
+      countledger verify --all --json
+      countledger verify --all --segments 16 --resume verify.json
+    """
+    named = _named(counters, everything=everything, resume=resume)
+    client = options.client()
+    if named:
+        return _show(options, "verdicts", client.verify_many(named))
+    return _show(options, "verdicts", client.verify_all(segments=segments, resume=resume))
+
+
+@shared
+def repair(
+    options: Options,
+    counters: Counters = None,
+    *,
+    everything: Everything = False,
+    segments: Segments = SEGMENTS_DEFAULT,
+    resume: Resume = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done.")
+    ] = False,
+) -> int:
+    """Set totals that drifted to the exact sums of the ledger, and make those that are missing.
+
+    Nothing is repaired without the proof that verify gives, and only if the total has not moved
+    since: a counter that is busy is left alone, to be tried again. The exit code is 1 unless all
+    are exact in the end.
+
+    With --all only counters that were not exact are listed; --resume as for verify.
+
+    Examples:
+      countledger repair likes:post-1 --dry-run
+      countledger repair likes:post-1 likes:post-2
+      countledger repair --all --resume repair.json           [dim]after a table was lost[/dim]
+    """
+    named = _named(counters, everything=everything, resume=resume)
+    client = options.client()
+    if named:
+        return _show(options, "repairs", client.repair_many(named, dry_run=dry_run))
+    everyone = client.repair_all(dry_run=dry_run, segments=segments, resume=resume)
+    return _show(options, "repairs", everyone)
+
+
+def _named(counters: list[str] | None, *, everything: bool, resume: Path | None) -> list[str]:
+    if bool(counters) == everything:
+        raise BadUsage("give counters, or --all")
+    if counters and resume:
+        raise BadUsage("--resume goes with --all")
+    return counters or []
+
+
+def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome]) -> int:
+    """Print outcomes as they come, and in the end how many there were of each; the exit code."""
+    counts: dict[str, int] = {}
+
+    def rows() -> Iterator[Row]:
+        with open_progress() as progress:
+            bar = progress.add("judged")
+            for outcome in found:
+                counts[_name_of(outcome)] = counts.get(_name_of(outcome), 0) + 1
+                bar.advance()
+                if not (isinstance(found, Audit) and _name_of(outcome) in _QUIET):
+                    yield _row_of(outcome)
+
+    listed: list[Row] = []
+    if options.json:
+        listed += rows()
+    else:
+        show_rows(rows())
+    if isinstance(found, Audit):
+        counts = dict(found.counts)  # those before an interruption as well
+    findings = sum(count for name, count in counts.items() if name not in _GOOD)
+    if options.json:
+        show_json({title: listed, "counts": counts, "findings": findings})
+    else:
+        told = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+        notice(f"{sum(counts.values())} judged: {told}" if counts else "there are no counters")
+    return FINDINGS if findings else 0
+
+
+def _name_of(outcome: Verdict | Repair) -> str:
+    return str(outcome.verdict if isinstance(outcome, Verdict) else outcome.remedy)
+
+
+def _row_of(outcome: Verdict | Repair) -> Row:
+    if isinstance(outcome, Verdict):
+        return _facts(outcome) | {"proof": outcome.proof}
+    facts = {"counter": outcome.counter, "remedy": str(outcome.remedy)}
+    return facts | _facts(outcome.verdict) | {"reason": outcome.reason}
+
+
+def _facts(verdict: Verdict) -> dict[str, object]:
+    return {
+        "counter": verdict.counter,
+        "verdict": str(verdict.verdict),
+        "total": verdict.total,
+        "exact": verdict.exact,
+        "drift": verdict.drift,
+        "events_drift": verdict.events_drift,
+    }

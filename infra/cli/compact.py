@@ -1,0 +1,194 @@
+"""`countledger compact`: merge old entries here and now, as the worker of a schedule would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from countledger import CountLedger, Kind
+from countledger.compaction.assembly import index_of
+from countledger.compaction.report import Outcome, Plan
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show_json, show_rows
+from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.usage import BadUsage
+from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import BadInput, CorruptItem, WrongKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from countledger.compaction.report import Report, Step
+    from countledger.compaction.worker import Worker
+    from countledger.infra.cli.output import Row
+
+FINDINGS: Final = 1
+_BAD: Final = frozenset({Outcome.TAMPERED, Outcome.FAILED})
+
+
+@shared
+def compact(
+    options: Options,
+    counters: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COUNTER...", help="Counters by name.", show_default=False),
+    ] = None,
+    *,
+    due: Annotated[
+        bool, typer.Option("--due", help="The counters that are due by their schedules.")
+    ] = False,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            help="All counters of a namespace; with --due those of them that are due.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be merged, and its cost.")
+    ] = False,
+) -> int:
+    """Merge old entries of counters into one item each. No number ever changes by it.
+
+    Entries are merged once they are so old that no late retry of them can arrive any more. It may
+    be interrupted at any moment, and run beside the workers of a schedule: the next run goes on.
+
+    "merged": all that was old enough; "nothing" was; "waiting": another region has not caught up;
+    "overtaken" by another run; "tampered": a merged entry was changed by hand, and a person has to
+    decide; "failed". The exit code is 1 if a counter was tampered with or failed.
+
+    Examples:
+      countledger compact likes:post-1 --dry-run
+      countledger compact likes:post-1 likes:post-2
+      countledger compact --namespace likes
+      countledger compact --due --json
+    """
+    if bool(counters) == (due or namespace is not None):
+        raise BadUsage("give counters, --due, or --namespace NAMESPACE")
+    client = options.client()
+    worker = client.compactor()
+    chosen = _named(client, counters) if counters else _found(client, namespace, due=due)
+    if dry_run:
+        return _show_plans(options, worker, chosen)
+    return _show_reports(options, worker, chosen)
+
+
+def _named(client: CountLedger, counters: list[str]) -> list[str]:
+    """The counters, if all of them can be compacted: else nothing is begun."""
+    for counter in counters:
+        client.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
+    return list(dict.fromkeys(counters))
+
+
+def _found(client: CountLedger, namespace: str | None, *, due: bool) -> Iterator[str]:
+    """The counters of a namespace, or those that are due, in one or in all."""
+    if namespace is None:
+        for schedule in client.schedules.list():
+            yield from client.due(schedule.namespace)
+        return
+    kind = client.namespaces.get(keys.check_namespace(namespace)).kind
+    if kind is not Kind.LEDGER:
+        raise WrongKind(f"namespace {namespace!r} is of kind {kind}; it has no entries to compact")
+    if due:
+        yield from client.due(namespace)
+        return
+    yield from index_of(client.connection).all_of(namespace)
+
+
+def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> int:
+    """Compact one after the other and print what became of each; the exit code."""
+    reports: list[Report] = []
+
+    def rows() -> Iterator[Row]:
+        with open_progress() as progress:
+            done, merged = progress.add("counters"), progress.add("entries")
+
+            def on_step(step: Step) -> None:
+                merged.set(sum(one.merged for one in reports) + step.merged)
+
+            for counter in counters:
+                reports.append(worker.compact(counter, on_step=on_step))
+                done.advance()
+                merged.set(sum(one.merged for one in reports))
+                yield _report_row(reports[-1])
+
+    listed: list[Row] = []
+    if options.json:
+        listed += rows()
+    else:
+        show_rows(rows())
+    findings = sum(1 for one in reports if one.outcome in _BAD)
+    totals = {
+        "merged": sum(one.merged for one in reports),
+        "write_units": sum(one.write_units for one in reports),
+        "read_units": sum(one.read_units for one in reports),
+        "findings": findings,
+    }
+    if options.json:
+        show_json({"reports": listed, **totals})
+    else:
+        notice(
+            f"{len(reports)} counters: {totals['merged']} entries merged for "
+            f"{totals['write_units']:g} write units and {totals['read_units']:g} read units"
+        )
+    return FINDINGS if findings else 0
+
+
+def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> int:
+    """Print what would be done; nothing is written. The exit code."""
+    plans: list[Plan] = []
+    unplanned: list[str] = []
+
+    def rows() -> Iterator[Row]:
+        with open_progress() as progress:
+            done = progress.add("counters")
+            for counter in counters:
+                try:
+                    plans.append(worker.plan(counter))
+                    yield {**_plan_row(plans[-1]), "detail": ""}
+                except (CorruptItem, BadInput) as error:
+                    # One counter's trouble is no other's.
+                    unplanned.append(counter)
+                    yield {**_plan_row(Plan(counter, 0, None, None, 0)), "detail": str(error)}
+                done.advance()
+
+    listed: list[Row] = []
+    if options.json:
+        listed += rows()
+    else:
+        show_rows(rows())
+    entries = sum(plan.entries for plan in plans)
+    write_units = sum(plan.write_units for plan in plans)
+    if options.json:
+        totals = {"entries": entries, "write_units": write_units, "findings": len(unplanned)}
+        show_json({"plans": listed, **totals})
+    else:
+        notice(f"{len(plans)} counters: {entries} entries for about {write_units:g} write units")
+    return FINDINGS if unplanned else 0
+
+
+def _report_row(report: Report) -> Row:
+    return {
+        "counter": report.counter,
+        "outcome": str(report.outcome),
+        "merged": report.merged,
+        "generations": report.generations,
+        "write_units": report.write_units,
+        "read_units": report.read_units,
+        "detail": report.detail,
+    }
+
+
+def _plan_row(plan: Plan) -> Row:
+    def moment(at_ms: int | None) -> object:
+        return None if at_ms is None else to_datetime(at_ms)
+
+    return {
+        "counter": plan.counter,
+        "entries": plan.entries,
+        "oldest_at": moment(plan.oldest_at_ms),
+        "newest_at": moment(plan.newest_at_ms),
+        "write_units": plan.write_units,
+    }

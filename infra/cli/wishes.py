@@ -1,0 +1,100 @@
+"""What a user says of a schedule, in options or in a file: texts become a wish."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from countledger import Retire
+from countledger.infra.cli.durations import parse_duration_ms
+from countledger.ledger.errors import BadSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from countledger.compaction.schedules import Wish
+
+# What takes a setting back that has no other text for "none".
+NONE: Final = "none"
+_FILE_MAX_BYTES: Final = 1_000_000
+
+
+class ScheduleWords(BaseModel):
+    """A schedule as people write it; what is left out has its default, or stays."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    every: str | None = None
+    cron: str | None = None
+    min_entries: int | None = None
+    min_age: str | None = None
+    retire: Literal["transaction", "delete"] | None = None
+    archive: str | None = None
+
+    def wish(self) -> Wish:
+        """The same as values.
+
+        Raises:
+            BadSetting: a duration is malformed.
+        """
+        wish: Wish = {}
+        if self.every is not None:
+            wish["every_ms"] = parse_duration_ms(self.every)
+        if self.cron is not None:
+            wish["cron"] = self.cron
+        if self.min_entries is not None:
+            wish["min_entries"] = self.min_entries
+        if self.min_age is not None:
+            wish["min_age_ms"] = None if self.min_age == NONE else parse_duration_ms(self.min_age)
+        if self.retire is not None:
+            wish["retire"] = Retire(self.retire)
+        if self.archive is not None:
+            wish["archive"] = None if self.archive == NONE else self.archive
+        return wish
+
+
+class _SettingsFile(BaseModel):
+    """A settings file; other sections are not ours to judge."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    schedules: dict[str, ScheduleWords]
+
+
+def read_wishes(path: Path) -> dict[str, Wish]:
+    """The schedules in a settings file, by namespace: TOML, or YAML by its name.
+
+    Raises:
+        BadSetting: the file cannot be read, or says what no schedule can be; naming the place.
+    """
+    try:
+        found = _SettingsFile.model_validate(_parsed(path))
+        return {namespace: words.wish() for namespace, words in found.schedules.items()}
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise BadSetting(f"{path}: {place}: {first['msg']}") from error
+    except BadSetting as error:
+        raise BadSetting(f"{path}: {error}") from error
+
+
+def _parsed(path: Path) -> Mapping[str, Any]:
+    try:
+        raw = path.read_bytes()
+        if len(raw) > _FILE_MAX_BYTES:
+            raise BadSetting("it is larger than 1 MB, and no settings file")
+        text = raw.decode()
+        return yaml.safe_load(text) if _is_yaml(path) else tomllib.loads(text)
+    except OSError as error:
+        raise BadSetting(error.strerror or str(error)) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        kind = "YAML" if _is_yaml(path) else "TOML"
+        raise BadSetting(f"it is no {kind}: {' '.join(str(error).split())}") from error
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix.lower() in {".yaml", ".yml"}

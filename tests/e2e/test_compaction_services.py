@@ -1,0 +1,141 @@
+"""The queue and the schedules against the services' answers that are rare: refusals and races."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger import CountLedger
+from countledger.compaction.work import CompactCounter, parse_work
+from countledger.compaction.work_queue import WorkQueue
+from countledger.ledger.errors import CountledgerError, ServiceFailed
+from countledger.ledger.retry import Backoff
+from tests.faults.injection import before_call, calls
+from tests.unit.ledger.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.compaction.trigger import Triggers
+    from countledger.infra.local_stack import LocalStack
+
+WORK = [CompactCounter(f"likes:{number}") for number in range(10)]
+
+
+@pytest.fixture
+def queue(stack: LocalStack) -> Iterator[WorkQueue]:
+    """A queue that nobody reads."""
+    client = stack.client("sqs")
+    url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex}")["QueueUrl"]
+    yield WorkQueue(client, url, ManualClock())
+    client.delete_queue(QueueUrl=url)
+
+
+def _received(queue: WorkQueue) -> list[Any]:
+    found: list[Any] = []
+    while messages := queue.client.receive_message(
+        QueueUrl=queue.url, MaxNumberOfMessages=10, WaitTimeSeconds=0
+    ).get("Messages"):
+        found += [parse_work(one["Body"]) for one in messages]
+    return found
+
+
+class Refusing:
+    """Lets the queue refuse messages of a batch, so many in each call."""
+
+    def __init__(self, client: Any, counts: list[int]) -> None:  # noqa: ANN401 - a boto3 client
+        self.counts = iter(counts)
+        self.refused: list[str] = []
+        client.meta.events.register("provide-client-params.sqs.SendMessageBatch", self.take_out)
+        client.meta.events.register("after-call.sqs.SendMessageBatch", self.put_back)
+
+    def take_out(self, params: dict[str, Any], **_: object) -> dict[str, Any]:
+        """What is refused does not reach the queue."""
+        count = next(self.counts, 0)
+        self.refused = [one["Id"] for one in params["Entries"][:count]]
+        return {**params, "Entries": params["Entries"][count:]}
+
+    def put_back(self, parsed: dict[str, Any], **_: object) -> None:
+        """The answer tells."""
+        if self.refused:
+            parsed["Failed"] = [{"Id": one, "Code": "InternalError"} for one in self.refused]
+
+
+def test_a_batch_is_sent_in_one_call(queue: WorkQueue) -> None:
+    """All of it, each a message of its own."""
+    with calls(queue.client) as made:
+        assert queue.send(WORK) == 10
+
+    assert made == ["SendMessageBatch"]
+    assert queue.backlog() == 10
+    assert sorted(map(str, _received(queue))) == sorted(map(str, WORK))
+
+
+def test_what_the_queue_refuses_is_sent_again_alone(queue: WorkQueue) -> None:
+    """Nothing is lost, nothing is doubled."""
+    Refusing(queue.client, [4, 2])
+    with calls(queue.client) as made:
+        assert queue.send(WORK) == 10
+
+    assert len(made) == 3
+    assert sorted(map(str, _received(queue))) == sorted(map(str, WORK))
+
+
+def test_what_the_queue_keeps_refusing_is_given_up_and_counted(stack: LocalStack) -> None:
+    """After a bounded number of attempts; what was not sent stays due."""
+    client = stack.client("sqs")
+    url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex}")["QueueUrl"]
+    clock = ManualClock()
+    queue = WorkQueue(client, url, clock, backoff=Backoff(attempts=3))
+    Refusing(client, [5, 3, 1])
+
+    assert queue.send(WORK) == 9
+
+    assert len(clock.slept_ms) == 2
+    client.delete_queue(QueueUrl=url)
+
+
+def test_a_queue_that_is_gone_is_told(stack: LocalStack) -> None:
+    """As a failure of the service, with what was tried."""
+    queue = WorkQueue(stack.client("sqs"), f"{stack.url}/000000000000/none", ManualClock())
+
+    with pytest.raises(ServiceFailed, match="SendMessageBatch to the compaction queue"):
+        queue.send(WORK)
+
+
+@pytest.fixture
+def triggers(stack: LocalStack) -> Triggers:
+    """The stack's, through a client of its own."""
+    return CountLedger(session=stack.session(), endpoint_url=stack.url).schedules.triggers
+
+
+def test_a_trigger_that_somebody_makes_first_is_changed(
+    stack: LocalStack, triggers: Triggers
+) -> None:
+    """Between the look and the making of it."""
+    other = CountLedger(session=stack.session(), endpoint_url=stack.url).schedules.triggers
+    name = f"c{uuid.uuid4().hex[:8]}"
+
+    with before_call(triggers.client, "CreateSchedule", lambda: other.put(name, "rate(1 day)")):
+        triggers.put(name, "rate(1 hour)")
+
+    listed = stack.client("scheduler").list_schedules(GroupName=triggers.group)["Schedules"]
+    (ours,) = [one for one in listed if one["Name"].startswith(name)]
+    found = stack.client("scheduler").get_schedule(GroupName=triggers.group, Name=ours["Name"])
+    assert found["ScheduleExpression"] == "rate(1 hour)"
+    assert json.loads(found["Target"]["Input"]) == {"namespace": name}
+    triggers.delete(name)
+    triggers.delete(name)
+    assert triggers.state(name) == "missing"
+
+
+def test_a_group_that_is_gone_is_told(stack: LocalStack, triggers: Triggers) -> None:
+    """Neither changed nor made: the stack is not what it was."""
+    lost = type(triggers)(triggers.client, "no-such-group", triggers.target_arn, triggers.role_arn)
+
+    with pytest.raises(CountledgerError, match="no-such-group"):
+        lost.put("likes", "rate(1 hour)")
+    assert stack.outputs["ScheduleGroupName"] == triggers.group

@@ -1,0 +1,339 @@
+"""P4 and P5 on the engines: merged, interrupted anywhere, taken up again; never another number."""
+
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.report import Outcome, Step, Verb
+from countledger.compaction.retire import Retire
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from countledger.ledger.errors import CorruptItem, NewerFormat
+from countledger.ledger.head import decode_head
+from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.operations import Put
+from countledger.producers.event import Event
+from tests.engines.clock import HandClock
+from tests.engines.compacting import at_call, compactor, crash_at, fill, two_days_later
+from tests.engines.store import Store
+from tests.faults.injection import Crash
+
+COUNT = 12
+SUM = COUNT * (COUNT + 1) // 2
+
+
+def _numbers(store: Store, counter: str) -> tuple[object, int, int]:
+    exact = store.exact().read(counter)
+    return exact.sum, exact.events, exact.entries
+
+
+def _head(store: Store, counter: str) -> Item:
+    return store.item(store.ledger, keys.head_key(counter)) or {}
+
+
+def _compact(compactor: Compactor, counter: str) -> None:
+    compactor.compact(counter)
+
+
+def _spoil_an_entry(store: Store, counter: str, number: int = 0) -> None:
+    store.door().put(Put(store.ledger, {**store.entry_items(counter)[number], "delta": 1_000}))
+
+
+@pytest.mark.parametrize("retire", Retire)
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("spread", [1, 16])
+def test_p5_old_entries_are_merged_into_the_head(
+    store: Store, namespace: str, retire: Retire, workers: int, spread: int
+) -> None:
+    """In as many generations as it takes, and a closing one; the entries are gone."""
+    store.namespaces().create(namespace, spread=spread)
+    counter = f"{namespace}:counter"
+    fill(store, counter, COUNT)
+
+    report = compactor(store, retire=retire, workers=workers).compact(counter)
+
+    assert (report.outcome, report.merged, report.compacted) == (Outcome.MERGED, COUNT, COUNT)
+    assert report.generations == 4
+    assert store.entry_items(counter) == []
+    assert decode_head(_head(store, counter)).covers == {}
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+
+
+def test_p5_young_entries_stay(store: Store, counter: str) -> None:
+    """What a producer may still send again is not touched, and counts beside the head."""
+    old = HandClock()
+    store.recorder(clock=old).record(Event(counter, 5))
+    young = two_days_later()
+    store.recorder(clock=young).record(Event(counter, 7))
+    store.recorder(clock=young).record(Event(counter, 8, "a key"))
+
+    report = compactor(store, clock=young).compact(counter)
+
+    assert (report.outcome, report.merged) == (Outcome.MERGED, 1)
+    assert [item["delta"] for item in store.entry_items(counter)] == [7, 8]
+    assert _numbers(store, counter) == (20, 3, 3)
+
+
+def test_a_counter_with_nothing_old_is_left_alone(store: Store, counter: str) -> None:
+    """No head is made, nothing is written."""
+    fill(store, counter, 2)
+
+    report = compactor(store, clock=HandClock()).compact(counter)
+
+    assert (report.outcome, report.write_units) == (Outcome.NOTHING, 0)
+    assert _head(store, counter) == {}
+
+
+@pytest.mark.parametrize("when", ["before-call", "after-call"])
+@pytest.mark.parametrize("retire", Retire)
+def test_p5_a_crash_at_any_call_is_taken_up_by_the_next_run(
+    store: Store, namespace: str, retire: Retire, when: str
+) -> None:
+    """Every call in turn is the last one of its process; the numbers never change."""
+    if store.engine.name == "moto" and retire is Retire.TRANSACTION:
+        pytest.skip("its transactions take a second")
+    store.namespaces().create(namespace)
+    number = 0
+    while True:
+        counter = f"{namespace}:{number}"
+        fill(store, counter, COUNT, keyed=number % 2 == 0)
+        crashed = compactor(store, retire=retire)
+        with suppress(Crash), crash_at(crashed, number, when) as calls:
+            crashed.compact(counter)
+        assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
+
+        report = compactor(store, retire=retire).compact(counter)
+
+        assert report.outcome in {Outcome.MERGED, Outcome.NOTHING}, number
+        assert store.entry_items(counter) == []
+        assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
+        if len(calls) <= number:
+            break
+        number += 1
+    assert number > 15
+
+
+def test_p5_two_compactors_at_once_are_harmless(store: Store, namespace: str) -> None:
+    """At every call of one, the other one does all the work."""
+    store.namespaces().create(namespace)
+    number = 0
+    outcomes = set()
+    while True:
+        counter = f"{namespace}:{number}"
+        fill(store, counter, COUNT)
+        slow = compactor(store, retire=Retire.DELETE)
+        fast = compactor(store, retire=Retire.DELETE)
+        do_it_all = partial(_compact, fast, counter)
+        with at_call(slow, number, "before-call", do_it_all) as calls:
+            report = slow.compact(counter)
+        outcomes.add(report.outcome)
+        assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
+        assert store.entry_items(counter) == [], number
+        if len(calls) <= number:
+            break
+        number += 1
+    assert Outcome.OVERTAKEN in outcomes
+    assert outcomes <= {Outcome.MERGED, Outcome.OVERTAKEN, Outcome.NOTHING}
+
+
+@pytest.mark.parametrize("retire", Retire)
+def test_a_tampered_entry_stops_its_counter(store: Store, counter: str, retire: Retire) -> None:
+    """Changed between the sum and its deletion: reported, and it stays as it is."""
+    fill(store, counter, COUNT)
+
+    def spoil(step: Step) -> None:
+        if step.verb is Verb.RETIRE and step.generation == 1:
+            _spoil_an_entry(store, counter, 2)
+
+    report = compactor(store, retire=retire).compact(counter, on_step=spoil)
+
+    assert report.outcome is Outcome.TAMPERED
+    assert "1000" in report.detail
+    assert counter in report.detail
+    assert 1_000 in [item["delta"] for item in store.entry_items(counter)]
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+
+
+def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, counter: str) -> None:
+    """A run that goes on where another died looks first; once mended, it goes on."""
+    fill(store, counter, COUNT)
+    crashed = compactor(store)
+    with suppress(Crash):
+        crashed.compact(counter, on_step=_die_at_retire)
+    mended = store.entry_items(counter)[3]
+    _spoil_an_entry(store, counter, 3)
+
+    report = compactor(store).compact(counter)
+
+    assert (report.outcome, report.write_units) == (Outcome.TAMPERED, 0)
+    assert len(store.entry_items(counter)) == COUNT
+    store.door().put(Put(store.ledger, mended))
+    assert compactor(store).compact(counter).outcome is Outcome.MERGED
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+
+
+def _die_at_retire(step: Step) -> None:
+    if step.verb is Verb.RETIRE:
+        raise Crash
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "error"),
+    [
+        ({"generation": "1"}, CorruptItem),
+        ({"sum": None}, CorruptItem),
+        ({"covers": {"e#x": "1"}}, CorruptItem),
+        ({"covers": {"e#x": [1]}}, CorruptItem),
+        ({"archive": {"key": 1}}, CorruptItem),
+        ({"v": 2}, NewerFormat),
+    ],
+    ids=str,
+)
+def test_a_head_that_cannot_be_read_is_left_alone(
+    store: Store, counter: str, spoilt: dict[str, object], error: type[Exception]
+) -> None:
+    """That counter stops and is reported; nothing is touched; others go on."""
+    fill(store, counter, 3)
+    compactor(store).compact(counter)
+    fill(store, counter, 3)
+    before = {**_head(store, counter), **spoilt}
+    store.door().put(Put(store.ledger, before))
+    before = _head(store, counter)
+
+    report = compactor(store).compact(counter)
+
+    assert report.outcome is Outcome.FAILED
+    assert isinstance(report.error, error)
+    assert counter in report.detail
+    assert (report.write_units, _head(store, counter)) == (0, before)
+    assert len(store.entry_items(counter)) == 3
+
+
+def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: str) -> None:
+    """A head without it would be a wrong sum."""
+    fill(store, counter, 3)
+    store.door().put(Put(store.ledger, {**store.entry_items(counter)[1], "delta": "two"}))
+
+    report = compactor(store).compact(counter)
+
+    assert report.outcome is Outcome.FAILED
+    assert _head(store, counter) == {}
+
+
+@pytest.mark.parametrize(
+    ("counter", "reason"),
+    [("never-made:x", "never-made"), ("bad#name", "#"), ("", "empty")],
+)
+def test_a_counter_that_cannot_be_compacted_is_reported(
+    store: Store, counter: str, reason: str
+) -> None:
+    """A report and no exception: one counter's failure is no other's."""
+    report = compactor(store).compact(counter)
+
+    assert report.outcome is Outcome.FAILED
+    assert reason in report.detail
+
+
+def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
+    """It leaves a closed head and the rest to the next run."""
+    fill(store, counter, COUNT)
+    clock = two_days_later()
+    deadline_ms = clock.now_ms() + SECOND_MS
+
+    def slowly(step: Step) -> None:
+        if step.verb is Verb.SETTLE:
+            clock.move_ms(SECOND_MS)
+
+    stopped = compactor(store, clock=clock)
+    report = stopped.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
+
+    assert (report.outcome, report.merged, report.generations) == (Outcome.STOPPED, 5, 2)
+    assert decode_head(_head(store, counter)).covers == {}
+    assert len(store.entry_items(counter)) == COUNT - 5
+    rest = stopped.compact(counter)
+    assert (rest.outcome, rest.merged) == (Outcome.MERGED, COUNT - 5)
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+
+
+@pytest.mark.parametrize("late_at", [Verb.AWAIT, Verb.RETIRE, Verb.SELECT, Verb.PUBLISH])
+def test_a_run_stops_wherever_the_deadline_finds_it(
+    store: Store, counter: str, late_at: Verb
+) -> None:
+    """Whatever it was about, the next run goes on."""
+    fill(store, counter, COUNT)
+    clock = two_days_later()
+    deadline_ms = clock.now_ms() + SECOND_MS
+
+    def slowly(step: Step) -> None:
+        if step.verb is late_at:
+            clock.move_ms(SECOND_MS)
+
+    first = compactor(store, clock=clock)
+    report = first.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
+
+    assert report.outcome is Outcome.STOPPED
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+    assert first.compact(counter).outcome is Outcome.MERGED
+    assert _numbers(store, counter) == (SUM, COUNT, COUNT)
+
+
+def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, counter: str) -> None:
+    """A bare key is forgotten with its entry; the new entry lies under the same sort key."""
+    made = HandClock()
+    store.recorder(clock=made).record(Event(counter, 5, "daily"))
+    later = two_days_later()
+    crashed = compactor(store, clock=later)
+    with suppress(Crash):
+        crashed.compact(counter, on_step=_die_at_settle)
+
+    again = store.recorder(clock=later).record(Event(counter, 5, "daily"))
+
+    assert again.status == "recorded"
+    assert _numbers(store, counter) == (10, 2, 2)
+    assert compactor(store, clock=later).compact(counter).outcome is Outcome.MERGED
+    assert _numbers(store, counter) == (10, 2, 2)
+    assert [item["at"] for item in store.entry_items(counter)] == [later.now_ms()]
+
+
+def _die_at_settle(step: Step) -> None:
+    if step.verb is Verb.SETTLE:
+        raise Crash
+
+
+@pytest.mark.parametrize("retire", Retire)
+def test_an_entry_made_anew_is_not_deleted_by_a_run_that_lags(
+    store: Store, counter: str, retire: Retire
+) -> None:
+    """Between the sum and the deletion its key came to another entry."""
+    store.recorder(clock=HandClock()).record(Event(counter, 5, "daily"))
+    later = two_days_later()
+
+    def use_it_anew(step: Step) -> None:
+        if step.verb is Verb.RETIRE and step.merged:
+            (item,) = store.entry_items(counter)
+            store.door().put(Put(store.ledger, {**item, "at": later.now_ms()}))
+
+    report = compactor(store, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
+
+    assert report.outcome is Outcome.MERGED
+    assert _numbers(store, counter) == (10, 2, 2)
+
+
+def test_a_plan_tells_what_a_run_would_do(store: Store, counter: str) -> None:
+    """How many entries, how old, what it costs; nothing is written."""
+    clock = HandClock()
+    for _ in range(7):
+        clock.move_ms(SECOND_MS)
+        store.recorder(clock=clock).record(Event(counter, 1))
+    made = compactor(store)
+
+    plan = made.plan(counter)
+
+    assert (plan.entries, plan.newest_at_ms) == (7, clock.now_ms())
+    assert plan.oldest_at_ms == clock.now_ms() - 6 * SECOND_MS
+    assert plan.write_units == 7 * 2 + 3
+    assert _head(store, counter) == {}
+    empty = compactor(store, clock=HandClock()).plan(counter)
+    assert (empty.entries, empty.oldest_at_ms, empty.write_units) == (0, None, 0)

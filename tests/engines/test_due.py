@@ -1,0 +1,162 @@
+"""The due index on every engine: sparse, by time, and free for the plain update."""
+
+import pytest
+
+from countledger.consumers.due import DueRules
+from countledger.consumers.fold import Step
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.total_writer import update_of
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from countledger.ledger.due import (
+    DueRule,
+    bucket_of,
+    buckets_of,
+    due_query,
+    mark_of,
+    settlement_of,
+    standing_in,
+)
+from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.operations import Put
+from countledger.producers.event import Event
+from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
+from tests.engines.store import KeptRecords, Store
+
+RULE = DueRule(min_entries=2, age_ms=HOUR_MS)
+NOW_MS = 1_900_000_000_000
+
+
+def _update(store: Store, counter: str, sequence: int, entries: int = 1) -> Item:
+    step = Step(sequence, sequence, 1, entries, entries)
+    item = store.door().update(update_of(store.counters, counter, step, "s", NOW_MS))
+    assert item is not None
+    return item
+
+
+def _due(store: Store, namespace: str, at_ms: int) -> list[str]:
+    door = store.door()
+    return [
+        item["counter"]
+        for bucket in buckets_of(namespace)
+        for page in door.pages(due_query(store.counters, bucket, at_ms))
+        for item in page
+    ]
+
+
+def _mark(store: Store, item: Item, now_ms: int = NOW_MS) -> None:
+    mark = mark_of(store.counters, standing_in(item), RULE, now_ms)
+    assert mark is not None
+    store.door().update(mark)
+
+
+def test_the_index_lists_what_is_due_and_nothing_else(
+    store: Store, namespace: str, counter: str
+) -> None:
+    """By its moment; counters without a mark, and other namespaces, are not in it."""
+    _mark(store, _update(store, counter, 1, entries=2))
+    _update(store, f"{namespace}:other", 1, entries=2)
+
+    assert _due(store, namespace, NOW_MS + HOUR_MS - 1) == []
+    assert _due(store, namespace, NOW_MS + HOUR_MS) == [counter]
+    assert _due(store, f"{namespace}x", NOW_MS + HOUR_MS) == []
+
+
+def test_what_waited_longest_comes_first(store: Store, namespace: str) -> None:
+    """Within a bucket the index is in the order of time."""
+    names = [f"{namespace}:{number}" for number in range(200)]
+    bucket = bucket_of(names[0])
+    alike = [name for name in names if bucket_of(name) == bucket][:4]
+    for number, name in enumerate(reversed(alike)):
+        _mark(store, _update(store, name, 1, entries=2), NOW_MS + number)
+
+    assert _due(store, namespace, NOW_MS + HOUR_MS + 10) == alike[::-1]
+
+
+def test_a_settled_counter_leaves_the_index(store: Store, namespace: str, counter: str) -> None:
+    """What is compacted is noted and the mark goes, in one update, if nothing came in between."""
+    first = _update(store, counter, 1, entries=3)
+    _mark(store, first)
+    seen = standing_in(store.item(store.counters, keys.total_key(counter)) or {})
+    late = settlement_of(store.counters, seen, 3, RULE, NOW_MS)
+    assert late is not None
+    _update(store, counter, 2)
+
+    with pytest.raises(ConditionFailed) as refused:
+        store.door().update(late)
+
+    assert refused.value.item is not None
+    again = settlement_of(store.counters, standing_in(refused.value.item), 3, RULE, NOW_MS)
+    assert again is not None
+    store.door().update(again)
+    assert _due(store, namespace, NOW_MS + 9 * HOUR_MS) == []
+    assert store.totals().read(counter).total == 2
+
+
+def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(
+    store: Store, counter: str
+) -> None:
+    """In the index or not: an update that leaves the mark alone does not touch the index."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    before = _update(store, counter, 1, entries=2)
+    _mark(store, before)
+    door = store.door()
+
+    for sequence in range(2, 7):
+        step = Step(sequence, sequence, 1, 1, 1)
+        door.update(update_of(store.counters, counter, step, "s", NOW_MS))
+
+    assert door.meter.write_units == 5
+
+
+def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
+    """The total and its place in the index."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    mark = mark_of(store.counters, standing_in(_update(store, counter, 1, 2)), RULE, NOW_MS)
+    assert mark is not None
+    door = store.door()
+
+    door.update(mark)
+
+    assert door.meter.write_units == 2
+
+
+def test_the_materializer_marks_by_the_schedule_of_the_namespace(
+    store: Store, namespace: str, counter: str
+) -> None:
+    """From the ledger's own stream records, and once only when they come again."""
+    rule = {"min_entries": 3, "age_ms": HOUR_MS}
+    schedule = {**keys.schedule_key(namespace), **rule}
+    store.door().put(Put(store.counters, schedule))
+    list(store.recorder().record_many(Event(counter, 1) for _ in range(3)))
+    clock = HandClock()
+    rules = DueRules(store.door(), store.counters, clock)
+    materializer = Materializer(store.door(), store.counters, KeptRecords(), clock, rules)
+
+    for shard, records in store.records(counter, 3).items():
+        materializer.apply(records, shard)
+        materializer.apply(records, shard)
+
+    assert _due(store, namespace, clock.now_ms() + HOUR_MS) == [counter]
+
+
+@pytest.mark.parametrize(("compacted", "units"), [(3, 2), (0, 3)], ids=["removed", "set anew"])
+def test_p9_a_settlement_costs_two_or_three_units(
+    store: Store, counter: str, compacted: int, units: int
+) -> None:
+    """The total, and its place in the index: given up, or another one taken instead."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    _mark(store, _update(store, counter, 1, entries=3))
+    seen = standing_in(store.item(store.counters, keys.total_key(counter)) or {})
+    note = settlement_of(store.counters, seen, compacted, RULE, NOW_MS)
+    assert note is not None
+    door = store.door()
+
+    door.update(note)
+
+    assert door.meter.write_units == units

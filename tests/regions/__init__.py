@@ -1,0 +1,1 @@
+"""Several regions on one engine, with replication in the hands of the test."""

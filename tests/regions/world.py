@@ -1,0 +1,259 @@
+"""A stack in several regions: the product's own code in each, and a replicator between them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.limit import limits_by
+from countledger.compaction.regions import Regions
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.shard import Shard
+from countledger.consumers.stream import counts
+from countledger.consumers.totals import TotalsReader
+from countledger.infra.template import table_schemas
+from countledger.ledger import keys
+from countledger.ledger.connection import Connection
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.limits import DAY_MS
+from countledger.ledger.namespace import Namespaces
+from countledger.ledger.settings import Settings
+from countledger.producers.event import Event
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import Sender
+from tests.engines.clock import HandClock
+from tests.engines.running import local_session
+from tests.engines.store import KeptRecords
+from tests.regions.replicator import Copy, Replicator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import boto3
+
+    from countledger.compaction.retire import Retire
+    from countledger.ledger.ids import IdempotencyKey
+
+HOME: Final = "us-east-1"
+OTHERS: Final = ("eu-west-1", "ap-southeast-2")
+
+
+@dataclass
+class World:
+    """The regions of one stack; the first one is home.
+
+    Attributes:
+        connections: by region.
+        replicator: between the regions' ledgers.
+        random: of this test.
+        made: how many entries were recorded; the n-th adds 2^n, so that a sum names its entries.
+        replica_status: what the table says of its replicas.
+        interleaved: what happens between any two calls of the product, if anything.
+    """
+
+    connections: dict[str, Connection]
+    replicator: Replicator
+    random: Random
+    counter: str = field(default_factory=lambda: f"n{uuid4().hex[:8]}:counter")
+    made: int = 0
+    replica_status: dict[str, str] = field(default_factory=dict)
+    interleaved: Callable[[], object] | None = None
+    _delivered: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def regions(self) -> list[str]:
+        """Home first."""
+        return list(self.connections)
+
+    def recorder(self, region: str) -> Recorder:
+        """A recorder there, of a process that knows no namespace yet."""
+        connection = self.connections[region]
+        namespaces = self.namespaces(region)
+        sender = Sender(
+            connection.door("none"), connection.setting("ledger_table"), namespaces, HandClock()
+        )
+        return Recorder(sender, region, HandClock())
+
+    def namespaces(self, region: str) -> Namespaces:
+        """The namespaces as a process sees them there."""
+        connection = self.connections[region]
+        return Namespaces(
+            connection.door("standard"),
+            connection.setting("ledger_table"),
+            region=region,
+            home_region=HOME,
+        )
+
+    def record(self, region: str, *, key: str | IdempotencyKey | None = None) -> int:
+        """Record the next entry there; its bit in every sum."""
+        bit = 1 << self.made
+        self.made += 1
+        receipt = self.recorder(region).record(Event(self.counter, bit, key))
+        assert receipt.status == "recorded"
+        return bit
+
+    def compactor(self, *, retire: Retire, covers_max: int = 4) -> Compactor:
+        """A compactor at home, two days later; while it waits, versions arrive."""
+        connection = self.connections[HOME]
+        return Compactor(
+            Regions.of(connection, _Impatient(self)),
+            self.namespaces(HOME),
+            limits_by(connection.settings),
+            retire,
+            clock=_Impatient(self),
+            random=self.random,
+            covers_max=covers_max,
+            workers=1,
+        )
+
+    def exact(self, region: str) -> int:
+        """The exact sum there."""
+        connection = self.connections[region]
+        reader = ExactReader(connection.door("standard"), connection.setting("ledger_table"))
+        total = reader.read(self.counter).sum
+        assert isinstance(total, int)
+        return total
+
+    def total(self, region: str) -> int:
+        """The total there, once its stream has been handled."""
+        copy = self.replicator.copies[region]
+        new = [one for one in copy.records[self._delivered[region] :] if counts(one)]
+        self._delivered[region] = len(copy.records)
+        connection = self.connections[region]
+        door, table = connection.door("standard"), connection.setting("counters_table")
+        if new:
+            quarantine = KeptRecords()
+            outcome = Materializer(door, table, quarantine).apply(
+                [_as_delivered(one) for one in new], Shard(copy.stream_arn, "0")
+            )
+            assert not outcome.failed
+            assert not quarantine.kept
+        total = TotalsReader(door, table).read(self.counter, consistent=True).total
+        assert isinstance(total, int)
+        return total
+
+    def entries_left(self, region: str) -> int:
+        """How many entries of the counter lie in the table there."""
+        copy = self.replicator.copies[region]
+        answer = copy.client.query(
+            TableName=copy.table,
+            KeyConditionExpression="#c = :c AND begins_with(entry, :e)",
+            ExpressionAttributeNames={"#c": "counter"},
+            ExpressionAttributeValues={
+                ":c": {"S": self.counter},
+                ":e": {"S": keys.ENTRY_PREFIX},
+            },
+            ConsistentRead=True,
+        )
+        count: int = answer["Count"]
+        return count
+
+    def cut(self, *regions: str) -> None:
+        """Cut these regions off from all others."""
+        for one in self.regions:
+            for other in self.regions:
+                if one != other and (one in regions) != (other in regions):
+                    self.replicator.cut.add((one, other))
+
+    def heal(self) -> None:
+        """Open all ways."""
+        self.replicator.cut.clear()
+
+
+@dataclass
+class _Impatient(HandClock):
+    """Two days from now; whoever sleeps lets one version arrive."""
+
+    world: World | None = None
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.at_ms += 2 * DAY_MS
+        self.world = world
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Time passes, and something arrives."""
+        super().sleep_ms(duration_ms)
+        if self.world is not None:
+            self.world.replicator.step()
+
+
+@contextmanager
+def open_world(url: str, count: int, seed: int) -> Iterator[World]:
+    """A stack in so many regions of the engine at an address."""
+    names = [HOME, *OTHERS][:count]
+    tables = {room: f"regions-{uuid4().hex[:12]}-{room}" for room in ("ledger", "counters")}
+    copies = {region: _make(url, region, tables) for region in names}
+    random = Random(seed)  # noqa: S311 - a test's
+    world = World({}, Replicator(copies, random), random)
+    world.replica_status = dict.fromkeys(names, "ACTIVE")
+    for region in names:
+        settings = Settings(
+            ledger_table=tables["ledger"], counters_table=tables["counters"], home_region=HOME
+        )
+        session = local_session(region=region)
+        _watch(session, world)
+        world.connections[region] = Connection.open(settings, session=session, endpoint_url=url)
+    world.namespaces(HOME).create(keys.namespace_of(world.counter))
+    world.replicator.catch_up()
+    try:
+        yield world
+    finally:
+        world.interleaved = None
+        for copy in copies.values():
+            for table in tables.values():
+                copy.client.delete_table(TableName=table)
+
+
+def _make(url: str, region: str, tables: dict[str, str]) -> Copy:
+    session = local_session(region=region)
+    client = session.client("dynamodb", endpoint_url=url)
+    arns = {}
+    for room, schema in table_schemas().items():
+        made = client.create_table(TableName=tables[room], **schema.create_table)
+        arns[room] = made["TableDescription"]["LatestStreamArn"]
+    streams = session.client("dynamodbstreams", endpoint_url=url)
+    return Copy(region, client, streams, tables["ledger"], arns["ledger"])
+
+
+def _watch(session: boto3.Session, world: World) -> None:
+    """Note every write where it happened, and let things happen between any two calls.
+
+    The engine knows no replicas that lag: those of the test are put into what it says of the table.
+    """
+
+    def before(**_: object) -> None:
+        if world.interleaved is not None:
+            act, world.interleaved = world.interleaved, None
+            act()
+            world.interleaved = act
+
+    def after(context: dict[str, Any], parsed: dict[str, Any], model: Any, **_: object) -> None:  # noqa: ANN401 - botocore's
+        region = context["client_region"]
+        if model.name in _WRITES:
+            world.replicator.note(region)
+        if model.name == "DescribeTable" and "Table" in parsed:
+            parsed["Table"]["Replicas"] = [
+                {"RegionName": name, "ReplicaStatus": status}
+                for name, status in world.replica_status.items()
+                if name != region
+            ]
+
+    session.events.register("before-call.dynamodb", before)
+    session.events.register("after-call.dynamodb", after)
+
+
+_WRITES: Final = frozenset(
+    {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}
+)
+
+
+def _as_delivered(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of the streams API as Lambda delivers it."""
+    made_s = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
+    return {**record, "dynamodb": {**record["dynamodb"], "ApproximateCreationDateTime": made_s}}

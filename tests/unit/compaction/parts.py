@@ -1,0 +1,196 @@
+"""What the operations of compaction are tested with: tables in memory, and lists for services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from countledger.compaction.due import DueIndex
+from countledger.compaction.limit import AgeLimit
+from countledger.compaction.report import Outcome, Report
+from countledger.compaction.schedules import Schedules
+from countledger.compaction.trigger import Triggers
+from countledger.compaction.work_queue import WorkQueue
+from countledger.compaction.worker import Worker
+from countledger.ledger import keys
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mypy_boto3_scheduler import EventBridgeSchedulerClient
+    from mypy_boto3_sqs import SQSClient
+
+    from countledger.compaction.compactor import Compactor
+    from countledger.compaction.report import Step
+    from countledger.compaction.schedule import Schedule
+    from countledger.compaction.work import Work
+
+LEDGER = "ledger"
+COUNTERS = "counters"
+HOME = "home-1"
+
+
+def limit_of(namespace: Namespace) -> AgeLimit:
+    """The limit that the defaults make."""
+    return AgeLimit(namespace.horizon_ms, 15 * MINUTE_MS, MINUTE_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTriggers(Triggers):
+    """Triggers in a dict: namespace -> expression.
+
+    Attributes:
+        kept: what is there.
+        crash: raised instead of the next change.
+    """
+
+    client: EventBridgeSchedulerClient = field(
+        default_factory=lambda: cast("EventBridgeSchedulerClient", None)
+    )
+    group: str = "group"
+    target_arn: str = "target"
+    role_arn: str = "role"
+    kept: dict[str, str] = field(default_factory=dict)
+    crashes: list[Exception] = field(default_factory=list)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
+
+    def put(self, namespace: str, expression: str) -> None:
+        """Keep one; then whatever somebody else does in the meantime."""
+        self._crash()
+        self.kept[namespace] = expression
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+    def delete(self, namespace: str) -> None:
+        """Drop one."""
+        self._crash()
+        self.kept.pop(namespace, None)
+
+    def state(self, namespace: str) -> str:
+        """Whether it is there."""
+        return "enabled" if namespace in self.kept else "missing"
+
+    def _crash(self) -> None:
+        if self.crashes:
+            raise self.crashes.pop(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQueue(WorkQueue):
+    """A queue in a list.
+
+    Attributes:
+        sent: what it took.
+        waiting: how many messages it says are waiting.
+        takes: how many more it takes.
+    """
+
+    client: SQSClient = field(default_factory=lambda: cast("SQSClient", None))
+    url: str = "queue"
+    sent: list[Work] = field(default_factory=list)
+    waiting: int = 0
+    takes: int = 10**9
+
+    def send(self, batch: Sequence[Work]) -> int:
+        """Take some."""
+        taken = list(batch)[: self.takes - len(self.sent)]
+        self.sent.extend(taken)
+        return len(taken)
+
+    def backlog(self) -> int:
+        """As told."""
+        return self.waiting
+
+
+@dataclass
+class ScriptedCompactor:
+    """Answers as told; it stands for the one that the simulation tests.
+
+    Attributes:
+        outcomes: by counter; the others are merged.
+        compacted: what each head stands for then.
+        calls: which counters were compacted.
+        takes_ms: how long each takes.
+    """
+
+    clock: ManualClock
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    compacted: dict[str, int] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    takes_ms: int = 0
+    meanwhile: Callable[[], object] = lambda: None
+
+    def compact(
+        self,
+        counter: str,
+        *,
+        deadline_ms: int | None = None,
+        on_step: Callable[[Step], None] = lambda _: None,
+    ) -> Report:
+        """What was told."""
+        del deadline_ms, on_step
+        self.calls.append(counter)
+        self.clock.at_ms += self.takes_ms
+        self.meanwhile()
+        outcome = self.outcomes.get(counter, Outcome.MERGED)
+        compacted = self.compacted.get(counter, 0)
+        return Report(counter=counter, outcome=outcome, merged=compacted, compacted=compacted)
+
+    def limit(self, namespace: Namespace) -> AgeLimit:
+        """The default one."""
+        return limit_of(namespace)
+
+
+@dataclass
+class Stack:
+    """All parts on one door.
+
+    Attributes:
+        region: where its processes work.
+    """
+
+    region: str = HOME
+    door: MemoryDoor = field(default_factory=MemoryDoor)
+    clock: ManualClock = field(default_factory=ManualClock)
+    triggers: ListedTriggers = field(default_factory=ListedTriggers)
+    queue: ListedQueue = field(default_factory=ListedQueue)
+
+    def __post_init__(self) -> None:
+        """Make what depends on the others."""
+        self.namespaces = Namespaces(self.door, LEDGER, self.region, HOME)
+        self.index = DueIndex(self.door, COUNTERS, self.clock)
+        self.schedules = Schedules(
+            self.door,
+            COUNTERS,
+            self.triggers,
+            self.namespaces,
+            limit_of,
+            self.region,
+            HOME,
+            self.clock,
+        )
+        self.compactor = ScriptedCompactor(self.clock)
+
+    def namespace(self, name: str, kind: Kind = Kind.LEDGER) -> str:
+        """Make a namespace."""
+        Namespaces(self.door, LEDGER, HOME, HOME).create(name, kind=kind)
+        return name
+
+    def worker(self, schedule_of: Callable[[str], Schedule | None] | None = None) -> Worker:
+        """A worker whose compactor answers as told."""
+        compactor = cast("Compactor", self.compactor)
+        return Worker(
+            self.index, self.namespaces, schedule_of or self.schedules.find, lambda _: compactor
+        )
+
+    def total(self, counter: str, **attributes: object) -> dict[str, Any]:
+        """Put a total, or change it; what is stored then."""
+        stored = self.door.tables.setdefault(COUNTERS, {})
+        key = (counter, keys.TOTAL)
+        fresh = {**keys.total_key(counter), "total": 1, "events": 1, "entries": 1, "version": 1}
+        stored[key] = {**stored.get(key, fresh), **attributes}
+        return stored[key]

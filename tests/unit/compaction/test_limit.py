@@ -1,0 +1,50 @@
+"""How old an entry must be: the sum of all that may delay a retry."""
+
+import pytest
+
+from countledger.compaction.limit import AgeLimit, limits_by
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.ledger.namespace import Namespace
+from countledger.ledger.settings import Settings
+
+LIMIT = AgeLimit(24 * HOUR_MS, 15 * MINUTE_MS, MINUTE_MS)
+
+
+def test_the_limit_is_the_sum_of_all_delays() -> None:
+    """Horizon, replication, clocks, and a request that was signed at the last moment."""
+    assert LIMIT.age_ms == 24 * HOUR_MS + 31 * MINUTE_MS
+    assert LIMIT.cutoff_ms(LIMIT.age_ms + 5) == 5
+
+
+def test_the_limit_explains_itself() -> None:
+    """One line, with every term."""
+    assert LIMIT.explain() == (
+        "1471 min = horizon 24 h + replication bound 15 min + clock skew 1 min + "
+        "life of a signed request 15 min"
+    )
+
+
+def test_a_larger_age_replaces_the_limit() -> None:
+    """It says both."""
+    larger = LIMIT.with_min_age(48 * HOUR_MS)
+
+    assert larger.age_ms == 48 * HOUR_MS
+    assert larger.explain().startswith("48 h as asked for (at least 1471 min = horizon")
+
+
+def test_an_age_below_the_limit_is_refused_with_the_arithmetic() -> None:
+    """A late retry would count twice."""
+    with pytest.raises(BadSetting, match=r"24 h is less than 1471 min = horizon 24 h \+ .*twice"):
+        LIMIT.with_min_age(24 * HOUR_MS)
+
+    assert LIMIT.with_min_age(LIMIT.age_ms).age_ms == LIMIT.age_ms
+
+
+def test_the_limit_of_a_namespace_follows_its_horizon_and_the_settings() -> None:
+    """A shorter horizon, a narrower bound: a lower limit."""
+    settings = Settings(replication_bound_ms=MINUTE_MS, clock_skew_ms=1_000)
+
+    limit = limits_by(settings)(Namespace("n", horizon_ms=HOUR_MS))
+
+    assert limit.age_ms == HOUR_MS + MINUTE_MS + 1_000 + 15 * MINUTE_MS

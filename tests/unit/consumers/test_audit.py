@@ -1,0 +1,220 @@
+"""Audits: every counter there is, once, also after an interruption."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers.audit import Audit
+from countledger.consumers.bookmarks import (
+    Bookmarks,
+    FileBookmarks,
+    ItemBookmarks,
+    NoBookmarks,
+    Place,
+)
+from countledger.consumers.repair import Remedy, Repair, Repairer
+from countledger.consumers.verdict import Judgement, Verdict
+from countledger.consumers.walk import Lane, Source, Walker, start
+from countledger.ledger import keys
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.expressions import Assign
+from countledger.ledger.operations import Delete, Put, Update
+from tests.unit.consumers.world import COUNTERS, LEDGER, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PURPOSE = "verify of ledger and counters in here"
+_TOTAL = (Assign("total", 3), Assign("events", 1), Assign("entries", 1), Assign("version", 1))
+
+
+@pytest.fixture
+def world() -> World:
+    """One open shard."""
+    world = World()
+    world.add_shard("s")
+    return world
+
+
+def _audit(
+    world: World,
+    *,
+    segments: int = 3,
+    bookmarks: Bookmarks | None = None,
+    is_wanted: Callable[[str], bool] = lambda _: True,
+) -> Audit[Verdict]:
+    return Audit(
+        Walker(world.door, LEDGER, COUNTERS, page_size=2),
+        world.verifier().verify,
+        lambda one: str(one.verdict),
+        is_wanted,
+        segments,
+        bookmarks or NoBookmarks(),
+    )
+
+
+def _fill(world: World, count: int = 40) -> list[str]:
+    names = [f"a:{n}" for n in range(count)]
+    for name in names:
+        world.handle(world.emit(1, counter=name), 1)
+    return names
+
+
+@pytest.mark.parametrize("segments", [1, 2, 7, 64])
+def test_every_counter_with_a_total_an_entry_or_a_head_is_judged(
+    world: World, segments: int
+) -> None:
+    """Each once, whatever else lies in the tables."""
+    names = _fill(world)
+    world.pass_over(world.emit(5, counter="b:entry"))
+    world.door.update(Update(COUNTERS, keys.total_key("c:total"), _TOTAL))
+    head = {"generation": 1, "run": "r", "sum": 7, "events": 1, "entries": 1, "covers": {}}
+    world.door.put(Put(LEDGER, {**keys.head_key("d:head"), **head}))
+    world.door.put(Put(LEDGER, {**keys.namespace_key("a"), "kind": "ledger"}))
+    world.door.put(Put(COUNTERS, {**keys.total_key("no#counter"), "total": 1}))
+    audit = _audit(world, segments=segments)
+
+    verdicts = list(audit)
+
+    assert sorted(one.counter for one in verdicts) == sorted(
+        [*names, "b:entry", "c:total", "d:head"]
+    )
+    drifts = {one.counter: one.drift for one in verdicts if one.verdict is Judgement.DRIFT}
+    assert drifts == {"b:entry": -5, "c:total": 3, "d:head": -7}
+    assert audit.counts == {"exact": 40, "drift": 3}
+    assert audit.done
+    assert world.door.calls.count("scan") == 2 * segments
+
+
+def test_counters_of_another_kind_are_passed_over(world: World) -> None:
+    """They have no ledger to be compared with."""
+    _fill(world, 4)
+
+    verdicts = list(_audit(world, is_wanted=lambda counter: counter != "a:2"))
+
+    assert sorted(one.counter for one in verdicts) == ["a:0", "a:1", "a:3"]
+
+
+def test_missing_totals_are_made_by_a_repair_of_all(world: World) -> None:
+    """A lost table is rebuilt, but for what is busy."""
+    names = _fill(world)
+    for name in names:
+        world.door.delete(Delete(COUNTERS, keys.total_key(name)))
+    repairer = Repairer(world.verifier())
+    audit: Audit[Repair] = Audit(
+        Walker(world.door, LEDGER, COUNTERS),
+        repairer.repair,
+        lambda one: str(one.remedy),
+        lambda _: True,
+    )
+
+    assert {one.remedy for one in audit} == {Remedy.MADE}
+    assert [world.total(name)["total"] for name in names] == [1] * 40
+
+
+@pytest.mark.parametrize("keep", ["file", "item"])
+def test_an_interrupted_audit_goes_on_where_it_ended(
+    world: World, tmp_path: Path, keep: str
+) -> None:
+    """Nothing that was judged before the interruption is judged again, but for the last round."""
+    names = _fill(world)
+    bookmarks: Bookmarks = (
+        FileBookmarks(tmp_path / "place.json", PURPOSE)
+        if keep == "file"
+        else ItemBookmarks(world.door, COUNTERS, PURPOSE)
+    )
+    judged: list[str] = []
+    rounds = _audit(world, bookmarks=bookmarks).rounds()
+    for number, outcomes in enumerate(rounds):
+        judged += [one.counter for one in outcomes]
+        if number == 1:
+            break  # the second round was taken, and its place is not kept
+    rounds.close()  # type: ignore[attr-defined]  # a generator
+    first = len(judged)
+    again = _audit(world, bookmarks=bookmarks)
+
+    judged += [one.counter for one in again]
+
+    assert 0 < first < len(names)
+    assert set(judged) == set(names)
+    assert len(judged) < 2 * len(names)
+    assert sum(again.counts.values()) == len(names)
+    assert bookmarks.load() is None
+
+
+def test_a_crash_in_a_round_has_it_done_again(world: World, tmp_path: Path) -> None:
+    """The place moves only once all outcomes were taken."""
+    names = _fill(world)
+    bookmarks = FileBookmarks(tmp_path / "place.json", PURPOSE)
+    verdicts = iter(_audit(world, bookmarks=bookmarks))
+    taken = next(verdicts).counter
+    verdicts.close()  # type: ignore[attr-defined]  # a generator
+
+    again = [one.counter for one in _audit(world, bookmarks=bookmarks)]
+
+    assert taken in again
+    assert sorted(again) == sorted(names)
+
+
+def test_a_place_survives_its_file(tmp_path: Path) -> None:
+    """Segments, keys and counts come back as they were."""
+    bookmarks = FileBookmarks(tmp_path / "place.json", PURPOSE)
+    lanes = start(2).lanes
+    moved = (Lane(Source.TOTALS, 0, {"counter": "ä:1", "part": "total"}), *lanes[1:])
+    place = Place(type(start(2))(moved), {"exact": 7})
+    assert bookmarks.load() is None
+
+    bookmarks.save(place)
+
+    assert bookmarks.load() == place
+    assert [path.name for path in tmp_path.iterdir()] == ["place.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "none of ours"),
+        ("[]", "none of ours"),
+        ('{"format": 2, "purpose": "p", "lanes": [], "counts": {}}', "none of ours"),
+        (
+            json.dumps(
+                {
+                    "format": 1,
+                    "purpose": PURPOSE,
+                    "lanes": [{"source": "totals", "segment": 0, "after": None, "done": True}],
+                    "counts": {},
+                }
+            ),
+            "not complete",
+        ),
+        (json.dumps({"format": 1, "purpose": "repair", "lanes": [], "counts": {}}), "'repair'"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    """Going on with it would leave counters out."""
+    (tmp_path / "place.json").write_text(text)
+
+    with pytest.raises(BadSetting, match=says):
+        FileBookmarks(tmp_path / "place.json", PURPOSE).load()
+
+
+def test_a_file_that_cannot_be_written_is_said(world: World, tmp_path: Path) -> None:
+    """Before any work is done that would be lost."""
+    _fill(world)
+    bookmarks = FileBookmarks(tmp_path / "no" / "place.json", PURPOSE)
+
+    with pytest.raises(BadSetting, match="cannot be written"):
+        next(iter(_audit(world, bookmarks=bookmarks)))
+
+    assert "scan" not in world.door.calls
+
+
+@pytest.mark.parametrize("segments", [0, -1, 65])
+def test_so_many_segments_cannot_be(segments: int) -> None:
+    """One to 64."""
+    with pytest.raises(BadSetting, match=f"{segments} segments"):
+        start(segments)

@@ -1,0 +1,174 @@
+"""A ledger, its stream and its totals in memory, for verdicts and repairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from countledger.consumers.materializer import Materializer, Outcome
+from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.repair import Repair, Repairer
+from countledger.consumers.shard import Shard
+from countledger.consumers.stream import LedgerStream, StreamShard
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Verifier
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item, encode
+from countledger.ledger.entry import Entry, encode_entry
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.expressions import Add
+from countledger.ledger.ids import new_id
+from countledger.ledger.operations import Put, Update
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+
+    from countledger.consumers.verdict import Verdict
+
+LEDGER = "ledger"
+COUNTERS = "counters"
+COUNTER = "a:b"
+
+
+@dataclass(slots=True)
+class Kept:
+    """A quarantine in a list: record and reason."""
+
+    records: list[tuple[Mapping[str, Any], str]] = field(default_factory=list)
+
+    def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
+        """Keep a record."""
+        self.records.append((record, f"{reason} ({shard})"))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStream(LedgerStream):
+    """A stream in lists."""
+
+    client: DynamoDBStreamsClient = field(default_factory=lambda: cast("DynamoDBStreamsClient", 0))
+    arn: str = "arn:aws:dynamodb:r:1:table/t/stream/label"
+    known: dict[str, StreamShard] = field(default_factory=dict)
+    records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def shards(self) -> list[StreamShard]:
+        """All of them."""
+        return list(self.known.values())
+
+    def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
+        """Those behind a number."""
+        for one in self.records[shard.id]:
+            if sequence is None or int(one["dynamodb"]["SequenceNumber"]) > int(sequence):
+                yield one
+
+
+@dataclass(slots=True)
+class World:
+    """A ledger, its stream, and totals that somebody keeps, or not."""
+
+    door: MemoryDoor = field(default_factory=MemoryDoor)
+    stream: MemoryStream = field(default_factory=MemoryStream)
+    clock: ManualClock = field(default_factory=ManualClock)
+    quarantine: Kept = field(default_factory=Kept)
+    sequence: int = 100
+
+    def add_shard(self, name: str, *, parent: str | None = None, closed: bool = False) -> None:
+        """A shard of the stream."""
+        self.stream.known[name] = StreamShard(Shard("label", name), parent, closed)
+        self.stream.records[name] = []
+
+    def close(self, name: str) -> None:
+        """No record will be added to it."""
+        self.stream.known[name] = StreamShard(Shard("label", name), None, closed=True)
+
+    def emit(self, delta: int, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
+        """An entry, and its record in the stream."""
+        return self.show(counter, shard, item=self.write(delta, counter))
+
+    def write(self, delta: int, counter: str = COUNTER) -> Item:
+        """An entry that the stream does not show yet."""
+        at_ms = self.clock.now_ms()
+        entry = Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin="r")
+        item = encode_entry(entry, 1)
+        self.door.put(Put(LEDGER, item))
+        return item
+
+    def show(
+        self,
+        counter: str = COUNTER,
+        shard: str = "s",
+        name: str = "INSERT",
+        item: Item | None = None,
+    ) -> dict[str, Any]:
+        """A record, as the streams API gives it."""
+        self.sequence += 1
+        made = datetime.fromtimestamp(self.clock.now_ms() // 1000, UTC)
+        stream = {
+            "SequenceNumber": str(self.sequence),
+            "ApproximateCreationDateTime": made,
+            "Keys": {"counter": {"S": counter}, "entry": {"S": f"e#{self.sequence}"}},
+        }
+        if item is not None:
+            stream["Keys"] = encode({"counter": counter, "entry": item["entry"]})
+            stream["NewImage"] = encode(item)
+        record = {"eventName": name, "dynamodb": stream}
+        self.stream.records[shard].append(record)
+        return record
+
+    def deliver(self, records: Sequence[dict[str, Any]], shard: str = "s") -> Outcome:
+        """Give records to the materializer itself, as Lambda does."""
+        events = [
+            {
+                **record,
+                "dynamodb": {
+                    **record["dynamodb"],
+                    "ApproximateCreationDateTime": record["dynamodb"][
+                        "ApproximateCreationDateTime"
+                    ].timestamp(),
+                },
+            }
+            for record in records
+        ]
+        materializer = Materializer(self.door, COUNTERS, self.quarantine, self.clock)
+        return materializer.apply(events, Shard("label", shard))
+
+    def handle(self, record: dict[str, Any], delta: int, shard: str = "s") -> None:
+        """What the materializer does with a record."""
+        counter = record["dynamodb"]["Keys"]["counter"]["S"]
+        ones = (Add("events", 1), Add("entries", 1), Add("version", 1))
+        key = keys.total_key(counter)
+        self.door.update(Update(COUNTERS, key, (Add("total", delta), *ones)))
+        self.pass_over(record, shard)
+
+    def pass_over(self, record: dict[str, Any], shard: str = "s") -> None:
+        """Progress alone."""
+        made_ms = int(record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * 1000)
+        sequence = record["dynamodb"]["SequenceNumber"]
+        now_ms = self.clock.now_ms()
+        one = ShardProgress(f"label/{shard}", sequence, made_ms, now_ms, 1, 1, 2.0)
+        self.door.update(advance_of(COUNTERS, one))
+
+    def verifier(self) -> Verifier:
+        """The product's, at our clock."""
+        totals = TotalsReader(self.door, COUNTERS)
+        return Verifier(totals, ExactReader(self.door, LEDGER), self.stream, self.clock)
+
+    def verdict(self, counter: str = COUNTER) -> Verdict:
+        """Of one counter."""
+        return next(self.verifier().verify([counter]))
+
+    def repair(self, counter: str = COUNTER, *, dry_run: bool = False) -> Repair:
+        """Of one counter."""
+        return next(Repairer(self.verifier(), dry_run).repair([counter]))
+
+    def total(self, counter: str = COUNTER) -> Item:
+        """The total's item; an empty one where there is none."""
+        return self.door.get(COUNTERS, keys.total_key(counter), consistent=True) or {}
+
+    def spoil(self, counter: str = COUNTER, **attributes: object) -> None:
+        """Edit a total by hand: no version tells of it."""
+        self.door.put(Put(COUNTERS, {**self.total(counter), **attributes}))
