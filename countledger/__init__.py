@@ -12,24 +12,22 @@ COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from countledger.compaction.assembly import index_of, schedules_of, worker_of
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import Schedule
-from countledger.consumers.audit import CHUNK, Audit
-from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
+from countledger.consumers.audit import Audit
+from countledger.consumers.auditor import Auditor
 from countledger.consumers.progress import ShardProgress
-from countledger.consumers.repair import Remedy, Repair, Repairer
+from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import Freshness, TotalsReader
 from countledger.consumers.verdict import Judgement, Verdict
 from countledger.consumers.verify import Verifier
-from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import errors, keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.change_log import newest_first
@@ -51,9 +49,8 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
-    from pathlib import Path
 
     import boto3
 
@@ -89,8 +86,6 @@ __all__ = [
     "record",
     "total",
 ]
-
-Outcome = TypeVar("Outcome")
 
 
 class CountLedger:
@@ -177,7 +172,7 @@ class CountLedger:
 
     def freshness(self) -> Freshness:
         """Up to where the totals are complete. Half a read unit for each stream shard."""
-        return self._totals.freshness(self._stream)
+        return self._totals.freshness(self.audit.verifier.stream)
 
     def exact(self, counter: str) -> ExactSum:
         """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries.
@@ -185,11 +180,7 @@ class CountLedger:
         Raises:
             WrongKind: the counter is strict and has no ledger; its total is exact.
         """
-        if not self.namespaces.is_of_a_ledger(keys.check_counter(counter)):
-            raise errors.WrongKind(
-                f"counter {counter!r} is strict: it has no ledger, and its total is exact"
-            )
-        return self._exact.read(counter)
+        return self._exact.read(self.audit.of_a_ledger(counter))
 
     def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
         """A counter's entries that are not merged yet, newest first; `head` tells of the others.
@@ -230,56 +221,6 @@ class CountLedger:
         """
         archive = S3Archive(self.connection.objects(), Place.parse(place))
         return archive.entries(keys.check_counter(counter))
-
-    def verify(self, counter: str) -> Verdict:
-        """Compare a total with its ledger, behind a proof that the stream has been handled."""
-        return next(self.verify_many([counter]))
-
-    def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
-        """`verify` for many counters, a hundred behind one proof."""
-        return self._verifier.verify(map(self._of_a_ledger, counters))
-
-    def verify_all(
-        self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
-    ) -> Audit[Verdict]:
-        """Compare every counter there is; reads both tables whole. Iterate over the answer.
-
-        Args:
-            segments: into how many parts each table is cut, to be read side by side: 1 to 64.
-            resume: a file that keeps how far it came. Where there is one, the walk goes on behind
-                it; at the end it is removed.
-
-        Raises:
-            BadSetting: when iterated: such segments cannot be, or the file is of something else.
-        """
-        verifier = replace(self._verifier, chunk=CHUNK)
-        return self._audit(
-            "verify", verifier.verify, lambda one: str(one.verdict), segments, resume
-        )
-
-    def repair(self, counter: str, *, dry_run: bool = False) -> Repair:
-        """Set a total to its ledger's sum if it drifted, behind the same proof as `verify`.
-
-        Raises:
-            WrongKind: it is no counter of a ledger.
-        """
-        return next(self.repair_many([counter], dry_run=dry_run))
-
-    def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
-        """`repair` for many counters, a hundred behind one proof."""
-        return Repairer(self._verifier, dry_run).repair(map(self._of_a_ledger, counters))
-
-    def repair_all(
-        self,
-        *,
-        dry_run: bool = False,
-        segments: int = SEGMENTS_DEFAULT,
-        resume: Path | None = None,
-    ) -> Audit[Repair]:
-        """Repair every counter there is, and make the totals that are missing; as `verify_all`."""
-        repairer = Repairer(replace(self._verifier, chunk=CHUNK), dry_run)
-        task = "repair, dry run" if dry_run else "repair"
-        return self._audit(task, repairer.repair, lambda one: str(one.remedy), segments, resume)
 
     def compactor(self) -> Worker:
         """What compacts counters here and now, as the schedules of their namespaces say.
@@ -335,6 +276,17 @@ class CountLedger:
         )
 
     @cached_property
+    def audit(self) -> Auditor:
+        """Verify totals against their ledgers, and repair those that drifted."""
+        verifier = Verifier(
+            self._totals,
+            self._exact,
+            LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn")),
+            clock_skew_ms=self.connection.settings.clock_skew_ms,
+        )
+        return Auditor(verifier, self.namespaces, self.connection.region)
+
+    @cached_property
     def schedules(self) -> Schedules:
         """When and how counters are compacted: make, change, read and delete schedules."""
         return schedules_of(self.connection, self.namespaces)
@@ -362,41 +314,6 @@ class CountLedger:
     def _exact(self) -> ExactReader:
         door = self.connection.door("standard")
         return ExactReader(door, self.connection.setting("ledger_table"))
-
-    @cached_property
-    def _stream(self) -> LedgerStream:
-        return LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn"))
-
-    def _audit(
-        self,
-        task: str,
-        judge: Callable[[Iterable[str]], Iterator[Outcome]],
-        name_of: Callable[[Outcome], str],
-        segments: int,
-        resume: Path | None,
-    ) -> Audit[Outcome]:
-        ledger = self.connection.setting("ledger_table")
-        totals = self.connection.setting("counters_table")
-        purpose = f"{task} of {ledger} and {totals} in {self.connection.region}"
-        return Audit(
-            Walker(self._exact.door, ledger, totals),
-            judge,
-            name_of,
-            self.namespaces.is_of_a_ledger,
-            segments,
-            NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
-        )
-
-    def _of_a_ledger(self, counter: str) -> str:
-        """The counter, unless its namespace says that it is none of a ledger."""
-        if not self.namespaces.is_of_a_ledger(keys.check_counter(counter)):
-            self.namespaces.expect(counter, Kind.LEDGER)
-        return counter
-
-    @cached_property
-    def _verifier(self) -> Verifier:
-        skew_ms = self.connection.settings.clock_skew_ms
-        return Verifier(self._totals, self._exact, self._stream, clock_skew_ms=skew_ms)
 
 
 @cache

@@ -75,8 +75,8 @@ def verify(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "verdicts", client.verify_many(named))
-    return _show(options, "verdicts", client.verify_all(segments=segments, resume=resume))
+        return _show(options, "verdicts", client.audit.verify_many(named))
+    return _show(options, "verdicts", client.audit.verify_all(segments=segments, resume=resume))
 
 
 @shared
@@ -107,8 +107,8 @@ def repair(
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
-        return _show(options, "repairs", client.repair_many(named, dry_run=dry_run))
-    everyone = client.repair_all(dry_run=dry_run, segments=segments, resume=resume)
+        return _show(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
+    everyone = client.audit.repair_all(dry_run=dry_run, segments=segments, resume=resume)
     return _show(options, "repairs", everyone)
 
 

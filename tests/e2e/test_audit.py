@@ -73,21 +73,21 @@ def test_an_operator_repairs_and_redelivery_doubles_nothing(
     operator = _actor(auth_stack, "OperatePolicyArn")
     _alter(auth_stack, counter, 3)
 
-    assert operator.repair(counter, dry_run=True).remedy is Remedy.WOULD_REPAIR
+    assert operator.audit.repair(counter, dry_run=True).remedy is Remedy.WOULD_REPAIR
     assert everything.total(counter).total == 15
-    assert operator.repair(counter).remedy is Remedy.REPAIRED
+    assert operator.audit.repair(counter).remedy is Remedy.REPAIRED
     assert everything.total(counter).total == 12
 
     _lose(auth_stack, counter)
-    assert operator.repair(counter).remedy is Remedy.MADE
+    assert operator.audit.repair(counter).remedy is Remedy.MADE
     auth_stack.new_pump().drain()
 
     assert everything.total(counter).total == 12
-    assert operator.verify(counter).verdict is Judgement.EXACT
+    assert operator.audit.verify(counter).verdict is Judgement.EXACT
     _alter(auth_stack, counter, 1)
     with pytest.raises(AccessDenied):
-        _actor(auth_stack, "ReadPolicyArn").repair(counter)
-    operator.repair(counter)
+        _actor(auth_stack, "ReadPolicyArn").audit.repair(counter)
+    operator.audit.repair(counter)
 
 
 def test_the_command_line_repairs_all(stack: LocalStack, counter: str, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_schedule_merges_what_is_due_and_no_number_changes(
     assert client.total(counter) == total
     assert total_item(client, counter)["compacted"] == 250
     assert _head(client, counter)["covers"] == {}
-    assert client.verify(counter).verdict == "exact"
+    assert client.audit.verify(counter).verdict == "exact"
 
 
 def test_many_due_counters_are_worked_off_by_several_workers(

@@ -41,7 +41,7 @@ def test_entries_become_totals_each_actor_under_its_policy(
     assert reader.total(counter).total == 3
     assert reader.exact(counter).sum == 3
     assert reader.freshness().shards
-    assert operator.verify(counter).verdict is Judgement.EXACT
+    assert operator.audit.verify(counter).verdict is Judgement.EXACT
     with pytest.raises(AccessDenied):
         emitter.total(counter)
     with pytest.raises(AccessDenied):

@@ -439,7 +439,7 @@ def test_p8_a_namespace_has_one_kind(store: Store, seller: StrictCounters, count
     with pytest.raises(WrongKind, match="strict"):
         client.record(counter, 1)
     with pytest.raises(WrongKind, match="strict"):
-        client.verify(counter)
+        client.audit.verify(counter)
     with pytest.raises(WrongKind, match="ledger"):
         client.strict.create(f"l{counter}", method="atomic")
     with pytest.raises(WrongKind, match="ledger"):

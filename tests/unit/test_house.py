@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parents[2]
 _ROOMS = ("ledger", "producers", "consumers", "compaction", "infra")
 _MODULE_MAX_LINES = 300
+# The public face: half of it is docstrings.
+_LONG_MODULES = {"countledger/__init__.py": 350}
 _FUNCTION_MAX_LINES = 70
 # Its parameters are the command's options, each with its help.
 _LONG_FUNCTIONS = {("infra/cli/emit.py", "emit")}
@@ -25,6 +27,7 @@ _VAGUE = {"util", "utils", "common", "helper", "helpers", "misc", "base", "share
 # Where boto3 and botocore may be imported. All else works on values, or through these.
 _SDK_FILES = {
     "countledger/__init__.py",  # the type of a session that apps may hand in
+    "compaction/trigger.py",  # the errors of EventBridge Scheduler
     "ledger/attributes.py",
     "ledger/connection.py",
     "ledger/door.py",
@@ -106,6 +109,7 @@ def test_the_sdk_is_imported_in_few_files() -> None:
 def test_a_module_fits_a_sitting(path: Path) -> None:
     """A table of cases may be longer."""
     longest = _MODULE_MAX_LINES if path in _OURS else 2 * _MODULE_MAX_LINES
+    longest = _LONG_MODULES.get(_name(path), longest)
 
     assert path.read_text().count("\n") <= longest
 
