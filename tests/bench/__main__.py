@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import emit, fold
+from tests.bench import compact, emit, fold
 
 
 def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
@@ -23,4 +23,5 @@ def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
 
 with LocalStack(pumping=False) as stack:
     show("Emitting an entry", "against put_item", emit.rows(stack))
+    show("Merging an entry", "against bare deletes", compact.rows(stack))
 show("Folding a stream record", "of the least possible", fold.rows())
