@@ -40,7 +40,7 @@ def items_in(lines: bytes, name: str) -> list[Item]:
     """
     try:
         return [decode(_binaries(json.loads(line)["Item"])) for line in lines.splitlines()]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptArchive(f"{name} holds a line that is no item: {error}") from error
 
 

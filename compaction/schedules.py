@@ -7,22 +7,21 @@ between leaves a schedule that does not run yet, or no more: the same call again
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
-from countledger.compaction import expression
 from countledger.compaction.schedule import (
     Schedule,
     decode_schedule,
     encode_schedule,
     unswept_since_ms,
 )
+from countledger.compaction.wish import Wish, by_default, wished
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, require
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
-    BadSetting,
     ConditionFailed,
     NoSuchSchedule,
     ScheduleExists,
@@ -38,33 +37,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.compaction.limit import AgeLimit
-    from countledger.compaction.retire import Retire
     from countledger.compaction.trigger import Triggers
     from countledger.ledger.door import Door
     from countledger.ledger.namespace import Namespace, Namespaces
 
 # Each is beaten only by another process that changes the same schedule meanwhile.
 _ATTEMPTS: Final = 10
-
-
-class Wish(TypedDict, total=False):
-    """What a user says of a schedule; what is left out has its default, or stays.
-
-    Attributes:
-        every_ms: how often it runs, in whole minutes; or
-        cron: when it runs: six fields, in UTC.
-        min_entries: from how many entries not yet compacted on a counter is worth a run.
-        min_age_ms: how old an entry has to be at least; None: no older than it must be.
-        retire: how merged entries are deleted.
-        archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
-    """
-
-    every_ms: int
-    cron: str
-    min_entries: int
-    min_age_ms: int | None
-    retire: Retire
-    archive: str | None
 
 
 class Change(StrEnum):
@@ -204,28 +182,14 @@ class Schedules:
 
     def _made(self, namespace: str, wish: Wish) -> Schedule:
         """The schedule that a wish stands for, with defaults for what it leaves out."""
-        if "every_ms" not in wish and "cron" not in wish:
-            raise BadSetting(
-                f"the schedule of namespace {namespace!r} does not say when: give every or cron"
-            )
-        now = Schedule(namespace=namespace, expression="rate(1 day)", region=self.home_region)
+        now = by_default(namespace, self.home_region, wish)
         return self._changed(now, wish)
 
     def _changed(self, schedule: Schedule, wish: Wish) -> Schedule:
         """A schedule with what is wished otherwise; refused where it could not work."""
         self._refuse_elsewhere()
         self._refuse_region_of(schedule)
-        changes: dict[str, Any] = {**wish}
-        every_ms, cron = changes.pop("every_ms", None), changes.pop("cron", None)
-        if every_ms is not None and cron is not None:
-            raise BadSetting(
-                "a schedule runs by an interval or by the calendar: not both every and cron"
-            )
-        if every_ms is not None:
-            changes["expression"] = expression.rate(every_ms)
-        if cron is not None:
-            changes["expression"] = expression.cron(cron)
-        wanted = replace(schedule, **changes)
+        wanted = wished(schedule, wish)
         self._age_ms(wanted)
         return wanted
 

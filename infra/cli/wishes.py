@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from countledger.compaction.schedules import Wish
+    from countledger.compaction.wish import Wish
 
 # What takes a setting back that has no other text for "none".
 NONE: Final = "none"

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import emit, fold, strict
+from tests.bench import compact, emit, fold, strict
 
 
 def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
@@ -54,6 +54,7 @@ def show_bins(rows: list[strict.SoldOut]) -> None:
 
 with LocalStack(pumping=False) as stack:
     show("Emitting an entry", "against put_item", emit.rows(stack))
+    show("Merging an entry", "against bare deletes", compact.rows(stack))
     show_attempts(strict.rows(stack))
     show_bins(strict.bins_rows(stack))
 show("Folding a stream record", "of the least possible", fold.rows())

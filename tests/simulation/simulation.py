@@ -45,6 +45,8 @@ REQUEST_LIFE_MS: Final = 2_000
 _BEGIN_MS: Final = 1_800_000_000_000
 # Four to the power of 62 still has 38 digits.
 _DELTAS: Final = 62
+# How often all begins just before an entry may not be sent any more.
+_AT_THE_HORIZON: Final = 0.15
 
 
 @dataclass
@@ -100,7 +102,11 @@ class Simulation:
         for _ in range(draw.randint(2, 12)):
             self._write(draw.choice(regions))
             self.world.now_ms += draw.randrange(5_000)
-        self.world.now_ms += draw.choice([0, 30_000, 58_000, 62_000, 70_000, 90_000])
+        if draw.random() < _AT_THE_HORIZON:
+            at_horizon_ms = min(entry.at_ms for entry in self.entries) + HORIZON_MS
+            self.world.now_ms = max(self.world.now_ms, at_horizon_ms - draw.randrange(400))
+        else:
+            self.world.now_ms += draw.choice([0, 30_000, 58_000, 62_000, 70_000, 90_000])
         for number in range(2):
             self.schedule.add(f"compactor {number}", self._compactor(number), mortal=True)
         for number in range(draw.randint(1, 3)):

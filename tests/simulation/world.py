@@ -69,6 +69,7 @@ class World:
         pace: how often a step brings a write to another region.
         made: every entry that was ever written anywhere, and its delta.
         merged: those that a head has taken in.
+        retired: of those deleted at home, when.
         late_requests: requests that their senders do not wait for any more.
     """
 
@@ -81,6 +82,7 @@ class World:
     copies: dict[str, Copy] = field(default_factory=dict)
     made: dict[Identity, int] = field(default_factory=dict)
     merged: set[Identity] = field(default_factory=set)
+    retired: dict[Identity, int] = field(default_factory=dict)
     late_requests: list[Callable[[], object]] = field(default_factory=list)
     locked: set[str] = field(default_factory=set)
     _on_its_way: list[tuple[str, str, Item | None, int]] = field(default_factory=list)
@@ -150,6 +152,9 @@ class World:
         if item is None and self.copies[region].items.get(key) is None:
             return
         self._stamp += 1
+        there = self.home.items.get(key)
+        if item is None and there and region == self.regions[0]:
+            self.retired[key, there["at"]] = self._stamp
         if item is not None and key == keys.HEAD and region == self.regions[0]:
             self._note_merged(item)
         if item is not None and key.startswith(keys.ENTRY_PREFIX):
@@ -180,10 +185,10 @@ class World:
         identity, delta = (key, item["at"]), item["delta"]
         replaced = before and (key, before["at"])
         if before and replaced and replaced != identity:
-            if replaced in self.merged:
-                copy.missed += before["delta"]
-            else:
+            if replaced not in self.merged:
                 copy.shown.pop(replaced, None)
+            elif stamp > self.retired.get(replaced, stamp):
+                copy.missed += before["delta"]
         copy.shown[identity] = delta
         copy.total += delta - (before["delta"] if before else 0)
 

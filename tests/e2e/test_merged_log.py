@@ -1,0 +1,112 @@
+"""What a user sees of merged entries: a line of the change log, the archive, an exact sum."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger import CountLedger, Remedy
+from countledger.ledger.keys import total_key
+from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.operations import Delete
+from tests.e2e.aged import record_aged
+from tests.e2e.command import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.infra.local_stack import LocalStack
+
+
+@pytest.fixture
+def client(stack: LocalStack) -> CountLedger:
+    """Someone who may do everything."""
+    return CountLedger(session=stack.session(), endpoint_url=stack.url)
+
+
+@pytest.fixture
+def archived(stack: LocalStack, client: CountLedger) -> Iterator[tuple[str, str]]:
+    """A counter of ten merged entries and one young one, and where the ten are archived."""
+    namespace, bucket = f"l{uuid.uuid4().hex[:8]}", f"trail-{uuid.uuid4().hex[:8]}"
+    counter, place = f"{namespace}:a", f"s3://{bucket}/kept"
+    stack.client("s3").create_bucket(Bucket=bucket)
+    client.namespaces.create(namespace)
+    client.schedules.create(namespace, every_ms=HOUR_MS, min_entries=2, archive=place)
+    record_aged(client, counter, range(1, 11), 2 * DAY_MS)
+    record_aged(client, counter, [100], HOUR_MS)
+    stack.pump.drain()
+    done = Command(stack.environment())("compact", counter, "--json")
+    assert done.json["reports"][0]["merged"] == 10
+    yield counter, place
+    client.schedules.delete(namespace)
+
+
+def test_the_log_shows_the_head_as_what_it_is(stack: LocalStack, archived: tuple[str, str]) -> None:
+    """Period, number and sum, behind the entries; not behind a log that was cut short."""
+    command, (counter, _) = Command(stack.environment()), archived
+
+    log = command("entries", counter, "--json").json
+    lines = command("entries", counter).out.splitlines()
+    short = command("entries", counter, "--limit", "1", "--json").json
+
+    assert [row["kind"] for row in log] == ["entry", "head"]
+    assert log[0]["delta"] == 100
+    head = log[1]
+    assert (head["entries"], head["events"], head["sum"]) == (10, 10, 55)
+    assert head["from"] <= head["to"] < log[0]["at"]
+    assert len(lines) == 3
+    assert "10 merged entries, the oldest of" in lines[2]
+    assert lines[2].split("\t")[1] == "55"
+    assert [row["kind"] for row in short] == ["entry"]
+
+
+def test_merged_entries_are_read_back(stack: LocalStack, archived: tuple[str, str]) -> None:
+    """From where they were archived, with the sums of archive and head side by side."""
+    command, (counter, place) = Command(stack.environment()), archived
+
+    found = command("entries", counter, "--archived", place, "--json")
+    lines = command("entries", counter, "--archived", place)
+    nowhere = command("entries", counter, "--archived", "s3://no-such-bucket-at-all/x")
+    no_place = command("entries", counter, "--archived", "bucket")
+
+    assert sorted(row["delta"] for row in found.json) == list(range(1, 11))
+    assert len(lines.out.splitlines()) == 11
+    said = "10 archived entries with the sum 55; the head stands for 10 with the sum 55"
+    assert said in lines.err
+    assert [found.code, nowhere.code, no_place.code] == [0, 2, 2]
+    assert "no-such-bucket-at-all" in nowhere.err
+    assert "Traceback" not in nowhere.err
+    assert "s3://bucket/prefix" in no_place.err
+
+
+def test_an_exact_total_says_what_it_read(stack: LocalStack, archived: tuple[str, str]) -> None:
+    """How many entries, and the read units."""
+    command, (counter, _) = Command(stack.environment()), archived
+
+    (total,) = command("total", counter, "--exact", "--json").json["totals"]
+    headings = command("total", counter, "--exact").out.splitlines()[0].split("\t")
+
+    exact = total["exact"]
+    assert (exact["sum"], exact["entries"], exact["entries_read"]) == (155, 11, 1)
+    assert exact["read_units"] == 3
+    assert {"exact", "entries read", "read units"} <= set(headings)
+
+
+def test_a_lost_total_is_made_from_the_head(
+    stack: LocalStack, client: CountLedger, archived: tuple[str, str]
+) -> None:
+    """Its entries are gone, its sum is not; and what is delivered again counts no second time."""
+    counter, _ = archived
+    before = client.total(counter)
+    table = client.connection.setting("counters_table")
+    client.connection.door("standard").delete(Delete(table, total_key(counter)))
+
+    repair = client.repair(counter)
+    stack.new_pump().drain()
+
+    assert repair.remedy is Remedy.MADE
+    after = client.total(counter)
+    assert (after.total, after.events, after.entries) == (155, 11, 11)
+    assert (before.total, before.events, before.entries) == (155, 11, 11)

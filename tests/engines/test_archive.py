@@ -1,0 +1,185 @@
+"""The archive: merging costs nobody their audit trail."""
+
+import gzip
+import json
+from contextlib import suppress
+from decimal import Decimal
+from uuid import uuid4
+
+import pytest
+
+from countledger.compaction.report import Outcome
+from countledger.compaction.retire import Retire
+from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.ledger.change_log import newest_first
+from countledger.ledger.errors import ArchiveRefused, CorruptArchive
+from countledger.ledger.operations import Put
+from countledger.producers.event import Event
+from tests.engines.compacting import compactor, crash_at, fill
+from tests.engines.store import Store
+from tests.faults.injection import Crash, Fault, Kind, faults
+
+COUNT = 12
+
+
+@pytest.fixture
+def store(store: Store) -> Store:
+    """The store, on the engine that has an S3."""
+    if store.engine.name != "ministack":
+        pytest.skip("this engine has no S3 beside its tables")
+    return store
+
+
+@pytest.fixture
+def archive(store: Store) -> S3Archive:
+    """A bucket of this test alone."""
+    bucket = f"archive-{uuid4().hex[:12]}"
+    client = store.connection.objects()
+    client.create_bucket(Bucket=bucket)
+    return S3Archive(client, Place.parse(f"s3://{bucket}/some/where/"))
+
+
+def _objects(archive: S3Archive) -> dict[str, bytes]:
+    client, bucket = archive.client, archive.place.bucket
+    found = client.list_objects_v2(Bucket=bucket).get("Contents", [])
+    return {
+        one["Key"]: client.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in found
+    }
+
+
+def test_what_is_merged_can_be_read_back(store: Store, counter: str, archive: S3Archive) -> None:
+    """Every entry as it was, with key, note and exact amount."""
+    recorder = store.recorder()
+    for n in range(COUNT):
+        delta = Decimal(f"{n}.5")
+        recorder.record(Event(counter, delta, f"key {n}", note={"SS": "ü", "B": "x"}))
+    namespace = store.namespaces().get(counter.partition(":")[0])
+    before = list(newest_first(store.door(), store.ledger, counter, namespace.spread))
+
+    report = compactor(store, archive=archive).compact(counter)
+
+    assert (report.outcome, report.merged) == (Outcome.MERGED, COUNT)
+    found = list(archive.entries(counter))
+    assert sorted(found, key=repr) == sorted(before, key=repr)
+    assert store.entry_items(counter) == []
+    objects = _objects(archive)
+    assert len(objects) == 3
+    for key, content in objects.items():
+        assert key.startswith(f"some/where/{counter}/00000000000")
+        lines = [json.loads(line) for line in gzip.decompress(content).splitlines()]
+        assert all(line["Item"]["counter"] == {"S": counter} for line in lines)
+        assert content[4:8] == b"\0\0\0\0"
+
+
+def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
+    store: Store, counter: str, archive: S3Archive
+) -> None:
+    """Nothing is deleted, every sum is right, and the next run goes on."""
+    fill(store, counter, COUNT)
+    gone = S3Archive(archive.client, Place("no-such-bucket-of-ours", ""))
+
+    report = compactor(store, archive=gone).compact(counter)
+    again = compactor(store, archive=gone).compact(counter)
+
+    for one in (report, again):
+        assert one.outcome is Outcome.FAILED
+        assert isinstance(one.error, ArchiveRefused)
+        assert "no-such-bucket-of-ours" in one.detail
+    assert len(store.entry_items(counter)) == COUNT
+    assert store.exact().read(counter).sum == COUNT * (COUNT + 1) // 2
+
+    # The name was published: it is made good where it was promised.
+    archive.client.create_bucket(Bucket="no-such-bucket-of-ours")
+    assert compactor(store, archive=archive).compact(counter).outcome is Outcome.MERGED
+    assert len(list(gone.entries(counter))) == 5
+    assert len(list(archive.entries(counter))) == COUNT - 5
+
+
+def test_without_its_archive_a_promised_generation_is_not_deleted(
+    store: Store, counter: str, archive: S3Archive
+) -> None:
+    """A run that knows no archive leaves it to one that does."""
+    fill(store, counter, COUNT)
+    client = archive.client
+    with faults(client, "PutObject", [Fault(Kind.REJECT)]):
+        assert compactor(store, archive=archive).compact(counter).outcome is Outcome.FAILED
+
+    assert compactor(store).compact(counter).outcome is Outcome.FAILED
+
+    assert len(store.entry_items(counter)) == COUNT
+    assert compactor(store, archive=archive).compact(counter).outcome is Outcome.MERGED
+    assert len(list(archive.entries(counter))) == COUNT
+
+
+@pytest.mark.parametrize("when", ["before-call", "after-call"])
+def test_a_crash_at_any_call_leaves_a_whole_archive(
+    store: Store, namespace: str, archive: S3Archive, when: str
+) -> None:
+    """The next run stores the same under the same name, or finds that it was stored."""
+    store.namespaces().create(namespace)
+    number = 0
+    while True:
+        counter = f"{namespace}:{when}/{number}"
+        fill(store, counter, 6)
+        first = compactor(store, archive=archive, retire=Retire.DELETE)
+        with crash_at(first, number, when) as made, suppress(Crash):
+            first.compact(counter)
+        compactor(store, archive=archive, retire=Retire.DELETE).compact(counter)
+
+        assert sorted(int(entry.delta) for entry in archive.entries(counter)) == [1, 2, 3, 4, 5, 6]
+        assert store.entry_items(counter) == [], number
+        if len(made) <= number:
+            break
+        number += 1
+    assert number > 10
+
+
+def test_an_entry_changed_by_hand_is_never_archived_as_another(
+    store: Store, counter: str, archive: S3Archive
+) -> None:
+    """What was sealed is what was summed; the note counts as well."""
+    fill(store, counter, 3)
+    with faults(archive.client, "PutObject", [Fault(Kind.REJECT)]):
+        compactor(store, archive=archive).compact(counter)
+    item = store.entry_items(counter)[0]
+    store.door().put(Put(store.ledger, {**item, "note": {"by": "hand"}}))
+
+    report = compactor(store, archive=archive).compact(counter)
+
+    assert report.outcome is Outcome.FAILED
+    assert isinstance(report.error, CorruptArchive)
+    assert len(store.entry_items(counter)) == 3
+    assert store.exact().read(counter).sum == 6
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [b"", b"nonsense", gzip.compress(b'{"Item": {}}\n')],
+    ids=["empty", "no gzip", "other lines"],
+)
+def test_a_spoilt_object_is_told(
+    store: Store, counter: str, archive: S3Archive, spoilt: bytes
+) -> None:
+    """Its name says what it must hold."""
+    fill(store, counter, 3)
+    compactor(store, archive=archive).compact(counter)
+    ((key, _),) = _objects(archive).items()
+    archive.client.put_object(Bucket=archive.place.bucket, Key=key, Body=spoilt)
+
+    with pytest.raises(CorruptArchive, match="some/where"):
+        list(archive.entries(counter))
+
+
+def test_counters_do_not_see_each_others_archive(
+    store: Store, namespace: str, archive: S3Archive
+) -> None:
+    """Names that begin alike, hold slashes, or are very long."""
+    names = [f"{namespace}:{rest}" for rest in ("a", "a/b", "a~", "é" * 250, "é" * 249 + "x")]
+    for number, name in enumerate(names):
+        fill(store, name, number + 1)
+        compactor(store, archive=archive).compact(name)
+
+    found = [len(list(archive.entries(name))) for name in names]
+
+    assert found == [1, 2, 3, 4, 5]
+    assert all(len(key.encode()) <= 1_024 for key in _objects(archive))
