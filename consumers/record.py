@@ -102,7 +102,9 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     old_delta, old_events = _worth(stream.get("OldImage"), "old")
     if delta == old_delta and events == old_events:
         return None
-    return Change(sequence, counter, amount.add(delta, -old_delta), events - old_events, 0)
+    return Change(
+        sequence, counter, amount.add(delta, amount.negated(old_delta)), events - old_events, 0
+    )
 
 
 def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:

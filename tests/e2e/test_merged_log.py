@@ -103,7 +103,7 @@ def test_a_lost_total_is_made_from_the_head(
     table = client.connection.setting("counters_table")
     client.connection.door("standard").delete(Delete(table, total_key(counter)))
 
-    repair = client.repair(counter)
+    repair = client.audit.repair(counter)
     stack.new_pump().drain()
 
     assert repair.remedy is Remedy.MADE

@@ -46,6 +46,16 @@ def test_a_modify_of_something_else_adds_nothing() -> None:
     assert _change_of(record(111, 5, name="MODIFY", old=image(5))) is None
 
 
+def test_a_long_decimal_is_taken_back_exactly() -> None:
+    """A plain minus would round it to 28 digits."""
+    old = "0.12345678901234567890123456789012345678"
+
+    change = _change_of(record(111, 1, name="MODIFY", old=image(old)))
+
+    assert change is not None
+    assert change.delta == Decimal("0.87654321098765432109876543210987654322")
+
+
 @pytest.mark.parametrize("name", ["INSERT", "MODIFY", "REMOVE"])
 @pytest.mark.parametrize("entry", ["s#head", "settings"])
 def test_records_of_other_items_add_nothing(name: str, entry: str) -> None:
