@@ -33,9 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import ConsumedCapacityTypeDef, KeysAndAttributesTypeDef
+    from mypy_boto3_dynamodb.type_defs import (
+        ConsumedCapacityTypeDef,
+        KeysAndAttributesTypeDef,
+        TableDescriptionTypeDef,
+    )
 
-    from countledger.ledger.operations import Put, Scan, Update, Write
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
 _METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 _CONDITION_FAILED = "ConditionalCheckFailedException"
@@ -143,6 +147,22 @@ class Door:
         self.meter.written(_consumed(answer, what))
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
+
+    def delete(self, write: Delete) -> None:
+        """Remove one item: one write unit for each KB of it, also where there is none.
+
+        Raises:
+            ConditionFailed: with the item that is there.
+        """
+        what = f"DeleteItem on {write.table}"
+        with translated(what), self._conditions():
+            answer = self.client.delete_item(**write.arguments(), **_METERED)
+        self.meter.written(_consumed(answer, what))
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """What the service says of a table; no units."""
+        with translated(f"DescribeTable of {table}"):
+            return self.client.describe_table(TableName=table)["Table"]
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """Write up to 100 items or none: two write units for each KB of each, also if cancelled.
