@@ -439,6 +439,24 @@ def test_p9_a_change_costs_what_its_method_says(
     assert seller.show(counter).write_units == COSTS[method][0]
 
 
+def test_p9_a_refusal_by_method_marker_looks_for_the_marker_once(
+    tables: Store, seller: StrictCounters, counter: str
+) -> None:
+    """One read unit beside what a change costs."""
+    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    seller.create(counter, method="marker", upper=1, opening=1)
+    seller.change(counter, -1)
+    seller.change(counter, 1)
+
+    before = metered(seller.means.door)
+    refused = seller.change(counter, 1)
+    after = metered(seller.means.door)
+
+    assert isinstance(refused, BoundReached)
+    assert (after[0] - before[0], after[1] - before[1]) == (4, 1)
+
+
 @pytest.mark.parametrize("method", ["occ", "history"])
 def test_p9_who_holds_the_state_reads_nothing(
     tables: Store, seller: StrictCounters, counter: str, method: str
