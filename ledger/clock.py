@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from math import inf
+from typing import Final, Protocol
 
 from countledger.ledger.errors import BadTime, shown
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# How many of a unit, at the least and at the most, are said by that unit alone.
+_WHOLE: Final = (
+    (DAY_MS, "d", 2, inf),
+    (HOUR_MS, "h", 1, 99),
+    (MINUTE_MS, "min", 1, 99),
+    (SECOND_MS, "s", 1, 999),
+    (1, "ms", 0, 99_999),
+)
+_PAIRS: Final = (
+    (DAY_MS, "d", HOUR_MS, "h"),
+    (HOUR_MS, "h", MINUTE_MS, "min"),
+    (MINUTE_MS, "min", SECOND_MS, "s"),
+)
 
 
 class Clock(Protocol):
@@ -64,8 +79,19 @@ def to_datetime(at_ms: int) -> datetime:
 
 
 def show_duration(duration_ms: int) -> str:
-    """A duration for a person, exactly: `24 h`, `90 s`, `1500 ms`."""
-    for unit_ms, unit in ((3_600_000, "h"), (60_000, "min"), (1_000, "s")):
-        if duration_ms and duration_ms % unit_ms == 0:
-            return f"{duration_ms // unit_ms} {unit}"
-    return f"{duration_ms} ms"
+    """A duration for a person: `24 h`, `7 d`, `1500 ms`, `9455 d 9 h`, `about 3 h 12 min`.
+
+    Exact where a few digits of one unit, or two units next to each other, can say it; what is said
+    with `about` is rounded to the smaller of two units.
+    """
+    sign, length_ms = ("-" if duration_ms < 0 else ""), abs(duration_ms)
+    for unit_ms, unit, least, most in _WHOLE:
+        count, rest = divmod(length_ms, unit_ms)
+        if rest == 0 and least <= count <= most:
+            return f"{sign}{count} {unit}"
+    large_ms, large, small_ms, small = next(pair for pair in _PAIRS if length_ms >= pair[0])
+    rounded_ms = (length_ms + small_ms // 2) // small_ms * small_ms
+    first, rest = divmod(rounded_ms, large_ms)
+    about = "" if rounded_ms == length_ms else "about "
+    second = f" {rest // small_ms} {small}" if rest else ""
+    return f"{about}{sign}{first} {large}{second}"

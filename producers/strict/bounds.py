@@ -67,13 +67,17 @@ class Bounds:
                 "leave no room for any change"
             )
 
-    def check_inside(self, value: Amount) -> None:
+    def check_inside(self, value: Amount, advice: str = "") -> None:
         """Whether a value keeps them.
+
+        Args:
+            value: of the counter.
+            advice: what a caller whose value lies outside can do about it.
 
         Raises:
             BadBounds: naming the bound that it passes.
         """
-        shown = to_text(value)
+        shown, advice = to_text(value), f": {advice}" if advice else ""
         for bound in (self.lower, self.upper, 0):
             if bound is not None and not fits(amount.add(value, amount.negated(bound))):
                 raise BadBounds(
@@ -81,9 +85,13 @@ class Bounds:
                     f"between them needs more than {NUMBER_MAX_DIGITS} digits"
                 )
         if self.upper is not None and value > self.upper:
-            raise BadBounds(f"the value {shown} lies above the upper bound {to_text(self.upper)}")
+            raise BadBounds(
+                f"the value {shown} lies above the upper bound {to_text(self.upper)}{advice}"
+            )
         if self.lower is not None and value < self.lower:
-            raise BadBounds(f"the value {shown} lies below the lower bound {to_text(self.lower)}")
+            raise BadBounds(
+                f"the value {shown} lies below the lower bound {to_text(self.lower)}{advice}"
+            )
 
 
 def check_amount(what: str, value: object) -> Amount | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.errors import BadSetting, Throttled, WrongRegion
+from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict import creator, crt, marker, token_set
@@ -16,6 +16,7 @@ from countledger.producers.strict.definition import Definition, Method
 from countledger.producers.strict.definitions import Definitions
 from countledger.producers.strict.dispatch import carry_out
 from countledger.producers.strict.means import Means, Redefined
+from countledger.producers.strict.placement import ONE_REGION, Placed
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
 
 if TYPE_CHECKING:
@@ -49,10 +50,12 @@ class StrictCounters:
     region: str
     home_region: str
     _definitions: Definitions = field(init=False, repr=False)
+    _placed: Placed = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Nothing known yet."""
         object.__setattr__(self, "_definitions", Definitions(self.means))
+        object.__setattr__(self, "_placed", Placed(self.means))
 
     def create(
         self,
@@ -69,6 +72,8 @@ class StrictCounters:
     ) -> StrictCounter:
         """Make a counter: two write units for it, two for its place in the list, two for each bin.
 
+        On a table with multi-region strong consistency one write unit for it and one for its place.
+
         Args:
             counter: its name; its namespace must be of kind strict, and is made so if it is new.
             method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
@@ -82,10 +87,12 @@ class StrictCounters:
 
         Raises:
             CounterExists: there is one of that name.
-            BadSetting: a choice breaks its rule, or is for another method.
+            BadSetting: a choice breaks its rule, is for another method, or needs what the table
+                does not have.
             BadBounds: bounds cross, or the opening value lies outside of them.
             WrongKind: its namespace is of another kind.
-            WrongRegion: this is not the home region.
+            WrongRegion: this is not the home region (nor a region of a table whose consistency
+                spans several).
         """
         self._refuse_elsewhere(counter)
         order = creator.Order(
@@ -99,9 +106,11 @@ class StrictCounters:
             window_ms=window_ms,
         )
         # What is wrong with the order must not leave a namespace behind.
-        order.definition("unmade")
+        definition = order.definition("unmade")
+        placement = self._placed.get()
+        placement.check_definition(definition)
         self.namespaces.for_use(counter, Kind.STRICT)
-        creator.create(self.means, order)
+        creator.create(self.means, order, placement)
         self._definitions.forget(counter)
         return self.show(counter)
 
@@ -189,7 +198,10 @@ class StrictCounters:
             raise BadSetting("give a lower or an upper bound to set")
 
         def rebound(definition: Definition, _item: Item | None) -> StrictCounter:
-            creator.set_bounds(self.means, definition, lower, upper, force=force)
+            placement = self._placed.get()
+            creator.set_bounds(
+                self.means, definition, lower, upper, force=force, placement=placement
+            )
             return read_counter(self.means, definition, self.means.read(definition.main))
 
         return self._with_definition(counter, rebound)
@@ -200,7 +212,11 @@ class StrictCounters:
         Raises:
             NoSuchCounter: there is none of that name.
         """
-        self._with_definition(counter, lambda definition, _: creator.delete(self.means, definition))
+
+        def deleted(definition: Definition, _item: Item | None) -> None:
+            creator.delete(self.means, definition, self._placed.get())
+
+        self._with_definition(counter, deleted)
         self._definitions.forget(counter)
 
     def list(self, namespace: str) -> Iterator[StrictCounter]:
@@ -259,8 +275,6 @@ class StrictCounters:
         raise Throttled(f"strict counter {counter!r} is being deleted and made again all the time")
 
     def _refuse_elsewhere(self, what: str) -> None:
-        if self.region != self.home_region:
-            raise WrongRegion(
-                f"{what!r}: strict counters live in the home region {self.home_region} alone, "
-                f"where one copy decides; this is {self.region}: call there"
-            )
+        # At home the table need not be asked.
+        placement = ONE_REGION if self.region == self.home_region else self._placed.get()
+        placement.check_region(what, self.region, self.home_region)

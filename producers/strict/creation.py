@@ -1,8 +1,8 @@
-"""Making and deleting a strict counter: its items come and go in one transaction.
+"""Making and deleting a strict counter: its items come and go in one transaction (or `in_turn`).
 
+    (strict#<ns>, <counter>)     its entry in the directory, which costs no change anything
     (counter, total)             the definition; without bins also value, bounds, rooms and memory
     (<counter>#NN, bin)          each bin's share of value, bounds and rooms
-    (strict#<ns>, <counter>)     its entry in the directory, which costs no change anything
 
 Markers are not deleted: they belong to a making of the counter, so one made again does not see
 them, and they expire by themselves.
@@ -26,15 +26,17 @@ from countledger.producers.strict.state import State, encode_state, of
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Write
     from countledger.producers.strict.bounds import Bounds
     from countledger.producers.strict.definition import Definition
 
 
 def plan_creation(
     table: str, definition: Definition, bounds: Bounds, opening: Amount, now_ms: int
-) -> list[Write]:
-    """All items of a new counter, if there is none of its name: two write units each."""
+) -> list[Put]:
+    """All items of a new counter, if there is none of its name: two write units each.
+
+    The directory's entry comes first, then the main item, which decides.
+    """
     whole = State(definition.made, now_ms, opening, bounds.lower, bounds.upper)
     # A change by method crt cannot note its time, so its counter shows none.
     stamp = None if definition.method is Method.CRT else now_ms
@@ -55,16 +57,20 @@ def plan_creation(
         Put(table, {**key, **encode_state(share), "updated_at": stamp})
         for key, share in zip(definition.places, shares, strict=bool(shares))
     )
-    return [Put(table, main, Absent("part")), Put(table, listed), *bins]
+    return [Put(table, listed), Put(table, main, Absent("part")), *bins]
 
 
-def plan_deletion(table: str, definition: Definition) -> list[Write]:
-    """All items of a counter, if it is that making of it: two write units for each KB of each."""
+def plan_deletion(table: str, definition: Definition, *, in_turn: bool = False) -> list[Delete]:
+    """All items of a counter, if it is that making of it: two write units for each KB of each.
+
+    The main item comes first, then the directory's entry.
+    """
     condition = of(definition.made)
     places = definition.places if definition.bins > 1 else []
     return [
         Delete(table, definition.main, condition),
-        Delete(table, keys.strict_key(definition.counter)),
+        # Made and deleted in turn, the entry may be that of another making; then it stays.
+        Delete(table, keys.strict_key(definition.counter), condition if in_turn else None),
         *(Delete(table, place, condition) for place in places),
     ]
 

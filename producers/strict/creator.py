@@ -1,4 +1,7 @@
-"""Makes counters, moves their bounds, deletes them: rare calls, each under one token."""
+"""Makes counters, moves their bounds, deletes them: rare calls.
+
+Each is one transaction under one token; on a table that takes none, its writes go `in_turn`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.retry import Backoff
+from countledger.producers.strict import in_turn
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.bounds import (
     KEEP,
@@ -24,7 +27,7 @@ from countledger.producers.strict.bounds import (
 )
 from countledger.producers.strict.creation import plan_creation, plan_deletion
 from countledger.producers.strict.definition import Definition, define
-from countledger.producers.strict.means import PASSING, Means, Redefined
+from countledger.producers.strict.means import MAKING, PASSING, Means, Redefined
 from countledger.producers.strict.sending import check_passing
 from countledger.producers.strict.spread import read_bins
 from countledger.producers.strict.state import State, decode_state
@@ -33,10 +36,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
-    from countledger.ledger.operations import Write
+    from countledger.ledger.operations import Put, Update, Write
+    from countledger.producers.strict.placement import Placement
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+
+_FORCE: Final = (
+    "`force` (on the command line --force) sets the bound all the same, and changes towards it are "
+    "refused until the value is back inside"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +90,7 @@ class Order:
         )
 
 
-def create(means: Means, order: Order) -> Definition:
+def create(means: Means, order: Order, placement: Placement) -> Definition:
     """Make a counter.
 
     Raises:
@@ -90,26 +99,39 @@ def create(means: Means, order: Order) -> Definition:
     now_ms = means.clock.now_ms()
     definition = order.definition(means.new_id(now_ms))
     writes = plan_creation(means.table, definition, order.bounds, order.opening, now_ms)
-    reasons = _transact(means, writes, definition.made)
-    if reasons is None:
-        return definition
-    there = reasons[0].item
-    if there is not None and there.get("made") == definition.made:
-        return definition
-    raise CounterExists(
-        f"strict counter {order.counter!r} exists, of method {(there or {}).get('method')}: delete "
-        "it first, or take another name"
-    )
+    refused, there = _make(means, writes, definition.made, placement)
+    if refused and (there is None or there.get("made") != definition.made):
+        raise CounterExists(
+            f"strict counter {order.counter!r} exists, of method {(there or {}).get('method')}: "
+            "delete it first, or take another name"
+        )
+    return definition
 
 
-def delete(means: Means, definition: Definition) -> None:
+def _make(
+    means: Means, writes: Sequence[Put], made: str, placement: Placement
+) -> tuple[bool, Item | None]:
+    """Whether it was refused, and the main item that is there."""
+    if placement.strong:
+        failed = in_turn.make(means, *writes)
+        return failed is not None, failed.item if failed else None
+    reasons = _transact(means, writes, made)
+    # The directory's entry is put in any case; the main item, which comes next, decides.
+    return reasons is not None, reasons[1].item if reasons else None
+
+
+def delete(means: Means, definition: Definition, placement: Placement) -> None:
     """Delete a counter.
 
     Raises:
         Redefined: it is gone, or is not that making of it.
     """
-    writes = plan_deletion(means.table, definition)
-    if _transact(means, writes, means.new_id(means.clock.now_ms())) is not None:
+    writes = plan_deletion(means.table, definition, in_turn=placement.strong)
+    if placement.strong:
+        deleted = in_turn.remove(means, *writes)
+    else:
+        deleted = _transact(means, writes, means.new_id(means.clock.now_ms())) is None
+    if not deleted:
         raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
 
 
@@ -120,6 +142,7 @@ def set_bounds(
     upper: Amount | Keep | None,
     *,
     force: bool,
+    placement: Placement,
 ) -> None:
     """Move bounds.
 
@@ -128,25 +151,31 @@ def set_bounds(
         Redefined: the counter is not the one that was read.
         Throttled: changes were in the way of every attempt.
     """
-    waits_ms = _POLICY.waits_ms(means.random)
+    waits_ms = MAKING.waits_ms(means.random)
     while True:
         states = _states(means, definition)
         bounds, total = _wanted(states, lower, upper)
         if not force:
-            bounds.check_inside(total)
+            bounds.check_inside(total, _FORCE)
         writes = [
             plan_bounds(means.table, place, state, target, force=force)
             for place, state, target in zip(
                 definition.places, states, targets(states, bounds), strict=True
             )
         ]
-        if _transact(means, writes, means.new_id(means.clock.now_ms())) is None:
+        if _move(means, writes, placement):
             return
         # The value or a bound moved since they were read.
         wait_ms = next(waits_ms, None)
         if wait_ms is None:
             raise Throttled(f"strict counter {definition.counter!r} changed too often meanwhile")
         means.clock.sleep_ms(wait_ms)
+
+
+def _move(means: Means, writes: Sequence[Update], placement: Placement) -> bool:
+    if placement.strong:
+        return in_turn.move(means, *writes)
+    return _transact(means, writes, means.new_id(means.clock.now_ms())) is None
 
 
 def _states(means: Means, definition: Definition) -> list[State]:
@@ -173,7 +202,7 @@ def _transact(means: Means, writes: Sequence[Write], token: str) -> Sequence[Rea
     Raises:
         ServiceFailed, Unreachable: no attempt went through.
     """
-    waits_ms = _POLICY.waits_ms(means.random)
+    waits_ms = MAKING.waits_ms(means.random)
     while True:
         failure: CountledgerError
         try:

@@ -10,12 +10,16 @@ may well be what took the last room:
     marker there, same delta          duplicate
     marker there, other delta         the key was used for another change
     marker there, void                given up
-    no marker, condition failed       no room, as of now
+    no marker, condition failed       no room, as of now; the marker is looked for once more
     conflict, throttle                not applied: sent again
     no answer                         sent again: the marker will tell
 
 What it cannot know: a key that comes again after its window. A key with a time is refused then; a
 bare one counts again.
+
+That a cancelled transaction names every condition that failed, and not the first one alone, is
+nowhere promised. So "no room" is not said before the marker was looked for by itself, with a
+consistent read: one read unit, on refusals alone.
 
 "No room" is not final while a request of this call got no answer: it may still land, and find room.
 Then a void marker is put in its way. If that finds the marker, the request has landed meanwhile.
@@ -33,7 +37,7 @@ from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.retry import Backoff
 from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_among, update_of
 
 if TYPE_CHECKING:
@@ -127,9 +131,12 @@ class MarkerSending:
                 return self.attempts.end(self.change.counter, failure)
 
     def settle(self, refused: Refusal) -> Outcome:
-        """Put a void marker in the way of a request that may still land: one write unit."""
+        """Look for the marker, which the reasons may have kept to themselves: one read unit.
+
+        Where a request may still land, put a void marker in its way instead: one write unit.
+        """
         if not self.attempts.doubtful:
-            return refused
+            return self._refused(refused)
         ended = give_up(self.means, self.definition, self.change.id)
         if isinstance(ended, GivenUp):
             return refused
@@ -150,6 +157,18 @@ class MarkerSending:
             if not self.attempts.doubtful:
                 raise
             return self.attempts.unknown(self.change.counter)
+
+    def _refused(self, refused: Refusal) -> Outcome:
+        if not isinstance(refused, BoundReached):
+            return refused
+        key = {name: self.marker.item[name] for name in ("counter", "part")}
+        try:
+            marker = self.means.reads.get(self.means.table, key, consistent=True)
+        except PASSING:
+            return self.attempts.unknown(self.change.counter)
+        if marker is None or marker.get("made") != self.definition.made:
+            return refused
+        return self._marked(marker)
 
     def _marked(self, marker: Item) -> Outcome:
         """What a marker that is there says of this change."""

@@ -10,6 +10,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear, Unreachable
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.ledger.retry import Backoff
 from countledger.producers.strict.outcome import Contended, Unknown
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.door import Door
-    from countledger.ledger.retry import Backoff
 
 # After these another attempt may go through. Only an `Unclear` one may have been carried out.
 PASSING: Final = (Throttled, Unclear, Unreachable)
+# Of the rare calls: making, bounding, deleting.
+MAKING: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
 class Redefined(CountledgerError):

@@ -177,6 +177,8 @@ def test_who_changes_strict_counters_may_do_so_by_every_method(
     """Making, changing, bounding, giving up, listing and deleting need no more than this."""
     counter = f"tickets:{method}"
     bins = 3 if method in SPREADABLE else 1
+    means = seller.strict.means
+    assert means.reads.describe(means.table)["TableName"] == means.table
     seller.strict.create(counter, method=method, lower=0, upper=5, opening=2, bins=bins)
     seller.strict.change(counter, -1)
     # With bins this one is split, and the next one refused after all bins were read.

@@ -69,3 +69,26 @@ def conflicts(
         yield
     finally:
         client.meta.events.unregister(event, refuse)
+
+
+@contextmanager
+def first_reason_kept_back(client: Any, times: int = 1) -> Iterator[list[str]]:  # noqa: ANN401 - a boto3 client
+    """Let a client's next cancelled transactions name no reason for their first write.
+
+    Yields:
+        What was kept back, of each transaction.
+    """
+    kept: list[str] = []
+
+    def keep_back(parsed: dict[str, Any], **_: object) -> None:
+        reasons = parsed.get("CancellationReasons", [])
+        if reasons and len(kept) < times:
+            kept.append(reasons[0]["Code"])
+            reasons[0] = {"Code": "None"}
+
+    event = "after-call.*.TransactWriteItems"
+    client.meta.events.register(event, keep_back)
+    try:
+        yield kept
+    finally:
+        client.meta.events.unregister(event, keep_back)

@@ -115,14 +115,3 @@ def expected(row: Row, trouble: Trouble, company: Company) -> Cell:
     """The cell of the table."""
     alone, eight = _DIFFERENT.get((str(row), trouble), (RIGHT, RIGHT))
     return alone if company is Company.ALONE else eight
-
-
-def table() -> str:
-    """The matrix in Markdown: one row for each method and company, one column for each trouble."""
-    head = ["method", "writers", *(trouble.value for trouble in Trouble)]
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    for row in ROWS:
-        for company in Company:
-            cells = [str(expected(row, trouble, company)) for trouble in Trouble]
-            lines.append("| " + " | ".join([str(row), company.value, *cells]) + " |")
-    return "\n".join(lines) + "\n"

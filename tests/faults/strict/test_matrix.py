@@ -16,7 +16,6 @@ from tests.faults.strict.matrix import (
     Row,
     Trouble,
     expected,
-    table,
 )
 from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
@@ -53,13 +52,3 @@ def test_each_method_says_what_it_can_know_and_no_more(
 ) -> None:
     """The outcome and the stored value are those of the guide's table, miscounts included."""
     assert _meet(store, counter, row, trouble, company) == expected(row, trouble, company)
-
-
-def test_the_table_has_every_cell() -> None:
-    """Two rows for each method, one column for each trouble, and nothing left open."""
-    head, rule, *rows = table().splitlines()
-
-    assert head.count("|") == len(Trouble) + 3
-    assert rule.count("---") == len(Trouble) + 2
-    assert len(rows) == 2 * len(ROWS)
-    assert all("counted" in row for row in rows)

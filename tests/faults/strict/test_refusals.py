@@ -5,13 +5,20 @@ from itertools import repeat
 import pytest
 
 from countledger import CountLedger
-from countledger.ledger.errors import Unreachable
+from countledger.ledger.errors import IdempotencyKeyReused, Unreachable
 from countledger.producers.strict.definition import SPREADABLE, Method
-from countledger.producers.strict.outcome import Applied, BoundReached, Contended, Unknown
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Contended,
+    Duplicate,
+    GivenUp,
+    Unknown,
+)
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Fault, Kind, faults
-from tests.faults.strict.conflicts import conflicts
+from tests.faults.strict.conflicts import conflicts, first_reason_kept_back
 from tests.faults.strict.sellers import client_of, others_change, seller_of, write_of
 
 ATTEMPTS = {Method.OCC: 14, Method.HISTORY: 14}
@@ -152,6 +159,57 @@ def test_a_change_that_took_the_last_room_is_applied_whatever_the_bound_says(
 
     assert isinstance(outcome, Unknown if method is Method.ATOMIC else Applied)
     assert seller.show(counter).value == 1
+
+
+@pytest.mark.parametrize("bins", [1, 3])
+@pytest.mark.parametrize(
+    ("before", "told"), [(None, BoundReached), (1, Duplicate), ("given up", GivenUp)]
+)
+def test_no_bound_is_said_to_be_reached_while_a_marker_is_there(
+    store: Store, counter: str, before: object, told: type, bins: int
+) -> None:
+    """A retry meets the full counter, and the cancelled transaction names the bound alone."""
+    first, retry = seller_of(store), seller_of(store)
+    first.create(counter, method="marker", upper=1, bins=bins)
+    if before == 1:
+        first.change(counter, 1, key="order-1")
+    else:
+        first.change(counter, 1)
+    if before == "given up":
+        first.give_up(counter, "order-1")
+
+    with first_reason_kept_back(client_of(retry), times=10) as kept:
+        outcome = retry.change(counter, 1, key="order-1")
+
+    # The engine names them all; what it said of the marker was kept back.
+    assert set(kept) == {"None" if before is None else "ConditionalCheckFailed"}
+    assert isinstance(outcome, told)
+    assert first.show(counter).value == 1
+
+
+def test_another_amount_under_a_key_is_seen_behind_a_bound(store: Store, counter: str) -> None:
+    """The marker that the reasons kept back is of another change."""
+    first, retry = seller_of(store), seller_of(store)
+    first.create(counter, method="marker", upper=1)
+    first.change(counter, 1, key="order-1")
+
+    with (
+        first_reason_kept_back(client_of(retry)),
+        pytest.raises(IdempotencyKeyReused, match="order-1"),
+    ):
+        retry.change(counter, 2, key="order-1")
+
+
+def test_a_marker_that_cannot_be_looked_for_leaves_it_open(store: Store, counter: str) -> None:
+    """Neither refused nor in: the same key will tell."""
+    first, retry = seller_of(store), seller_of(store)
+    first.create(counter, method="marker", upper=1, opening=1)
+    assert isinstance(retry.change(counter, 1), BoundReached)
+
+    with faults(retry.means.reads.client, at="GetItem", plan=repeat(Fault(Kind.SERVER_ERROR))):
+        outcome = retry.change(counter, 1, key="order-1")
+
+    assert isinstance(outcome, Unknown)
 
 
 def test_a_retry_of_a_split_under_method_crt_is_never_refused(store: Store, counter: str) -> None:

@@ -185,6 +185,17 @@ def test_the_drift_alarm_looks_where_the_audit_writes() -> None:
     assert resource("DriftAlarm")["Namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
 
 
+def test_who_changes_strict_counters_may_see_where_their_table_lies() -> None:
+    """What works there is read from its description; nobody needs that of the ledger."""
+    may_describe = [
+        statement["Resource"]
+        for where, statement in statements()
+        if where == "StrictPolicy" and "dynamodb:DescribeTable" in listed(statement["Action"])
+    ]
+
+    assert may_describe == [{"Fn::GetAtt": ["Counters", "Arn"]}]
+
+
 def test_environments_hold_strings_only() -> None:
     """Numbers and booleans there break functions on some engines."""
     for name, one in RESOURCES.items():

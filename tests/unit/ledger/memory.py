@@ -25,6 +25,8 @@ from countledger.ledger.expressions import (
     Between,
     Compare,
     Condition,
+    Lacks,
+    SizeAtMost,
 )
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
 
@@ -32,9 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
+
+    from countledger.ledger.operations import Write
 
 _RELATIONS: Final[dict[str, Any]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 _SORT_KEYS: Final = ("entry", "part")
+_PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +64,14 @@ class MemoryDoor(Door):
         tables: table name -> key -> item.
         faults: what the coming writes meet, one each; None lets one through.
         calls: the kind of every call, in order.
+        description: what it says of every table, or fails with.
     """
 
     client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
     tables: dict[str, dict[tuple[str, str], Item]] = field(default_factory=dict)
     faults: list[Fault | None] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    description: TableDescriptionTypeDef | Exception = field(default_factory=lambda: _PLAIN)
 
     def items(self, table: str) -> list[Item]:
         """Everything in a table, in key order."""
@@ -132,13 +140,7 @@ class MemoryDoor(Door):
             if isinstance(clause, Assign):
                 item = {**item, clause.name: clause.value}
             elif isinstance(clause, Add):
-                added: Any = clause.value
-                there = item.get(clause.name, 0)
-                if not isinstance(there, int | Decimal):
-                    raise RequestRejected(f"{clause.name} is {there!r}, which is no number")
-                item = {**item, clause.name: amount.add(there, added)}
-                if not amount.fits(item[clause.name]):
-                    raise RequestRejected("the number needs more than 38 digits")
+                item = {**item, clause.name: _added(item.get(clause.name), clause.value)}
             else:
                 item = {name: value for name, value in item.items() if name != clause.name}
         stored[_key(write.key)] = _as_stored(item)
@@ -155,6 +157,21 @@ class MemoryDoor(Door):
         self._judged(write.table, write.key, write.condition).pop(_key(write.key), None)
         if fault:
             raise fault.error
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """As a table that takes no transactions."""
+        raise RequestRejected(f"no transactions here: {len(writes)} writes under {token}")
+
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """The same."""
+        raise RequestRejected(f"no transactions on {table}: {len(keys)} items")
+
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """What it was told to say of every table."""
+        self.calls.append("describe")
+        if isinstance(self.description, Exception):
+            raise self.description
+        return {**self.description, "TableName": table}
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items without condition."""
@@ -187,11 +204,19 @@ def holds(condition: Condition, item: Item) -> bool:
         return all(holds(one, item) for one in condition.conditions)
     if isinstance(condition, AnyOf):
         return any(holds(one, item) for one in condition.conditions)
+    return _holds_alone(condition, item)
+
+
+def _holds_alone(condition: Condition, item: Item) -> bool:
     if isinstance(condition, Absent):
         return condition.name not in item
     if isinstance(condition, Compare):
         relation = _RELATIONS[condition.operator]
         return condition.name in item and relation(item[condition.name], condition.value)
+    if isinstance(condition, Lacks):
+        return condition.value not in cast("set[str]", item.get(condition.name, set()))
+    if isinstance(condition, SizeAtMost):
+        return condition.name in item and len(item[condition.name]) <= condition.size
     if isinstance(condition, BeginsWith):
         return str(item.get(condition.name, "")).startswith(condition.prefix)
     if isinstance(condition, Between):
@@ -207,6 +232,18 @@ def _is_in(item: Item, read: Scan) -> bool:
     if sum(item["counter"].encode()) % read.segments != read.segment:
         return False
     return read.after is None or _key(item) > _key(read.after)
+
+
+def _added(there: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
+    if isinstance(added, set):
+        return (there or set()) | added
+    there = 0 if there is None else there
+    if not isinstance(there, int | Decimal):
+        raise RequestRejected(f"{there!r} is no number")
+    total = amount.add(there, added)
+    if not amount.fits(total):
+        raise RequestRejected("the number needs more than 38 digits")
+    return total
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str]:

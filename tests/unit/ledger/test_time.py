@@ -96,16 +96,55 @@ def test_no_calendar_holds_every_number(at_ms: int) -> None:
 @pytest.mark.parametrize(
     ("duration_ms", "text"),
     [
-        (86_400_000, "24 h"),
-        (5_400_000, "90 min"),
-        (90_000, "90 s"),
-        (1_500, "1500 ms"),
         (0, "0 ms"),
+        (1_500, "1500 ms"),
+        (60_001, "60001 ms"),
+        (90_000, "90 s"),
+        (601_000, "601 s"),
+        (5_400_000, "90 min"),
+        (43_500_000, "12 h 5 min"),
+        (86_400_000, "24 h"),
+        (604_800_000, "7 d"),
+        (816_944_400_000, "9455 d 9 h"),
+        (-3_600_000, "-1 h"),
     ],
 )
-def test_a_duration_is_shown_exactly(duration_ms: int, text: str) -> None:
-    """In the largest unit that it is a whole number of."""
+def test_a_short_or_even_duration_is_shown_exactly(duration_ms: int, text: str) -> None:
+    """In the largest unit that it is a small whole number of, or in two next to each other."""
     assert show_duration(duration_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (100_001, "about 1 min 40 s"),
+        (540_001, "about 9 min"),
+        (3_599_999, "about 60 min"),
+        (11_523_456, "about 3 h 12 min"),
+        (86_400_001, "about 1 d"),
+        (816_944_399_999, "about 9455 d 9 h"),
+        (816_945_567_891, "about 9455 d 9 h"),
+        (-816_945_567_891, "about -9455 d 9 h"),
+    ],
+)
+def test_a_long_odd_duration_is_rounded_and_says_so(duration_ms: int, text: str) -> None:
+    """An age in milliseconds that nobody can read tells nothing."""
+    assert show_duration(duration_ms) == text
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_what_is_shown_of_a_duration_is_near_it(duration_ms: int) -> None:
+    """Without `about` it is that duration; with it, it is off by half of the smaller unit."""
+    units_ms = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000, "ms": 1}
+    text = show_duration(duration_ms)
+    words = text.removeprefix("about ").removeprefix("-").split()
+
+    said_ms = sum(
+        int(count) * units_ms[unit] for count, unit in zip(words[::2], words[1::2], strict=True)
+    )
+
+    off_ms = abs(said_ms - abs(duration_ms))
+    assert off_ms == 0 if not text.startswith("about") else 0 < off_ms <= abs(duration_ms) / 40
 
 
 def test_the_machines_clock_counts_milliseconds() -> None:
