@@ -24,6 +24,8 @@ _PAIRS: Final = (
     (HOUR_MS, "h", MINUTE_MS, "min"),
     (MINUTE_MS, "min", SECOND_MS, "s"),
 )
+# Beyond so many of the larger unit a reader would want the next one.
+_PAIR_MOST: Final = 100
 
 
 class Clock(Protocol):
@@ -89,7 +91,9 @@ def show_duration(duration_ms: int) -> str:
         count, rest = divmod(length_ms, unit_ms)
         if rest == 0 and least <= count <= most:
             return f"{sign}{count} {unit}"
-    large_ms, large, small_ms, small = next(pair for pair in _PAIRS if length_ms >= pair[0])
+    pairs = [pair for pair in _PAIRS if length_ms >= pair[0]]
+    exact = [p for p in pairs if length_ms % p[2] == 0 and length_ms < _PAIR_MOST * p[0]]
+    large_ms, large, small_ms, small = (exact or pairs)[0]
     rounded_ms = (length_ms + small_ms // 2) // small_ms * small_ms
     first, rest = divmod(rounded_ms, large_ms)
     about = "" if rounded_ms == length_ms else "about "

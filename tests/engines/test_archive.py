@@ -101,7 +101,7 @@ def test_without_its_archive_a_promised_generation_is_not_deleted(
     """A run that knows no archive leaves it to one that does."""
     fill(store, counter, COUNT)
     client = archive.client
-    with faults(client, "PutObject", [Fault(Kind.REJECT)]):
+    with faults(client, at="PutObject", plan=[Fault(Kind.REJECT)]):
         assert compactor(store, archive=archive).compact(counter).outcome is Outcome.FAILED
 
     assert compactor(store).compact(counter).outcome is Outcome.FAILED
@@ -139,7 +139,7 @@ def test_an_entry_changed_by_hand_is_never_archived_as_another(
 ) -> None:
     """What was sealed is what was summed; the note counts as well."""
     fill(store, counter, 3)
-    with faults(archive.client, "PutObject", [Fault(Kind.REJECT)]):
+    with faults(archive.client, at="PutObject", plan=[Fault(Kind.REJECT)]):
         compactor(store, archive=archive).compact(counter)
     item = store.entry_items(counter)[0]
     store.door().put(Put(store.ledger, {**item, "note": {"by": "hand"}}))

@@ -7,7 +7,6 @@ from countledger.compaction.retire import Retire
 from countledger.ledger.limits import HEAD_COVERS_MAX
 from countledger.producers.event import Event
 from tests.engines.compacting import compactor
-from tests.engines.differences import Difference
 from tests.engines.store import Store
 
 COUNT = 10_000
@@ -15,9 +14,9 @@ COUNT = 10_000
 
 @pytest.fixture
 def store(store: Store) -> Store:
-    """The store, on engines whose units can be believed."""
-    if store.engine.has(Difference.UNITS_ARE_INVENTED):
-        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    """The store on the one engine that merges ten thousand entries in seconds."""
+    if store.engine.name != "ministack":
+        pytest.skip("ten thousand entries take minutes here; costs are the same on every engine")
     return store
 
 

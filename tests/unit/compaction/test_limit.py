@@ -20,7 +20,7 @@ def test_the_limit_is_the_sum_of_all_delays() -> None:
 def test_the_limit_explains_itself() -> None:
     """One line, with every term."""
     assert LIMIT.explain() == (
-        "1471 min = horizon 24 h + replication bound 15 min + clock skew 1 min + "
+        "24 h 31 min = horizon 24 h + replication bound 15 min + clock skew 1 min + "
         "life of a signed request 15 min"
     )
 
@@ -30,12 +30,14 @@ def test_a_larger_age_replaces_the_limit() -> None:
     larger = LIMIT.with_min_age(48 * HOUR_MS)
 
     assert larger.age_ms == 48 * HOUR_MS
-    assert larger.explain().startswith("48 h as asked for (at least 1471 min = horizon")
+    assert larger.explain().startswith("2 d as asked for (at least 24 h 31 min = horizon")
 
 
 def test_an_age_below_the_limit_is_refused_with_the_arithmetic() -> None:
     """A late retry would count twice."""
-    with pytest.raises(BadSetting, match=r"24 h is less than 1471 min = horizon 24 h \+ .*twice"):
+    with pytest.raises(
+        BadSetting, match=r"24 h is less than 24 h 31 min = horizon 24 h \+ .*twice"
+    ):
         LIMIT.with_min_age(24 * HOUR_MS)
 
     assert LIMIT.with_min_age(LIMIT.age_ms).age_ms == LIMIT.age_ms
