@@ -1,5 +1,6 @@
 """Nobody sends an entry beyond its horizon: the age is asked before every attempt, by us alone."""
 
+from contextlib import nullcontext
 from itertools import repeat
 
 import pytest
@@ -9,6 +10,7 @@ from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, Unacknowledged
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Namespace
+from countledger.producers import sender as sender_module
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
@@ -36,7 +38,11 @@ def horizon_asked_only_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def retries_of_the_sdk_left_on(patch: pytest.MonkeyPatch) -> None:
-    """The SDK sends again by itself, and asks nobody for the horizon."""
+    """The SDK sends again by itself, and the last look behind the signature is left out.
+
+    Each rule alone holds: the second is there for what freezes behind the first.
+    """
+    patch.setattr(sender_module, "looking", lambda _look: nullcontext())
     patch.setitem(connection._RETRIES, "none", connection._RETRIES["standard"])
 
 

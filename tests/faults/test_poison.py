@@ -28,9 +28,14 @@ def quarantine_passed_by(patch: pytest.MonkeyPatch) -> None:
     """A change that can never be written is passed without being set aside."""
 
     def writer(
-        door: Door, table: str, shard: str, _set_aside: Callable[[Change, str], None], now_ms: int
+        door: Door,
+        table: str,
+        shard: str,
+        _set_aside: Callable[[Change, str], None],
+        now_ms: int,
+        *rest: Any,
     ) -> TotalWriter:
-        return TotalWriter(door, table, shard, lambda _change, _reason: None, now_ms)
+        return TotalWriter(door, table, shard, lambda _change, _reason: None, now_ms, *rest)
 
     patch.setattr(materializer_module, "TotalWriter", writer)
 
