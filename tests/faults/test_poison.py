@@ -33,7 +33,7 @@ def quarantine_passed_by(patch: pytest.MonkeyPatch) -> None:
         shard: str,
         _set_aside: Callable[[Change, str], None],
         now_ms: int,
-        *rest: Any,
+        *rest: Any,  # noqa: ANN401 - handed on
     ) -> TotalWriter:
         return TotalWriter(door, table, shard, lambda _change, _reason: None, now_ms, *rest)
 
