@@ -17,7 +17,7 @@ from countledger.ledger.operations import Delete, Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
-from tests.engines.store import Store
+from tests.engines.store import Store, fresh_store
 
 
 def _verifier(store: Store) -> Verifier:
@@ -119,7 +119,15 @@ def test_p9_a_verdict_costs_two_reads_and_an_exact_read(store: Store, counter: s
 def test_a_walk_finds_every_counter_in_segments(
     store: Store, namespace: str, segments: int
 ) -> None:
-    """From the start, and from behind any of its rounds."""
+    """From the start, and from behind any of its rounds; on tables that nothing else was left in.
+
+    (moto lets a sum of 39 digits into a table, and then cannot scan that table any more.)
+    """
+    with fresh_store(store.engine) as own:
+        _walk_all(own, namespace, segments)
+
+
+def _walk_all(store: Store, namespace: str, segments: int) -> None:
     names = {f"{namespace}:{number}" for number in range(30)}
     recorder = store.recorder()
     list(recorder.record_many(Event(name, 1) for name in names))
