@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from pathlib import Path  # noqa: TC003 - Typer reads it
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json, show_text
@@ -38,7 +43,14 @@ class EngineMissing(SetupError):
 
 
 @shared
-def up(options: Options) -> None:
+def up(
+    options: Options,
+    *,
+    settings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Make the schedules of a settings file on it."),
+    ] = None,
+) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
     It finds a free port on loopback, deploys the stack, and prints the settings that point a
@@ -50,19 +62,32 @@ def up(options: Options) -> None:
     Examples:
       eval "$(countledger up)"
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
+      countledger up --settings countledger.toml              [dim]with its schedules[/dim]
     """
     require_engine()
     from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
 
     running = background.up(options.settings.stack_name)
+    code = 0 if settings is None else _apply(settings, running)
     if options.json:
         show_json(_document(running))
-        return
+        return code
     for line in export_lines(running.environment, os.environ):
         show_text(line)
     already = "already runs" if running.was_running else "runs"
     notice(f"stack {running.stack_name} {already} on {running.url}")
     notice("its data live as long as it runs; `countledger down` ends it and forgets them")
+    return code
+
+
+def _apply(settings: Path, running: Running) -> int:
+    """Make the schedules of a settings file on the stack, in a process that sees no other one."""
+    kept = {name: value for name, value in os.environ.items() if name not in _IN_THE_WAY}
+    command = [sys.executable, "-m", "countledger", "schedule", "apply", str(settings)]
+    done = subprocess.run(  # noqa: S603 - our own command
+        command, env=kept | running.environment, stdout=subprocess.DEVNULL, check=False
+    )
+    return done.returncode
 
 
 @shared

@@ -14,6 +14,8 @@ from countledger.infra.cli.run import run
 from tests.e2e.command import Command
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from countledger.infra.local_stack import LocalStack
 
 
@@ -187,3 +189,24 @@ def entries_like(stack: LocalStack, counter: str) -> int:
         ConsistentRead=True,
     )
     return int(found["Count"])
+
+
+def test_up_makes_the_schedules_of_a_settings_file(command: Command, tmp_path: Path) -> None:
+    """A bad file is refused with its reason; a good one is there on the stack that was started."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text('[schedules.default]\nevery = "15m"\n')
+    bad.write_text('[schedules.default]\nevery = "sometimes"\n')
+    away = {"COUNTLEDGER_STACK_NAME": None}
+    try:
+        refused = command("up", "--stack-name", name, "--settings", str(bad), "--json", env=away)
+        there = refused.json["environment"] | away
+        command("namespace", "create", "default", "--stack-name", name, env=there)
+        up = command("up", "--stack-name", name, "--settings", str(good), env=away)
+        listed = command("schedule", "list", "--stack-name", name, env=there)
+    finally:
+        command("down", "--stack-name", name)
+
+    assert [refused.code, up.code, listed.code] == [2, 0, 0]
+    assert "sometimes" in refused.err
+    assert "rate(15 minutes)" in listed.out
