@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from countledger.infra import delivery
 from countledger.infra.delivery import Batch, Failed, Handled, StreamRecord, Verdict, Window
-from countledger.infra.shards import ShardReader
+from countledger.infra.shards import Reader
 from countledger.infra.template import MappingSettings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Lane:
     def __init__(
         self,
         shard_id: str,
-        reader: ShardReader,
+        reader: Reader,
         settings: MappingSettings,
         *,
         stream_arn: str,

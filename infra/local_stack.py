@@ -1,4 +1,4 @@
-"""The whole product on this machine: engine, deployed template, patches, pump.
+"""The whole product on this machine: engine, deployed template, patches, pumps.
 
 Dispatcher and workers of compaction run on the engine as they are: its schedules fire (a rate first
 after a whole interval), and its mapping of a queue honours partial failures.
@@ -9,7 +9,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,10 @@ from botocore.config import Config
 from countledger.infra.deploy import deploy
 from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
 from countledger.infra.lane import OnFailure
+from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, StreamMapping
 from countledger.infra.pump import Pump, lambda_invoker
+from countledger.infra.shards import StreamSource
+from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
 
 if TYPE_CHECKING:
@@ -63,12 +66,12 @@ class LocalStack:
         name: of the stack.
         outputs: of the stack.
         engine: the engine that it runs on.
-        pump: plays the materializer's event source mapping. It delivers in the background if asked
-            to; else drive it with `step` and `drain`.
+        pumps: play the event source mappings that the stack has. They deliver in the background if
+            asked to; else drive them with `step` and `drain`.
     """
 
     outputs: dict[str, str]
-    pump: Pump
+    pumps: dict[StreamMapping, Pump]
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class LocalStack:
             bundle: the zip of the functions, built for this interpreter; None: they run from the
                 installed package (an editable install: from the checkout).
             auth: whether the engine enforces IAM policies.
-            pumping: whether the pump delivers in the background.
+            pumping: whether the pumps deliver in the background.
             parent_dir: where the engine makes its private directory.
             parameters: of the template, beside those that a local stack sets.
         """
@@ -105,11 +108,13 @@ class LocalStack:
             opening.enter_context(self.engine)
             self._deploy()
             self._patch_time_to_live()
-            self._patch_mapping_is_ours()
-            self.pump = self.new_pump()
-            if self._pumping:
-                self.pump.start()
-            opening.callback(self.pump.stop)
+            mappings = [one for one in MAPPINGS if one.id_output in self.outputs]
+            self._patch_mappings_are_ours(mappings)
+            self.pumps = {one: self.new_pump(mapping=one) for one in mappings}
+            for pump in self.pumps.values():
+                if self._pumping:
+                    pump.start()
+                opening.callback(pump.stop)
             self._open = opening.pop_all()
         return self
 
@@ -120,6 +125,11 @@ class LocalStack:
         trace: TracebackType | None,
     ) -> None:
         self._open.close()
+
+    @property
+    def pump(self) -> Pump:
+        """The pump of the materializer."""
+        return self.pumps[MATERIALIZER]
 
     @property
     def url(self) -> str:
@@ -180,6 +190,7 @@ class LocalStack:
         self,
         settings: MappingSettings | None = None,
         *,
+        mapping: StreamMapping = MATERIALIZER,
         stream_arn: str | None = None,
         function_name: str | None = None,
         on_failure: OnFailure | None = None,
@@ -189,8 +200,9 @@ class LocalStack:
 
         Args:
             settings: of the mapping (default: the template's).
-            stream_arn: what it reads (default: the ledger's stream).
-            function_name: what it invokes (default: the materializer).
+            mapping: which mapping of the template it plays.
+            stream_arn: what it reads (default: what the mapping does).
+            function_name: what it invokes (default: what the mapping does).
             on_failure: told what was given up after the last retry.
             now_s: the clock that closes windows.
         """
@@ -198,13 +210,15 @@ class LocalStack:
             "lambda",
             config=Config(read_timeout=_INVOKE_TIMEOUT_S, retries={"total_max_attempts": 1}),
         )
+        settings = settings or mapping_settings(mapping.logical_id)
         return Pump(
-            streams=self.client("dynamodbstreams"),
-            stream_arn=stream_arn or self.outputs["LedgerStreamArn"],
-            invoke=lambda_invoker(
-                client, function_name or self.outputs["MaterializerFunctionName"]
+            source=StreamSource(
+                self.client("dynamodbstreams"),
+                stream_arn or self.outputs[mapping.stream_output],
+                record_filter(settings.filter_patterns),
             ),
-            settings=settings or mapping_settings(),
+            invoke=lambda_invoker(client, function_name or self.outputs[mapping.function_output]),
+            settings=settings,
             on_failure=on_failure,
             now_s=now_s,
         )
@@ -239,11 +253,12 @@ class LocalStack:
                     },
                 )
 
-    def _patch_mapping_is_ours(self) -> None:
-        """The engine's own mapping loses records and knows no windows: the pump plays it."""
-        self.client("lambda").update_event_source_mapping(
-            UUID=self.outputs["MaterializerMappingId"], Enabled=False
-        )
+    def _patch_mappings_are_ours(self, mappings: Iterable[StreamMapping]) -> None:
+        """The engine's own lose records and know no windows: the pumps play them."""
+        for mapping in mappings:
+            self.client("lambda").update_event_source_mapping(
+                UUID=self.outputs[mapping.id_output], Enabled=False
+            )
 
 
 def _empty_bundle() -> bytes:

@@ -1,4 +1,4 @@
-"""Plays the event source mapping between a DynamoDB stream and a deployed Lambda function.
+"""Plays the event source mapping between a stream and a deployed Lambda function.
 
 The local engine's own mapping loses the records of a partial failure and knows no windows. So this
 reads the stream, invokes the function, and follows the decisions of `delivery.py`, with the
@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from countledger.infra.lane import Answer, Delivery, Invoke, Lane, OnFailure
-from countledger.infra.shards import Shard, ShardReader, list_shards, readable
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.shards import Source, readable
 from countledger.infra.template import MappingSettings, TemplateUnsupported
 from countledger.ledger.errors import ServiceFailed
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_lambda import LambdaClient
 
 _LOG: Final = logging.getLogger(__name__)
@@ -81,8 +79,7 @@ class Pump:
     def __init__(
         self,
         *,
-        streams: "DynamoDBStreamsClient",
-        stream_arn: str,
+        source: Source,
         invoke: Invoke,
         settings: MappingSettings,
         on_failure: OnFailure | None = None,
@@ -91,8 +88,7 @@ class Pump:
         """Describe a pump; nothing is read yet.
 
         Args:
-            streams: the door to the stream.
-            stream_arn: which stream.
+            source: the stream.
             invoke: calls the function with an event.
             settings: of the event source mapping.
             on_failure: told what was given up after the last retry.
@@ -105,13 +101,11 @@ class Pump:
             raise TemplateUnsupported("the pump knows no MaximumRecordAgeInSeconds but -1")
         if settings.starting_position not in {"TRIM_HORIZON", "LATEST"}:
             raise TemplateUnsupported(f"unknown StartingPosition {settings.starting_position!r}")
-        self._streams = streams
-        self._stream_arn = stream_arn
+        self._source = source
         self._invoke = invoke
         self._settings = settings
         self._on_failure = on_failure
         self._now_s = now_s
-        self._passes = record_filter(settings.filter_patterns)
         self._lanes: dict[str, Lane] = {}
         self._finished: set[str] = set()
         self._listed_at_s = float("-inf")
@@ -204,25 +198,17 @@ class Pump:
         first_look = not self._lanes and not self._finished
         # A shard that appears later is a child: nothing of it may be skipped.
         latest = first_look and self._settings.starting_position == "LATEST"
-        shards = list(list_shards(self._streams, self._stream_arn))
-        for shard in readable(shards, self._finished):
+        for shard in readable(self._source.shards(), self._finished):
             if shard.shard_id not in self._lanes:
-                self._lanes[shard.shard_id] = self._lane(shard, latest=latest)
+                self._lanes[shard.shard_id] = self._lane(shard.shard_id, latest=latest)
         self._listed_at_s = time.monotonic()
 
-    def _lane(self, shard: Shard, *, latest: bool) -> Lane:
-        reader = ShardReader(
-            self._streams,
-            self._stream_arn,
-            shard.shard_id,
-            start="LATEST" if latest else "TRIM_HORIZON",
-            passes=self._passes,
-        )
+    def _lane(self, shard_id: str, *, latest: bool) -> Lane:
         return Lane(
-            shard.shard_id,
-            reader,
+            shard_id,
+            self._source.reader(shard_id, "LATEST" if latest else "TRIM_HORIZON"),
             self._settings,
-            stream_arn=self._stream_arn,
+            stream_arn=self._source.arn,
             invoke=self._invoke,
             on_failure=self._on_failure,
         )

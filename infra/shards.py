@@ -1,11 +1,14 @@
-"""Reads the shards of a DynamoDB stream, parents before children."""
+"""Reads the shards of a DynamoDB stream, parents before children.
+
+`Source` is what the pump needs of any stream; `StreamSource` is a DynamoDB stream.
+"""
 
 import base64
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from countledger.infra.delivery import StreamRecord
 
@@ -48,8 +51,56 @@ def readable(shards: Collection[Shard], finished: Collection[str]) -> list[Shard
     ]
 
 
+class Reader(Protocol):
+    """Reads one shard from a starting position, in order."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the shard is closed and all of it has been read."""
+
+    def read(self) -> tuple[int, list[StreamRecord]]:
+        """One request: how many records came, and those of them that pass the filter."""
+
+
+class Source(Protocol):
+    """A stream, as an event source mapping reads it."""
+
+    @property
+    def arn(self) -> str:
+        """The stream's name in events."""
+
+    def shards(self) -> list[Shard]:
+        """All shards that the service still shows."""
+
+    def reader(self, shard_id: str, start: StartingPosition) -> Reader:
+        """A reader of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """A DynamoDB stream.
+
+    Attributes:
+        streams: the door to it.
+        arn: which stream.
+        passes: whether a record passes the mapping's filter.
+    """
+
+    streams: "DynamoDBStreamsClient"
+    arn: str
+    passes: Callable[[Mapping[str, Any]], bool]
+
+    def shards(self) -> list[Shard]:
+        """All shards that the service still shows. One call per hundred shards."""
+        return list(list_shards(self.streams, self.arn))
+
+    def reader(self, shard_id: str, start: StartingPosition) -> "ShardReader":
+        """A reader of one of them."""
+        return ShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
+
+
 class ShardReader:
-    """Reads one shard from a starting position, in order.
+    """Reads one shard of a DynamoDB stream.
 
     Attributes:
         last_sequence: of the last record read, passed by the filter or not.

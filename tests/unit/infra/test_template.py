@@ -255,9 +255,9 @@ def test_every_role_takes_the_boundary() -> None:
             assert "PermissionsBoundaryArn" in json.dumps(one["Properties"]), name
 
 
-def test_it_fits_into_one_request() -> None:
-    """CloudFormation takes 51,200 bytes without a bucket."""
-    assert len(template_text().encode()) < 51_200
+def test_cloudformation_takes_its_size() -> None:
+    """It takes a million bytes from a bucket, which the bundle needs in any case."""
+    assert len(template_text().encode()) < 1_000_000
 
 
 def test_table_schemas_are_what_create_table_takes() -> None:
