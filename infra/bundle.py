@@ -1,8 +1,8 @@
 """Builds the bundle of the Lambda functions: our package and what it needs, for Lambda's platform.
 
-The one way to build it, from a checkout: `python -m countledger.infra.bundle --out bundle.zip`.
-Dependencies come from `requirements-functions.lock`, by hash and as wheels only. The same sources
-give the same bytes.
+`countledger deploy` builds it by itself; `python -m countledger.infra.bundle --out bundle.zip`
+writes it to a file. Dependencies come from `requirements-functions.lock`, by hash and as wheels
+only. The same sources give the same bytes.
 """
 
 import argparse
@@ -13,13 +13,18 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import countledger
 from countledger.ledger.errors import CountledgerError
 
-LOCK_PATH: Final = Path(__file__).resolve().parent.parent / "requirements-functions.lock"
+_LOCK_NAME: Final = "requirements-functions.lock"
+_HERE: Final = Path(__file__).resolve().parent
+# Beside this file in an installed package, at the top of a checkout.
+_INSTALLED: Final = _HERE / _LOCK_NAME
+LOCK_PATH: Final = _INSTALLED if _INSTALLED.is_file() else _HERE.parent / _LOCK_NAME
 
 # Lambda's limit for code and layers, unpacked; and what it takes without a detour over S3, which
 # we always make.
@@ -84,11 +89,13 @@ def build_bundle(target: Target, *, lock: Path = LOCK_PATH) -> Bundle:
         lock: the pinned dependencies, with hashes.
 
     Raises:
-        BundleFailed: there is no lock file (an installed package, no checkout), a dependency has no
-            wheel for the target, a hash differs, or it is all too large.
+        BundleFailed: there is no lock file or no uv, a dependency has no wheel for the target, a
+            hash differs, or it is all too large.
     """
     if not lock.is_file():
-        raise BundleFailed(f"{lock} does not exist: a bundle is built from a checkout")
+        raise BundleFailed(f"{lock} does not exist: install countledger anew, or use a checkout")
+    if find_spec("uv") is None:
+        raise BundleFailed("the bundle is built by uv: pip install 'countledger[deploy]'")
     with tempfile.TemporaryDirectory(prefix="countledger-bundle-") as directory:
         dependencies = Path(directory)
         _fetch(target, lock, dependencies)

@@ -1,85 +1,275 @@
-"""Deploys the template with a bundle: upload, create or update the stack, wait, say why not."""
+"""Deploys the template with a bundle by a change set: propose, look at it, execute, follow.
 
-import hashlib
+    propose      upload bundle and template, have CloudFormation say what would change
+    execute      let it happen, and tell each event until the end; say why where it fails
+    discard      forget the proposal, and the empty stack that a first one leaves
+
+Parameters that are not given keep their values, tags that are not given stay.
+"""
+
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from countledger.infra.template import template_text
-from countledger.ledger.errors import CountledgerError
+from countledger.infra.change_set import Change, changes_in
+from countledger.infra.code_bucket import upload
+from countledger.infra.stack_values import parameters_for, tags_for
+from countledger.infra.template import parse_template, template_text
+from countledger.ledger.errors import CountledgerError, RequestRejected
+from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_s3 import S3Client
 
-_PREFIX: Final = "countledger"
-_NOTHING_TO_DO: Final = "No updates are to be performed"
+_NOTHING_TO_DO: Final = ("didn't contain changes", "No updates are to be performed")
+_EMPTY: Final = "REVIEW_IN_PROGRESS"  # the stack of a first change set, not executed yet
+_DONE: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE"})
 
 
 class DeployFailed(CountledgerError):
     """The stack could not be made or changed; the message has CloudFormation's first reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a deployment would do.
+
+    Attributes:
+        change_set: its ARN.
+        creating: whether the stack does not exist yet.
+        changes: to each resource, the dangerous ones first.
+    """
+
+    change_set: str
+    creating: bool
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StackEvent:
+    """What happened to a resource: its name in the template, its status, and why."""
+
+    resource: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Makes or changes one stack.
+
+    Attributes:
+        cloudformation: the door to CloudFormation.
+        s3: the door to the bucket, in the same region.
+        stack_name: the stack.
+        poll_s: pause between two looks.
+        timeout_s: when to stop waiting (the stack goes on by itself).
+    """
+
+    cloudformation: "CloudFormationClient"
+    s3: "S3Client"
+    stack_name: str
+    poll_s: float = 3.0
+    timeout_s: float = 1800.0
+
+    def propose(
+        self,
+        *,
+        bucket: str,
+        bundle: bytes,
+        parameters: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+        template: str | None = None,
+    ) -> Proposal | None:
+        """What deploying would change; None: nothing.
+
+        Args:
+            bucket: an existing bucket for bundle and template.
+            bundle: the zip file of the functions.
+            parameters: of the template, without `CodeBucket` and `CodeKey`.
+            tags: of the stack and all its resources.
+            template: its text (default: ours).
+
+        Raises:
+            DeployFailed: CloudFormation refuses it, or the stack is in no state to be changed.
+        """
+        text = template or template_text()
+        given = dict(parameters or {})
+        given["CodeBucket"] = bucket
+        given["CodeKey"] = upload(self.s3, bucket, bundle, ".zip")
+        template_key = upload(self.s3, bucket, text.encode(), ".yaml")
+        existing = self._changeable()
+        request: dict[str, Any] = {
+            "StackName": self.stack_name,
+            "ChangeSetName": f"countledger-{uuid.uuid4()}",
+            "ChangeSetType": "UPDATE" if existing else "CREATE",
+            "TemplateURL": f"{self.s3.meta.endpoint_url}/{bucket}/{template_key}",
+            "Capabilities": ["CAPABILITY_IAM"],
+            "Parameters": parameters_for(given, existing, parse_template(text)["Parameters"]),
+            "Tags": tags_for(tags or {}, existing),
+        }
+        with self._asking("CreateChangeSet"):
+            made = self.cloudformation.create_change_set(**request)["Id"]
+        proposal = Proposal(made, existing is None, ())
+        reason = self._await_proposal(made)
+        if reason is not None:
+            self.discard(proposal)
+            if any(text in reason for text in _NOTHING_TO_DO):
+                return None
+            raise DeployFailed(f"stack {self.stack_name!r} was refused: {reason}")
+        return Proposal(made, proposal.creating, changes_in(self._changes(made)))
+
+    def execute(
+        self, proposal: Proposal, on_event: Callable[[StackEvent], None] | None = None
+    ) -> dict[str, str]:
+        """Let it happen and wait for the end; the stack's outputs.
+
+        Raises:
+            DeployFailed: with the reason of the first resource that failed.
+        """
+        seen = {event["EventId"] for event in self._events()}
+        with self._asking("ExecuteChangeSet"):
+            self.cloudformation.execute_change_set(ChangeSetName=proposal.change_set)
+        failures: list[StackEvent] = []
+        deadline_s = time.monotonic() + self.timeout_s
+        while True:
+            stack = self._stack()
+            # The events of a state that was read are there to be read behind it.
+            for event in self._new_events(seen):
+                if event.status.endswith("_FAILED"):
+                    failures.append(event)
+                if on_event is not None:
+                    on_event(event)
+            status = stack["StackStatus"] if stack is not None else "DELETE_COMPLETE"
+            if stack is not None and status in _DONE:
+                return outputs(stack)
+            if status.endswith(("_COMPLETE", "_FAILED")) and "CLEANUP" not in status:
+                raise DeployFailed(
+                    f"stack {self.stack_name!r} ended as {status}: {_first(failures)}"
+                )
+            if time.monotonic() > deadline_s:
+                raise DeployFailed(
+                    f"stack {self.stack_name!r} is still {status} after {self.timeout_s:.0f} s"
+                )
+            time.sleep(self.poll_s)
+
+    def discard(self, proposal: Proposal) -> None:
+        """Forget a proposal: nothing is left of it."""
+        with self._asking("DeleteChangeSet"):
+            self.cloudformation.delete_change_set(ChangeSetName=proposal.change_set)
+            stack = self._stack()
+            if stack is not None and stack["StackStatus"] == _EMPTY:
+                self.cloudformation.delete_stack(StackName=self.stack_name)
+
+    def outputs(self) -> dict[str, str]:
+        """The outputs of the stack as it is; none where there is no stack."""
+        return outputs(self._stack() or {})
+
+    def _changeable(self) -> Mapping[str, Any] | None:
+        """The stack, if it exists."""
+        stack = self._stack()
+        status = stack["StackStatus"] if stack is not None else _EMPTY
+        if status == _EMPTY:
+            return None
+        if status in {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}:
+            raise DeployFailed(
+                f"stack {self.stack_name!r} is the rest of a failed creation ({status}): "
+                "delete it first; its tables, if it got so far, are kept"
+            )
+        if status.endswith("_IN_PROGRESS"):
+            raise DeployFailed(
+                f"stack {self.stack_name!r} is being changed by somebody else ({status}): "
+                "wait for its end"
+            )
+        return stack
+
+    @contextmanager
+    def _asking(self, call: str) -> Iterator[None]:
+        """What CloudFormation calls invalid is a matter of this deployment."""
+        try:
+            with translated(f"{call} of {self.stack_name!r}"):
+                yield
+        except RequestRejected as error:
+            raise DeployFailed(str(error)) from error
+
+    def _stack(self) -> Mapping[str, Any] | None:
+        try:
+            described = self.cloudformation.describe_stacks(StackName=self.stack_name)
+        except ClientError as error:
+            if "does not exist" in error.response["Error"]["Message"]:
+                return None
+            with translated(f"DescribeStacks of {self.stack_name!r}"):
+                raise
+        return described["Stacks"][0]
+
+    def _await_proposal(self, change_set: str) -> str | None:
+        """Wait until CloudFormation has made up its mind; why it refuses, or None."""
+        deadline_s = time.monotonic() + self.timeout_s
+        while True:
+            with translated(f"DescribeChangeSet of {self.stack_name!r}"):
+                found = self.cloudformation.describe_change_set(ChangeSetName=change_set)
+            if found["Status"] == "CREATE_COMPLETE":
+                return None
+            if found["Status"] == "FAILED":
+                return found.get("StatusReason") or "CloudFormation does not say why"
+            if time.monotonic() > deadline_s:
+                return f"its change set is still {found['Status']} after {self.timeout_s:.0f} s"
+            time.sleep(self.poll_s)
+
+    def _changes(self, change_set: str) -> Iterator[Mapping[str, Any]]:
+        pages = self.cloudformation.get_paginator("describe_change_set")
+        with translated(f"DescribeChangeSet of {self.stack_name!r}"):
+            for page in pages.paginate(ChangeSetName=change_set):
+                yield from page["Changes"]
+
+    def _events(self) -> Iterator[Mapping[str, Any]]:
+        """The stack's events, newest first."""
+        pages = self.cloudformation.get_paginator("describe_stack_events")
+        with translated(f"DescribeStackEvents of {self.stack_name!r}"):
+            for page in pages.paginate(StackName=self.stack_name):
+                yield from page["StackEvents"]
+
+    def _new_events(self, seen: set[str]) -> list[StackEvent]:
+        """Those that were not seen before, oldest first."""
+        new: list[StackEvent] = []
+        for event in self._events():
+            if event["EventId"] in seen:
+                break
+            seen.add(event["EventId"])
+            new.append(
+                StackEvent(
+                    event["LogicalResourceId"],
+                    event.get("ResourceStatus", ""),
+                    event.get("ResourceStatusReason", ""),
+                )
+            )
+        return new[::-1]
+
+
 def deploy(
+    deployment: Deployment,
     *,
-    cloudformation: "CloudFormationClient",
-    s3: "S3Client",
-    stack_name: str,
     bucket: str,
     bundle: bytes,
     parameters: Mapping[str, str] | None = None,
     template: str | None = None,
-    poll_s: float = 3.0,
-    timeout_s: float = 1800.0,
 ) -> dict[str, str]:
-    """Create the stack, or update it, and wait until that is done.
-
-    Args:
-        cloudformation: the door to CloudFormation.
-        s3: the door to the bucket, in the same region.
-        stack_name: the stack.
-        bucket: an existing bucket for bundle and template. What lies there is never overwritten:
-            its key is a hash of it.
-        bundle: the zip file of the functions.
-        parameters: of the template, without `CodeBucket` and `CodeKey`. One that is left out keeps
-            its value in an update.
-        template: its text (default: ours).
-        poll_s: pause between two looks.
-        timeout_s: when to stop waiting (the stack goes on by itself).
-
-    Returns:
-        The outputs of the stack.
+    """Propose and execute without a look at it; the stack's outputs.
 
     Raises:
         DeployFailed: with CloudFormation's reason for refusing, or that of the first resource that
             failed.
     """
-    given = dict(parameters or {})
-    given["CodeBucket"] = bucket
-    given["CodeKey"] = _upload(s3, bucket, bundle, ".zip")
-    template_key = _upload(s3, bucket, (template or template_text()).encode(), ".yaml")
-    token = f"countledger-{uuid.uuid4()}"
-    request: dict[str, Any] = {
-        "StackName": stack_name,
-        "TemplateURL": f"{s3.meta.endpoint_url}/{bucket}/{template_key}",
-        "Capabilities": ["CAPABILITY_IAM"],
-        "ClientRequestToken": token,
-    }
-    existing = _stack(cloudformation, stack_name)
-    try:
-        if existing is None:
-            cloudformation.create_stack(Parameters=_parameters(given, ()), **request)
-        else:
-            _update(cloudformation, existing, given, request)
-    except ClientError as error:
-        reason = error.response["Error"]["Message"]
-        if existing is not None and _NOTHING_TO_DO in reason:
-            return outputs(existing)
-        raise DeployFailed(f"stack {stack_name!r} was refused: {reason}") from error
-    return _wait(cloudformation, stack_name, token, poll_s=poll_s, timeout_s=timeout_s)
+    proposal = deployment.propose(
+        bucket=bucket, bundle=bundle, parameters=parameters, template=template
+    )
+    return deployment.outputs() if proposal is None else deployment.execute(proposal)
 
 
 def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
@@ -87,73 +277,8 @@ def outputs(stack: Mapping[str, Any]) -> dict[str, str]:
     return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", [])}
 
 
-def _upload(s3: "S3Client", bucket: str, body: bytes, suffix: str) -> str:
-    key = f"{_PREFIX}/{hashlib.sha256(body).hexdigest()[:32]}{suffix}"
-    s3.put_object(Bucket=bucket, Key=key, Body=body)
-    return key
-
-
-def _parameters(given: Mapping[str, str], kept: Iterable[str]) -> list[Any]:
-    return [
-        *({"ParameterKey": name, "ParameterValue": value} for name, value in given.items()),
-        *({"ParameterKey": name, "UsePreviousValue": True} for name in kept if name not in given),
-    ]
-
-
-def _stack(cloudformation: "CloudFormationClient", stack_name: str) -> Mapping[str, Any] | None:
-    try:
-        return cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
-    except ClientError as error:
-        if "does not exist" in error.response["Error"]["Message"]:
-            return None
-        raise
-
-
-def _update(
-    cloudformation: "CloudFormationClient",
-    existing: Mapping[str, Any],
-    given: Mapping[str, str],
-    request: Mapping[str, Any],
-) -> None:
-    if existing["StackStatus"] == "ROLLBACK_COMPLETE":
-        raise DeployFailed(
-            f"stack {existing['StackName']!r} is the rest of a failed creation; delete it first"
-        )
-    kept = tuple(one["ParameterKey"] for one in existing.get("Parameters", []))
-    cloudformation.update_stack(Parameters=_parameters(given, kept), **request)
-
-
-def _wait(
-    cloudformation: "CloudFormationClient",
-    stack_name: str,
-    token: str,
-    *,
-    poll_s: float,
-    timeout_s: float,
-) -> dict[str, str]:
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        stack = _stack(cloudformation, stack_name)
-        status = stack["StackStatus"] if stack is not None else "DELETE_COMPLETE"
-        if stack is not None and status in {"CREATE_COMPLETE", "UPDATE_COMPLETE"}:
-            return outputs(stack)
-        if status.endswith(("_COMPLETE", "_FAILED")) and "CLEANUP" not in status:
-            reason = _first_failure(cloudformation, stack_name, token)
-            raise DeployFailed(f"stack {stack_name!r} ended as {status}: {reason}")
-        if time.monotonic() > deadline_s:
-            raise DeployFailed(f"stack {stack_name!r} is still {status} after {timeout_s} s")
-        time.sleep(poll_s)
-
-
-def _first_failure(cloudformation: "CloudFormationClient", stack_name: str, token: str) -> str:
-    failures = [
-        f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', 'no reason given')}"
-        for page in cloudformation.get_paginator("describe_stack_events").paginate(
-            StackName=stack_name
-        )
-        for event in page["StackEvents"]
-        if event["ResourceStatus"].endswith("_FAILED")
-        and event.get("ClientRequestToken", token) == token
-    ]
-    # Newest first; the later ones are mostly cancellations that follow from the first.
-    return failures[-1] if failures else "no resource says why"
+def _first(failures: list[StackEvent]) -> str:
+    """The first failure; the later ones are mostly cancellations that follow from it."""
+    if not failures:
+        return "no resource says why"
+    return f"{failures[0].resource}: {failures[0].reason or 'no reason given'}"

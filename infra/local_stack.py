@@ -20,7 +20,7 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-from countledger.infra.deploy import deploy
+from countledger.infra.deploy import Deployment, deploy
 from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
 from countledger.infra.lane import OnFailure
 from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, StreamMapping
@@ -226,15 +226,18 @@ class LocalStack:
     def _deploy(self) -> None:
         s3 = self.client("s3")
         s3.create_bucket(Bucket=_BUCKET)
-        self.outputs = deploy(
+        deployment = Deployment(
             cloudformation=self.client("cloudformation"),
             s3=s3,
             stack_name=self.name,
+            poll_s=0.01,
+            timeout_s=60.0,
+        )
+        self.outputs = deploy(
+            deployment,
             bucket=_BUCKET,
             bundle=self._bundle,
             parameters={**_PARAMETERS, **self._parameters},
-            poll_s=0.01,
-            timeout_s=60.0,
         )
 
     # ---- gaps of the engine, closed after the deployment ----

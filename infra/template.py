@@ -99,15 +99,20 @@ def template_text() -> str:
     return TEMPLATE_PATH.read_text(encoding="utf-8")
 
 
+def parse_template(text: str) -> dict[str, Any]:
+    """A template as plain data; short tags in their long form (`{"Fn::GetAtt": [...]}`)."""
+    # A subclass of the safe loader: it builds plain data only.
+    template: dict[str, Any] = yaml.load(text, Loader=_TemplateLoader)  # noqa: S506
+    return template
+
+
 @cache
 def load_template() -> dict[str, Any]:
-    """The template as plain data; short tags in their long form (`{"Fn::GetAtt": [...]}`).
+    """Our template as plain data.
 
     Do not change what it returns: it is read once per process.
     """
-    # A subclass of the safe loader: it builds plain data only.
-    template: dict[str, Any] = yaml.load(template_text(), Loader=_TemplateLoader)  # noqa: S506
-    return template
+    return parse_template(template_text())
 
 
 def resource(logical_id: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from countledger.ledger.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
@@ -167,6 +168,18 @@ class Connection:
         """A client of EventBridge Scheduler."""
         client: EventBridgeSchedulerClient = self._client("scheduler")
         return client
+
+    def stacks(self) -> CloudFormationClient:
+        """A client of CloudFormation."""
+        client: CloudFormationClient = self._client("cloudformation")
+        return client
+
+    def account(self) -> str:
+        """The number of the account that the credentials belong to: one call."""
+        client = self._client("sts")
+        with translated("GetCallerIdentity"):
+            account: str = client.get_caller_identity()["Account"]
+        return account
 
     def _client(
         self, service: str, retries: Retries = "standard", region: str | None = None

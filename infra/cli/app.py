@@ -11,6 +11,7 @@ from countledger.infra.cli import (
     audit,
     compact,
     demo,
+    deploy,
     emit,
     engine,
     namespaces,
@@ -32,7 +33,8 @@ Try it on this machine, without an AWS account:
   countledger entries likes:post-1      [dim]read the change log[/dim]
   countledger down                      [dim]stop, and forget all of it[/dim]
 
-On AWS the same commands work on a deployed stack, by the usual AWS environment.
+On AWS `countledger deploy` makes the stack; the same commands work on it, by the usual AWS
+environment.
 
 Exit codes:
 
@@ -75,6 +77,7 @@ def main(
 
 
 LOCAL = "On this machine"
+DEPLOY = "In an AWS account"
 COUNT = "Count"
 CHECK = "Read and check"
 COMPACT = "Compact"
@@ -83,6 +86,8 @@ app.command("up", rich_help_panel=LOCAL)(engine.up)
 app.command("status", rich_help_panel=LOCAL)(engine.status)
 app.command("down", rich_help_panel=LOCAL)(engine.down)
 app.command("demo", rich_help_panel=LOCAL)(demo.demo)
+app.command("deploy", rich_help_panel=DEPLOY)(deploy.deploy)
+app.command("package", rich_help_panel=DEPLOY)(deploy.package)
 app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)

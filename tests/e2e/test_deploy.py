@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.deploy import DeployFailed, deploy
+from countledger.infra.deploy import DeployFailed, Deployment, deploy
 from countledger.infra.local_stack import LocalStack
 from countledger.infra.template import template_text
 
@@ -21,19 +21,22 @@ class Target:
         self.bucket = self.name
         self.s3 = stack.client("s3")
         self.s3.create_bucket(Bucket=self.bucket)
+        self.deployment = Deployment(
+            cloudformation=stack.client("cloudformation"),
+            s3=self.s3,
+            stack_name=self.name,
+            poll_s=0.01,
+        )
 
     def deploy(
         self, bundle: bytes, *, template: str | None = None, **parameters: str
     ) -> dict[str, str]:
         return deploy(
-            cloudformation=self.stack.client("cloudformation"),
-            s3=self.s3,
-            stack_name=self.name,
+            self.deployment,
             bucket=self.bucket,
             bundle=bundle,
             parameters={"DeletionProtection": "false"} | parameters,
             template=template,
-            poll_s=0.01,
         )
 
     def function(self, outputs: dict[str, str]) -> Any:  # noqa: ANN401 - botocore's answer

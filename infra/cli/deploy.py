@@ -1,0 +1,255 @@
+"""`countledger deploy` and `countledger package`: the stack into an account."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from countledger.infra.bundle import LAMBDA, build_bundle
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show, show_json, show_text
+from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.usage import BadUsage
+from countledger.infra.code_bucket import default_bucket, make_bucket, take_bucket, upload
+from countledger.infra.deploy import Deployment, Proposal, StackEvent
+from countledger.infra.packaging import packaged
+from countledger.infra.template import parse_template, template_text
+from countledger.ledger.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.infra.change_set import Change
+
+FINDINGS = 1
+_MAX_BUNDLE_BYTES = 250 * 1024 * 1024
+
+Bucket = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A bucket of yours for the functions' code. [dim]By default one is made for the "
+        "account and region[/dim]",
+        show_default=False,
+    ),
+]
+Architecture = Annotated[
+    Literal["arm64", "x86_64"], typer.Option(help="The processor that the functions run on.")
+]
+BundleFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--bundle",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="A bundle built before, as by `make bundle`. [dim]By default one is built[/dim]",
+        show_default=False,
+    ),
+]
+
+
+@shared
+def deploy(
+    options: Options,
+    *,
+    bucket: Bucket = None,
+    architecture: Architecture = "arm64",
+    bundle: BundleFile = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A parameter of the template; again for more. One that is left out keeps its "
+            "value, or has its default.",
+            show_default=False,
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A tag of the stack and its resources; again for more.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    allow_replace: Annotated[
+        bool,
+        typer.Option("--allow-replace", help="Even if something is deleted or made anew."),
+    ] = False,
+) -> int:
+    """Make the stack in an AWS account, or bring it up to this release.
+
+    It shows what would change before anything does, and asks. Nothing is deleted or replaced
+    unless that is allowed. Tables and their items, stream positions, settings and schedules stay.
+
+    Examples:
+      countledger deploy                                     [dim]the stack countledger[/dim]
+      countledger deploy --stack-name shop --tag team=web --yes
+      countledger deploy --parameter AlarmTopicArn=arn:aws:sns:eu-west-1:123456789012:ops
+
+    Exit code 1: declined, nothing was changed.
+    """
+    parameters = {"Architecture": architecture, **_pairs(parameter, "--parameter")}
+    tags = _pairs(tag, "--tag")
+    connection = _connection(options)
+    place = _place(connection, bucket)
+    deployment = Deployment(
+        cloudformation=connection.stacks(),
+        s3=connection.objects(),
+        stack_name=options.settings.stack_name,
+    )
+    content = _content(bundle, architecture)
+    proposal = deployment.propose(bucket=place, bundle=content, parameters=parameters, tags=tags)
+    if proposal is None:
+        notice(f"stack {deployment.stack_name} is up to date")
+        return _report(options, deployment, (), deployment.outputs(), deployed=False)
+    _describe(proposal, deployment.stack_name)
+    agreed = False
+    try:
+        agreed = _agreed(proposal, yes=yes, allow_replace=allow_replace)
+    finally:
+        if not agreed:
+            deployment.discard(proposal)
+    if not agreed:
+        notice("declined: nothing was changed")
+        return FINDINGS
+    return _report(
+        options, deployment, proposal.changes, _execute(deployment, proposal), deployed=True
+    )
+
+
+@shared
+def package(
+    options: Options,
+    *,
+    bucket: Bucket = None,
+    architecture: Architecture = "arm64",
+    bundle: BundleFile = None,
+) -> None:
+    """Upload the functions' code, and print the template that uses it.
+
+    For those who deploy by a pipeline, CDK (CfnInclude) or Terraform (aws_cloudformation_stack):
+    the template is plain CloudFormation, needs CAPABILITY_IAM, and is larger than a request may
+    be, so it goes by a bucket. With --json it is JSON.
+
+    Examples:
+      countledger package --bucket my-artifacts > countledger.yaml
+    """
+    connection = _connection(options)
+    place = _place(connection, bucket)
+    key = upload(connection.objects(), place, _content(bundle, architecture), ".zip")
+    text = packaged(template_text(), place, key)
+    if architecture != "arm64":
+        notice(f"give the stack the parameter Architecture={architecture}")
+    if options.json:
+        show_json(parse_template(text))
+    else:
+        show_text(text.rstrip("\n"))
+
+
+def _connection(options: Options) -> Connection:
+    return Connection.open(
+        options.settings,
+        profile=options.profile,
+        region=options.region,
+        endpoint_url=options.endpoint_url,
+    )
+
+
+def _pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise BadUsage(f"{option} {one!r} is not KEY=VALUE")
+        if name in pairs:
+            raise BadUsage(f"{option} gives {name!r} twice")
+        pairs[name] = value
+    return pairs
+
+
+def _place(connection: Connection, bucket: str | None) -> str:
+    """The bucket for code and template, which exists then."""
+    s3, account = connection.objects(), connection.account()
+    if bucket is not None:
+        take_bucket(s3, bucket, account)
+        return bucket
+    name = default_bucket(account, connection.region)
+    if make_bucket(s3, name, account, connection.region):
+        notice(f"made bucket {name}")
+    return name
+
+
+def _content(bundle: Path | None, architecture: str) -> bytes:
+    if bundle is None:
+        notice(f"building the functions for {architecture}")
+        return build_bundle(LAMBDA[architecture]).content
+    if bundle.stat().st_size > _MAX_BUNDLE_BYTES:
+        raise BadUsage(f"--bundle {bundle} is larger than Lambda takes")
+    return bundle.read_bytes()
+
+
+def _describe(proposal: Proposal, stack_name: str) -> None:
+    """What would change, on stderr: what is lost in red, where there is colour."""
+    verb = "make" if proposal.creating else "change"
+    notice(f"{verb} stack {stack_name}: {len(proposal.changes)} resources")
+    for change in proposal.changes:
+        causes = f"  ({', '.join(change.causes)})" if change.causes else ""
+        line = f"  {change.effect:<12} {change.resource}  {change.kind}{causes}"
+        typer.secho(line, err=True, fg=typer.colors.RED if change.dangerous else None)
+
+
+def _agreed(proposal: Proposal, *, yes: bool, allow_replace: bool) -> bool:
+    dangerous = [f"{one.resource} ({one.effect})" for one in proposal.changes if one.dangerous]
+    if dangerous and not allow_replace:
+        raise BadUsage(
+            f"this would delete or replace {', '.join(dangerous)}: nothing was changed; give "
+            "--allow-replace if that is meant"
+        )
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise BadUsage("nobody is here to be asked, nothing was changed: give --yes")
+    return typer.confirm("Go on?", err=True)
+
+
+def _execute(deployment: Deployment, proposal: Proposal) -> dict[str, str]:
+    with open_progress() as bars:
+        bar = bars.add("resources", len(proposal.changes))
+        done: set[str] = set()
+
+        def follow(event: StackEvent) -> None:
+            if event.status.endswith("_FAILED"):
+                bars.say(f"{event.resource}: {event.status} {event.reason}")
+            elif event.status.endswith("_COMPLETE"):
+                done.add(event.resource)
+                bar.set(min(len(done), len(proposal.changes)))
+
+        return deployment.execute(proposal, follow)
+
+
+def _report(
+    options: Options,
+    deployment: Deployment,
+    changes: Sequence[Change],
+    outputs: dict[str, str],
+    *,
+    deployed: bool,
+) -> int:
+    document = {
+        "stack_name": deployment.stack_name,
+        "deployed": deployed,
+        "changes": [
+            {"effect": str(one.effect), "resource": one.resource, "type": one.kind}
+            for one in changes
+        ],
+        "outputs": outputs,
+    }
+    rows = [{"output": name, "value": value} for name, value in sorted(outputs.items())]
+    show(options, rows, document)
+    return 0
