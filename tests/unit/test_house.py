@@ -197,6 +197,7 @@ def test_the_wheel_holds_every_module_the_template_and_the_types(wheel: zipfile.
     }
 
     assert wanted <= held
-    assert {"countledger/infra/template.yaml", "countledger/py.typed"} <= held
+    files = {"infra/template.yaml", "infra/requirements-functions.lock", "py.typed"}
+    assert {f"countledger/{name}" for name in files} <= held
     assert all(any(name.startswith(f"countledger/{room}/") for name in held) for room in _ROOMS)
     assert not [name for name in held if "test" in name.split("/")[1]]
