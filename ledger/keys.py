@@ -7,7 +7,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
                              `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters;
-                             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted
+                             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
+             (`import#<name>`, `import`), when the import of that name was begun
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -36,6 +37,8 @@ MARKER_PREFIX: Final = "m#"
 STRICT_PREFIX: Final = "strict#"
 BOOKMARK_PREFIX: Final = "audit#"
 BOOKMARK: Final = "bookmark"
+IMPORT_PREFIX: Final = "import#"
+IMPORT: Final = "import"
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -177,6 +180,11 @@ def strict_key(counter: str) -> dict[str, str]:
 def bookmark_key(purpose: str) -> dict[str, str]:
     """The key of the bookmark of a walk over all counters, in `counters`."""
     return {"counter": BOOKMARK_PREFIX + purpose, "part": BOOKMARK}
+
+
+def import_key(name: str) -> dict[str, str]:
+    """The key of an import of opening balances in `counters`."""
+    return {"counter": IMPORT_PREFIX + name, "part": IMPORT}
 
 
 def progress_key(shard: str) -> dict[str, str]:

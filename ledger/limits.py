@@ -18,6 +18,9 @@ NAMESPACE_MAX_BYTES: Final = COUNTER_NAME_MAX_BYTES - 2
 KEY_MAX_BYTES: Final = 1_024
 NOTE_MAX_BYTES: Final = 1_024
 
+# It is part of the key of each of its entries, and stands in their notes.
+IMPORT_NAME_MAX_BYTES: Final = 256
+
 # A DynamoDB number holds 38 significant digits.
 NUMBER_MAX_DIGITS: Final = 38
 

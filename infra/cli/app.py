@@ -14,6 +14,7 @@ from countledger.infra.cli import (
     deploy,
     emit,
     engine,
+    moving,
     namespaces,
     schedules,
     strict,
@@ -80,6 +81,7 @@ LOCAL = "On this machine"
 DEPLOY = "In an AWS account"
 COUNT = "Count"
 CHECK = "Read and check"
+MOVE = "Move in and out"
 COMPACT = "Compact"
 
 app.command("up", rich_help_panel=LOCAL)(engine.up)
@@ -97,3 +99,5 @@ app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
+app.command("export", rich_help_panel=MOVE)(moving.export)
+app.command("import", rich_help_panel=MOVE)(moving.import_)

@@ -68,7 +68,7 @@ def emit_lines(options: Options, file: str) -> int:
     lines = Lines()
     counts: Counter[str] = Counter()
     worst = 0
-    with _opened(file) as stream, open_progress() as progress:
+    with opened(file) as stream, open_progress() as progress:
         emitted = progress.add("emitted")
         for outcome in client.record_many(lines.events(numbered_lines(stream))):
             number = lines.next_number()
@@ -105,7 +105,12 @@ def _is_input(error: CountledgerError) -> bool:
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def opened(file: str) -> Iterator[IO[bytes]]:
+    """A file of lines; `-` is standard input.
+
+    Raises:
+        FileUnreadable: there is no such file.
+    """
     if file == "-":
         yield sys.stdin.buffer
         return

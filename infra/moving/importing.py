@@ -1,0 +1,171 @@
+"""Opening balances: each line once under the name of its import, however often it is tried.
+
+namespace            made, or there already with the same settings
+counter of a ledger  one entry of the whole value, under a key of the import's name; its time
+                     is the import's first, so a retry beyond the horizon is refused
+strict counter       made with the value as its opening, or there already as the line says
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from countledger import Event, IdempotencyKey, Receipt
+from countledger.infra.moving.lines import CounterLine, Line, NamespaceLine
+from countledger.ledger import keys
+from countledger.ledger.attributes import require
+from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.errors import (
+    BadInput,
+    BadSetting,
+    ConditionFailed,
+    CounterExists,
+    CountledgerError,
+)
+from countledger.ledger.expressions import Absent
+from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from countledger import CountLedger
+
+
+_CHUNK: Final = 200
+
+
+class Done(StrEnum):
+    """What became of a line."""
+
+    RECORDED = "recorded"
+    DUPLICATE = "duplicate"
+    MADE = "made"
+    EXISTS = "exists"
+    NOTHING = "nothing"
+
+
+Outcome: TypeAlias = Done | CountledgerError
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """Writes opening balances through a client.
+
+    Attributes:
+        client: of the stack.
+        name: of the import.
+        at: when the import of that name was begun first.
+    """
+
+    client: CountLedger
+    name: str
+    at: datetime
+
+    @classmethod
+    def begin(cls, client: CountLedger, name: str, clock: Clock | None = None) -> Importer:
+        """Begin an import, or go on with the one of that name: one write unit.
+
+        Raises:
+            BadSetting: an import cannot be called so.
+        """
+        if not name or len(name.encode()) > IMPORT_NAME_MAX_BYTES or "#" in name:
+            raise BadSetting(
+                f"an import's name is 1 to {IMPORT_NAME_MAX_BYTES} bytes without '#'; "
+                f"{name[:80]!r} is none"
+            )
+        if keys.has_control_characters(name):
+            raise BadSetting(f"the import's name {name[:80]!r} holds control characters")
+        at_ms = (clock or SystemClock()).now_ms()
+        table = client.connection.setting("counters_table")
+        item = {**keys.import_key(name), "at": at_ms}
+        try:
+            client.connection.door("standard").put(Put(table, item, Absent("part")))
+        except ConditionFailed as there:
+            at_ms = require(there.item or {}, "at", int)
+        return cls(client, name, to_datetime(at_ms))
+
+    def outcomes(self, lines: Iterable[Line]) -> Iterator[Outcome]:
+        """Write the lines in their order, those of ledgers many at a time; one outcome for each.
+
+        One write unit for each counter of a ledger; what its making costs for a strict one.
+        """
+        waiting: list[CounterLine] = []
+        for line in lines:
+            if isinstance(line, CounterLine) and line.kind is Kind.LEDGER and line.value:
+                waiting.append(line)
+                if len(waiting) < _CHUNK:
+                    continue
+                yield from self._record(waiting)
+                waiting = []
+                continue
+            yield from self._record(waiting)
+            waiting = []
+            yield self._make(line)
+        yield from self._record(waiting)
+
+    def _record(self, lines: list[CounterLine]) -> Iterator[Outcome]:
+        key = IdempotencyKey(f"import:{self.name}", self.at)
+        made = [_event_of(line, key, self.name) for line in lines]
+        sent = self.client.record_many(one for one in made if isinstance(one, Event))
+        for one in made:
+            outcome = next(sent) if isinstance(one, Event) else one
+            yield Done(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
+
+    def _make(self, line: Line) -> Outcome:
+        try:
+            if isinstance(line, NamespaceLine):
+                return self._make_namespace(line)
+            if line.kind is Kind.STRICT:
+                return self._make_strict(line)
+            if line.kind is Kind.SEQUENCE:
+                raise BadSetting(
+                    f"sequence {line.counter!r} cannot be imported: make it with its first number"
+                )
+        except CountledgerError as error:
+            return error
+        return Done.NOTHING  # of a ledger, and 0: it is what it would be
+
+    def _make_namespace(self, line: NamespaceLine) -> Done:
+        known = {one.name for one in self.client.namespaces.list()}
+        self.client.namespaces.create(
+            line.namespace,
+            kind=line.kind,
+            spread=line.spread,
+            horizon_ms=line.horizon_ms,
+            description=line.description,
+        )
+        return Done.EXISTS if line.namespace in known else Done.MADE
+
+    def _make_strict(self, line: CounterLine) -> Done:
+        wanted = (line.method, line.lower, line.upper, line.bins)
+        try:
+            self.client.strict.create(
+                line.counter,
+                method=line.method or "",
+                lower=line.lower,
+                upper=line.upper,
+                opening=line.value,
+                bins=line.bins,
+                history=line.history,
+                max_tokens=line.max_tokens,
+                window_ms=line.window_ms,
+            )
+        except CounterExists:
+            there = self.client.strict.show(line.counter)
+            if (str(there.method), there.lower, there.upper, there.bins) != wanted:
+                raise
+            return Done.EXISTS
+        return Done.MADE
+
+
+def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | CountledgerError:
+    """The one entry of a line, or what is wrong with its counter."""
+    try:
+        return Event(line.counter, line.value, key, note={"import": name})
+    except BadInput as error:
+        return error
