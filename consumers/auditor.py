@@ -43,7 +43,7 @@ class Auditor:
 
     def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """`verify` for many counters, a hundred behind one proof."""
-        return self.verifier.verify(map(self.of_a_ledger, counters))
+        return self.verifier.verify(map(self._of_a_ledger, counters))
 
     def verify_all(
         self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
@@ -73,7 +73,7 @@ class Auditor:
 
     def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
         """`repair` for many counters, a hundred behind one proof."""
-        return Repairer(self.verifier, dry_run).repair(map(self.of_a_ledger, counters))
+        return Repairer(self.verifier, dry_run).repair(map(self._of_a_ledger, counters))
 
     def repair_all(
         self,
@@ -87,16 +87,8 @@ class Auditor:
         task = "repair, dry run" if dry_run else "repair"
         return self._audit(task, repairer.repair, lambda one: str(one.remedy), segments, resume)
 
-    def of_a_ledger(self, counter: str) -> str:
-        """The counter, if it is one that can have a ledger: its namespace is not of another kind.
-
-        Raises:
-            BadCounterName: the name breaks the grammar.
-            WrongKind: it is strict, or a sequence.
-        """
-        if not self.namespaces.is_of_a_ledger(keys.check_counter(counter)):
-            self.namespaces.expect(counter, Kind.LEDGER)
-        return counter
+    def _of_a_ledger(self, counter: str) -> str:
+        return of_a_ledger(self.namespaces, counter)
 
     def _audit(
         self,
@@ -117,3 +109,15 @@ class Auditor:
             segments,
             NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
         )
+
+
+def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
+    """The counter, if it is one that can have a ledger: its namespace is not of another kind.
+
+    Raises:
+        BadCounterName: the name breaks the grammar.
+        WrongKind: it is strict, or a sequence.
+    """
+    if not namespaces.is_of_a_ledger(keys.check_counter(counter)):
+        namespaces.expect(counter, Kind.LEDGER)
+    return counter

@@ -21,7 +21,7 @@ from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import Schedule
 from countledger.consumers.audit import Audit
-from countledger.consumers.auditor import Auditor
+from countledger.consumers.auditor import Auditor, of_a_ledger
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.stream import LedgerStream
@@ -180,7 +180,7 @@ class CountLedger:
         Raises:
             WrongKind: the counter is strict and has no ledger; its total is exact.
         """
-        return self._exact.read(self.audit.of_a_ledger(counter))
+        return self._exact.read(of_a_ledger(self.namespaces, counter))
 
     def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
         """A counter's entries that are not merged yet, newest first; `head` tells of the others.

@@ -14,11 +14,12 @@ import base64
 import decimal
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import psutil
@@ -94,7 +95,7 @@ def patch_iam_names_mappings() -> None:
 
 
 def patch_iam_leading_keys() -> None:
-    """The condition key `dynamodb:LeadingKeys` carries the partition key of the request.
+    """The condition key `dynamodb:LeadingKeys` carries the partition keys of the request.
 
     MiniStack leaves it out, and `ForAllValues` over nothing admits everything.
     """
@@ -102,15 +103,30 @@ def patch_iam_leading_keys() -> None:
 
     def with_leading_keys(body: bytes) -> dict[str, Any]:
         context: dict[str, Any] = plain(body)
-        request = _json_object(body)
-        table = dynamodb._tables.get(str(request.get("TableName", "")))  # noqa: SLF001 - as above
-        name = table.get("pk_name") if table else None
-        item = request.get("Key") or request.get("Item") or {}
-        if name in item:
-            context["dynamodb:LeadingKeys"] = [str(*item[name].values())]
+        found = {str(*key.values()) for key in _leading_keys(_json_object(body))}
+        if found:
+            context["dynamodb:LeadingKeys"] = sorted(found)
         return context
 
     iam_actions.dynamodb_service_context = with_leading_keys
+
+
+def _leading_keys(request: dict[str, Any]) -> Iterator[dict[str, str]]:
+    """The partition keys of one request, of a batch or a transaction, or of a query."""
+    requests = [(request.get("TableName", ""), request)]
+    for table, batch in (request.get("RequestItems") or {}).items():
+        of_one = batch if isinstance(batch, list) else [{"Key": key} for key in batch["Keys"]]
+        requests += [(table, part) for one in of_one for part in (one, *one.values())]
+    for one in request.get("TransactItems") or ():
+        requests += [(part["TableName"], part) for part in one.values()]
+    for table, part in requests:
+        known = dynamodb._tables.get(str(table).rpartition("/")[2])  # noqa: SLF001 - as above
+        item = part.get("Key") or part.get("Item") or {}
+        if known and known.get("pk_name") in item:
+            yield item[known["pk_name"]]
+    # A query compares it with `=`; its other part is a range or a prefix.
+    for match in re.finditer(r"= (:\w+)", str(request.get("KeyConditionExpression", ""))):
+        yield request["ExpressionAttributeValues"][match[1]]
 
 
 def patch_iam_batches_of_messages() -> None:

@@ -1,0 +1,109 @@
+"""The policies that the documentation gives are the ones that are needed, with IAM enforced."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from countledger import CountLedger, Event, Settings
+from countledger.infra.local_stack import Credentials, LocalStack
+from countledger.ledger.errors import AccessDenied
+from countledger.ledger.expressions import Compare
+from countledger.ledger.operations import Query
+
+PAGE = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
+POLICIES = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+OUTPUTS = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
+
+
+def actor(stack: LocalStack, number: int) -> CountLedger:
+    """A client under the one policy of the page with that number."""
+    dynamodb = stack.client("dynamodb")
+    text = json.dumps(POLICIES[number])
+    for place, output in (("TABLE_ARN", "LedgerTableName"), ("COUNTERS_ARN", "CountersTableName")):
+        table = dynamodb.describe_table(TableName=stack.outputs[output])["Table"]
+        text = text.replace(place, table["TableArn"])
+    iam, user = stack.client("iam"), f"documented-{number}"
+    if user not in {one["UserName"] for one in iam.list_users()["Users"]}:
+        iam.create_user(UserName=user)
+        iam.put_user_policy(UserName=user, PolicyName="documented", PolicyDocument=text)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    session = stack.session(Credentials(key["AccessKeyId"], key["SecretAccessKey"]))
+    settings = Settings(
+        ledger_table=stack.outputs["LedgerTableName"],
+        counters_table=stack.outputs["CountersTableName"],
+        home_region=stack.outputs["HomeRegion"],
+    )
+    return CountLedger(settings, session=session, endpoint_url=stack.url)
+
+
+@pytest.fixture
+def everything(auth_stack: LocalStack) -> CountLedger:
+    """Someone who may do all, and has made the namespaces."""
+    client = CountLedger(
+        Settings(stack_name=auth_stack.name),
+        session=auth_stack.session(),
+        endpoint_url=auth_stack.url,
+    )
+    for namespace in ("likes", "stock"):
+        client.namespaces.create(namespace)
+    return client
+
+
+def test_an_emitter_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
+    """It records there, one by one and in batches, and neither elsewhere nor reads anything."""
+    emitter = actor(auth_stack, 0)
+    before = everything.exact("likes:documented").sum
+
+    emitter.record("likes:documented", 1, key="k")
+    sent = list(emitter.record_many([Event("likes:documented", 2)] * 3))
+
+    assert all(getattr(one, "status", None) == "recorded" for one in sent)
+    assert everything.exact("likes:documented").sum - before == 7
+    with pytest.raises(AccessDenied):
+        emitter.record("stock:documented", 1)
+    with pytest.raises(AccessDenied):
+        list(emitter.record_many([Event("stock:documented", 1)]))
+    with pytest.raises(AccessDenied):
+        _batch_elsewhere(emitter)
+    with pytest.raises(AccessDenied):
+        emitter.total("likes:documented")
+    with pytest.raises(AccessDenied):
+        emitter.exact("likes:documented")
+
+
+def _batch_elsewhere(emitter: CountLedger) -> None:
+    """The product asks for the namespace first; this does not."""
+    table = emitter.connection.setting("ledger_table")
+    items = [{"counter": f"{name}:documented", "entry": "x#1"} for name in ("likes", "stock")]
+    emitter.connection.door("none").put_batch(table, items)
+
+
+def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
+    """It reads there, and neither elsewhere nor writes anything."""
+    everything.record("likes:read", 5)
+    everything.record("stock:read", 5)
+    auth_stack.pump.drain()
+    reader = actor(auth_stack, 1)
+
+    assert reader.total("likes:read").total == 5
+    assert reader.exact("likes:read").sum == 5
+    assert [one.delta for one in reader.entries("likes:read")] == [5]
+    with pytest.raises(AccessDenied):
+        reader.total("stock:read")
+    with pytest.raises(AccessDenied):
+        list(reader.connection.door("none").pages(everything_of("stock:read", reader)))
+    with pytest.raises(AccessDenied):
+        reader.record("likes:read", 1)
+
+
+def everything_of(counter: str, reader: CountLedger) -> Query:
+    return Query(reader.connection.setting("ledger_table"), Compare("counter", "=", counter))
+
+
+def test_the_page_names_every_policy_of_the_stack(auth_stack: LocalStack) -> None:
+    """And none that is not there."""
+    assert sorted(OUTPUTS) == sorted(
+        name for name in auth_stack.outputs if name.endswith("PolicyArn")
+    )
