@@ -7,7 +7,9 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              of a strict counter also (`<counter>#<NN>`, `bin`) and, at either,
                              `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters;
-                             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted
+                             (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
+                             (`alerts#rules`, `rule#<name>`), an alert rule; beside it
+                             `past#<name>#<revision>`, as it was, and `stamp`, moved by each change
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -36,6 +38,10 @@ MARKER_PREFIX: Final = "m#"
 STRICT_PREFIX: Final = "strict#"
 BOOKMARK_PREFIX: Final = "audit#"
 BOOKMARK: Final = "bookmark"
+ALERT_RULES: Final = "alerts#rules"
+RULE_PREFIX: Final = "rule#"
+PAST_RULE_PREFIX: Final = "past#"
+RULES_STAMP: Final = "stamp"
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -182,3 +188,18 @@ def bookmark_key(purpose: str) -> dict[str, str]:
 def progress_key(shard: str) -> dict[str, str]:
     """The key of a stream shard's progress in `counters`."""
     return {"counter": STREAM_PREFIX + shard, "part": PROGRESS}
+
+
+def rule_key(name: str) -> dict[str, str]:
+    """The key of an alert rule in `counters`."""
+    return {"counter": ALERT_RULES, "part": RULE_PREFIX + name}
+
+
+def past_rule_key(name: str, revision: str) -> dict[str, str]:
+    """The key of an alert rule as it was, in `counters`."""
+    return {"counter": ALERT_RULES, "part": f"{PAST_RULE_PREFIX}{name}#{revision}"}
+
+
+def rules_stamp_key() -> dict[str, str]:
+    """The key of what tells whether any alert rule changed; the last one of its partition."""
+    return {"counter": ALERT_RULES, "part": RULES_STAMP}
