@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from countledger.ledger.clock import Clock, SystemClock
@@ -26,7 +27,7 @@ class RuleBook:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         """Sort the rules; all their revisions may be among them."""
-        ordered = sorted(rules, key=lambda rule: (rule.name, rule.effective_from_ms, rule.revision))
+        ordered = sorted(rules, key=_place)
         self.rules = tuple(ordered)
         exact: dict[str, list[Rule]] = {}
         by_prefix: dict[str, list[Rule]] = {}
@@ -55,6 +56,12 @@ class RuleBook:
                 return (*exact, *self._of_prefix[place]) if exact else self._of_prefix[place]
             place = self._above[place]
         return exact
+
+
+def _place(rule: Rule) -> tuple[str, int, float, str]:
+    """By name, then in order of time; of two that begin at once the one that was followed first."""
+    until_ms = rule.effective_until_ms
+    return rule.name, rule.effective_from_ms, inf if until_ms is None else until_ms, rule.revision
 
 
 def _parents(prefixes: Sequence[str]) -> list[int | None]:

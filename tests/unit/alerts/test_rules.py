@@ -199,7 +199,7 @@ def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None: 
 
     assert rules.delete("r")
     assert rules.number() == 3
-    assert rules.read().past[0].revision == made.revision
+    assert [rule.revision for rule in rules.read().past].count(made.revision) == 1
     assert rules.list() == []
 
 
