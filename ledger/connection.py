@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
+    from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
 Retries = Literal["none", "standard"]
@@ -52,6 +54,9 @@ _OUTPUTS: Final = {
     "schedule_group": "ScheduleGroupName",
     "scheduler_role_arn": "SchedulerRoleArn",
     "home_region": "HomeRegion",
+    "alert_bus": "AlertBusName",
+    "alert_topic_arns": "AlertTopicArns",
+    "alert_dead_letter_queue_url": "AlertDeadLetterQueueUrl",
 }
 
 
@@ -166,6 +171,16 @@ class Connection:
     def scheduler(self) -> EventBridgeSchedulerClient:
         """A client of EventBridge Scheduler."""
         client: EventBridgeSchedulerClient = self._client("scheduler")
+        return client
+
+    def events(self) -> EventBridgeClient:
+        """A client of EventBridge."""
+        client: EventBridgeClient = self._client("events")
+        return client
+
+    def topics(self) -> SNSClient:
+        """A client of SNS."""
+        client: SNSClient = self._client("sns")
         return client
 
     def _client(
