@@ -113,6 +113,12 @@ class Connection:
             )
         return region
 
+    @property
+    def partition(self) -> str:
+        """The partition of the region, such as `aws`, as its ARNs begin."""
+        with translated("the partition of the region"):
+            return self.session.get_partition_for_region(self.region)
+
     @cached_property
     def outputs(self) -> Mapping[str, str]:
         """The stack's outputs: one DescribeStacks call.
@@ -174,13 +180,13 @@ class Connection:
         return client
 
     def events(self) -> EventBridgeClient:
-        """A client of EventBridge."""
-        client: EventBridgeClient = self._client("events")
+        """A client of EventBridge; its SDK does not retry."""
+        client: EventBridgeClient = self._client("events", "none")
         return client
 
     def topics(self) -> SNSClient:
-        """A client of SNS."""
-        client: SNSClient = self._client("sns")
+        """A client of SNS; its SDK does not retry."""
+        client: SNSClient = self._client("sns", "none")
         return client
 
     def _client(

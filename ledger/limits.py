@@ -91,7 +91,15 @@ ALERT_RULE_NAME_MAX_BYTES: Final = 64
 # last 30 hours count.
 ALERT_RULES_MAX: Final = 10_000
 
+# So many thresholds of one update alert one by one; a range of more is told by one alert.
+CROSSINGS_MAX: Final = 100
+# An armed state only keeps away alerts that were made already, when their records come again.
+ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
+ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
+
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")
+if not ALERT_STATE_LIFE_MS > STREAM_RECORD_MAX_AGE_MS:
+    raise AssertionError("a state must outlive every record that may still be delivered")
 if not HORIZON_MIN_MS <= HORIZON_DEFAULT_MS <= HORIZON_MAX_MS:
     raise AssertionError("the default horizon must lie within its bounds")
