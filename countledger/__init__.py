@@ -20,6 +20,8 @@ from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import Schedule
+from countledger.consumers.alerts.assembly import alerts_of
+from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor
 from countledger.consumers.progress import ShardProgress
@@ -56,12 +58,14 @@ if TYPE_CHECKING:
 
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
+    from countledger.consumers.alerts.alerts import Alerts
 
 __all__ = [
     "Amount",
     "Audit",
     "CountLedger",
     "CountledgerError",
+    "Direction",
     "Entry",
     "Event",
     "ExactSum",
@@ -75,6 +79,7 @@ __all__ = [
     "Remedy",
     "Repair",
     "Retire",
+    "Rule",
     "Schedule",
     "Settings",
     "ShardProgress",
@@ -290,6 +295,11 @@ class CountLedger:
     def schedules(self) -> Schedules:
         """When and how counters are compacted: make, change, read and delete schedules."""
         return schedules_of(self.connection, self.namespaces)
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
+        return alerts_of(self.connection)
 
     @cached_property
     def _regions(self) -> Regions:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from countledger.consumers.alerts.rule import Rule
+from countledger.consumers.alerts.rule import Rule, target_of
 from countledger.ledger.errors import BadRule
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.rule import Direction, Target
+    from countledger.consumers.alerts.rule import Direction
     from countledger.ledger.amount import Amount
 
 
@@ -20,19 +20,19 @@ class RuleWish(TypedDict, total=False):
         counter: the one counter that it watches; or
         prefix: what the names of the counters begin with that it watches; "" = all.
         threshold: what the total has to reach or pass; by default the step.
-        direction: which way.
+        direction: which way: `rising`, `falling` or `both`.
         rearm: how far the total has to go back before the next alert; None: behind the threshold.
         step: alert at each multiple from the threshold on; None: at the threshold alone.
-        target: where alerts go; by default the stack's event bus.
+        to: where alerts go: `bus`, the stack's event bus and the default, or a topic's ARN.
     """
 
     counter: str
     prefix: str
     threshold: Amount
-    direction: Direction
+    direction: Direction | str
     rearm: Amount | None
     step: Amount | None
-    target: Target
+    to: str
 
 
 def made(name: str, judge_in: str, wish: RuleWish) -> Rule:
@@ -41,7 +41,7 @@ def made(name: str, judge_in: str, wish: RuleWish) -> Rule:
     Raises:
         BadRule, BadCounterName: the wish lacks something, or breaks a rule.
     """
-    words: dict[str, Any] = {**wish}
+    words = _fields(wish)
     if words.get("threshold") is None:
         words["threshold"] = words.get("step")
     if words["threshold"] is None:
@@ -57,9 +57,16 @@ def changed(rule: Rule, wish: RuleWish) -> Rule:
     Raises:
         BadRule, BadCounterName: it would be no rule.
     """
-    words: dict[str, Any] = {**wish}
+    words = _fields(wish)
     if "counter" in wish and "prefix" not in wish:
         words["prefix"] = None
     if "prefix" in wish and "counter" not in wish:
         words["counter"] = None
     return replace(rule, **words)
+
+
+def _fields(wish: RuleWish) -> dict[str, Any]:
+    fields: dict[str, Any] = {**wish}
+    if "to" in fields:
+        fields["target"] = target_of(fields.pop("to"))
+    return fields

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from countledger.infra.cli import (
+    alerts,
     audit,
     compact,
     demo,
@@ -78,6 +79,7 @@ LOCAL = "On this machine"
 COUNT = "Count"
 CHECK = "Read and check"
 COMPACT = "Compact"
+ALERT = "Alert"
 
 app.command("up", rich_help_panel=LOCAL)(engine.up)
 app.command("status", rich_help_panel=LOCAL)(engine.status)
@@ -92,3 +94,4 @@ app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
+app.add_typer(alerts.app, name="alert", rich_help_panel=ALERT)
