@@ -1,4 +1,4 @@
-"""The alerts of a stack, as users handle them: rules made, changed, read and deleted."""
+"""The alerts of a stack, as users handle them: rules, their trial, what was told, dead letters."""
 
 from __future__ import annotations
 
@@ -7,15 +7,28 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, Unpack
 
 from countledger.consumers.alerts import rule_wish
-from countledger.ledger.errors import NoSuchRule, WrongKind, WrongRegion
+from countledger.consumers.alerts.alert import trial_of
+from countledger.ledger import keys
+from countledger.ledger.errors import (
+    BadRule,
+    NoSuchRule,
+    TargetRefused,
+    WrongKind,
+    WrongRegion,
+)
 from countledger.ledger.total import decode_total
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
+    from countledger.consumers.alerts.publish import Publisher
+    from countledger.consumers.alerts.resend import Resender, Resent
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.rule_wish import RuleWish
     from countledger.consumers.alerts.rules import Rules
+    from countledger.consumers.alerts.standing import Standing
     from countledger.consumers.totals import TotalsReader
 
 
@@ -38,6 +51,26 @@ class TargetCheck(Protocol):
         """
 
 
+class Ways(Protocol):
+    """The ways that alerts take; each is made ready at its first use."""
+
+    @property
+    def targets(self) -> TargetCheck:
+        """What may be told of alerts."""
+
+    @property
+    def publisher(self) -> Publisher:
+        """Takes alerts to their targets."""
+
+    @property
+    def resender(self) -> Resender:
+        """Sends dead letters again."""
+
+    @property
+    def standing(self) -> Standing:
+        """Tells of totals that are beyond a threshold already."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alerts:
     """The alerts that are judged in one region.
@@ -47,23 +80,34 @@ class Alerts:
 
     Attributes:
         rules: as they are stored.
-        targets: what may be told of alerts.
+        ways: that alerts take.
         totals: tell what kind of counter a rule names.
+        alert_log: what was told.
         home_region: where rules are judged by default.
     """
 
     rules: Rules
-    targets: TargetCheck
+    ways: Ways
     totals: TotalsReader
+    alert_log: AlertLog
     home_region: str
 
-    def create(self, name: str, *, judge_in: str | None = None, **wish: Unpack[RuleWish]) -> Rule:
+    def create(
+        self,
+        name: str,
+        *,
+        now: bool = False,
+        judge_in: str | None = None,
+        **wish: Unpack[RuleWish],
+    ) -> Rule:
         """Make a rule. Four write units; one read unit, and one for each 4 KB of rules.
 
         A counter that is beyond the threshold already does not alert before it crosses it anew.
 
         Args:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
+            now: wait until the rule is in force, and alert for counters that are beyond by then:
+                one read unit for each, for a prefix also a scan of the table `counters`.
             judge_in: the region whose totals it watches; None: the home region. It must be the
                 one that this client works in: rules are kept where they are judged.
             **wish: `counter` or `prefix`, `threshold` (or `step`) and `direction`, and what is not
@@ -75,18 +119,30 @@ class Alerts:
             WrongKind: a strict counter with bins, which has no single total.
             WrongRegion: it would be judged elsewhere.
             TargetRefused: the bus or topic does not exist, or refuses.
+            ServiceFailed: it could not be written; or, with `now`, not all of it was told.
         """
         wanted = self._checked(rule_wish.made(name, self._judge_in(judge_in), wish))
-        return self.rules.create(wanted)
+        created = self.rules.create(wanted)
+        if now:
+            self.tell_standing(created)
+        return created
 
-    def set(self, name: str, **wish: Unpack[RuleWish]) -> Rule:
+    def set(self, name: str, *, now: bool = False, **wish: Unpack[RuleWish]) -> Rule:
         """Change a rule; what is not named stays. Six write units, and the reads of `create`.
+
+        Args:
+            name: of the rule.
+            now: as for `create`.
+            **wish: what is to be otherwise.
 
         Raises:
             As `create`, and NoSuchRule where there is none.
         """
         self._checked(rule_wish.changed(self.rules.get(name), wish))
-        return self.rules.set(name, lambda rule: rule_wish.changed(rule, wish))
+        changed = self.rules.set(name, lambda rule: rule_wish.changed(rule, wish))
+        if now:
+            self.tell_standing(changed)
+        return changed
 
     def apply(self, wishes: Mapping[str, RuleWish]) -> Iterator[tuple[Rule, Change]]:
         """Make every rule what is wished, as a settings file does; others stay as they are.
@@ -127,6 +183,65 @@ class Alerts:
         """
         return self.rules.delete(name)
 
+    def test(self, name: str, counter: str) -> Alert:
+        """Send a message that is marked as a test the way that a rule's alerts take.
+
+        One call to the target; nothing is logged.
+
+        Args:
+            name: of the rule.
+            counter: which one the message names; one that the rule watches.
+
+        Raises:
+            NoSuchRule, BadCounterName: there is no such rule, or no such counter.
+            BadRule: the rule does not watch that counter.
+            TargetRefused: the target did not take it, after all tries.
+        """
+        rule = self.rules.get(name)
+        if not rule.covers(keys.check_counter(counter)):
+            raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
+        alert = trial_of(rule, counter, self.rules.clock.now_ms())
+        for refused in self.ways.publisher.publish([alert], rule.target):
+            raise TargetRefused(f"{rule.target} did not take the message: {refused.reason}")
+        return alert
+
+    def log(self, counter: str | None = None, *, limit: int | None = None) -> Iterator[LoggedAlert]:
+        """The alerts of the last ninety days, newest first. Half a read unit for each 4 KB.
+
+        Args:
+            counter: of one counter; None: of all.
+            limit: how many at the most; None: all.
+
+        Raises:
+            BadCounterName, BadSetting: that is no counter, or no number of alerts.
+            CorruptItem: one of them cannot be read.
+        """
+        return self.alert_log.newest(counter, limit=limit)
+
+    def resend(self, limit: int | None = None) -> Iterator[Resent]:
+        """Send alerts again that their target did not take; what it refuses again stays.
+
+        Args:
+            limit: how many at the most; None: all.
+
+        Yields:
+            What became of each.
+        """
+        return self.ways.resender.resend(limit)
+
+    def tell_standing(self, rule: Rule) -> int:
+        """Wait until a rule is in force, and alert for counters that are beyond it by then.
+
+        As `create` with `now`; again it goes on where it failed.
+
+        Returns:
+            How many alerts were told.
+
+        Raises:
+            ServiceFailed: some counters could not be judged.
+        """
+        return self.ways.standing.tell(rule)
+
     def _apply(self, rule: Rule) -> tuple[Rule, Change]:
         try:
             before = self.rules.get(rule.name)
@@ -156,5 +271,5 @@ class Alerts:
                     "value lies in many items, and no update shows the whole of it; make it "
                     "without bins, or watch it where you read it"
                 )
-        self.targets.check(rule.target)
+        self.ways.targets.check(rule.target)
         return rule

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts, Change
+from countledger.consumers.alerts.publish import Refused
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
@@ -24,7 +26,12 @@ from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.transactions import TransactingDoor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.resend import Resender
     from countledger.consumers.alerts.rule import Target
+    from countledger.consumers.alerts.standing import Standing
 
 TABLE = "counters"
 HOME = "eu-central-1"
@@ -34,21 +41,50 @@ WISH: Any = {"counter": "likes:1", "threshold": 100, "direction": "rising"}
 
 @dataclass
 class Reachable:
-    """Targets, all of which can be reached but those that are named."""
+    """Targets and the ways to them, all of which are open but those that are named."""
 
     away: set[str] = field(default_factory=set)
+    published: list[tuple[Alert, Target]] = field(default_factory=list)
 
     def check(self, target: Target) -> None:
         """Whether it is one of them."""
         if str(target) in self.away:
             raise TargetRefused(f"{target} is away")
 
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+        """Take alerts to a target."""
+        if str(target) in self.away:
+            return [Refused(alert, "it is away") for alert in alerts]
+        self.published += [(alert, target) for alert in alerts]
+        return []
+
+    @property
+    def targets(self) -> Reachable:
+        """These."""
+        return self
+
+    @property
+    def publisher(self) -> Reachable:
+        """To these."""
+        return self
+
+    @property
+    def resender(self) -> Resender:
+        """Of no use here."""
+        raise AssertionError("there are no dead letters here")
+
+    @property
+    def standing(self) -> Standing:
+        """Of no use here."""
+        raise AssertionError("nobody asked for it")
+
 
 def _alerts(
     door: TransactingDoor, *, region: str = HOME, targets: Reachable | None = None
 ) -> Alerts:
     rules = Rules(door, TABLE, region, ManualClock())
-    return Alerts(rules, targets or Reachable(), TotalsReader(door, TABLE), HOME)
+    ways = targets or Reachable()
+    return Alerts(rules, ways, TotalsReader(door, TABLE), AlertLog(door, TABLE), HOME)
 
 
 @pytest.fixture
@@ -176,3 +212,31 @@ def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(door: Transact
         list(alerts.apply({"spoilt": WISH}))
     assert alerts.delete("spoilt")
     assert alerts.unreadable() == {}
+
+
+def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(door: TransactingDoor) -> None:
+    """Through the same publisher, to the rule's own target."""
+    ways = Reachable()
+    alerts = _alerts(door, targets=ways)
+    rule = alerts.create("r", **WISH, to=ARN)
+
+    alert = alerts.test("r", "likes:1")
+
+    assert ways.published == [(alert, rule.target)]
+    assert alert.test
+    assert alert.id.startswith("test/")
+
+
+def test_a_trial_that_would_prove_nothing_is_refused(door: TransactingDoor) -> None:
+    """No such rule, a counter that it does not watch, a target that takes nothing."""
+    ways = Reachable()
+    alerts = _alerts(door, targets=ways)
+    alerts.create("r", **WISH, to=ARN)
+    ways.away.add(ARN)
+
+    with pytest.raises(NoSuchRule):
+        alerts.test("other", "likes:1")
+    with pytest.raises(BadRule, match="does not watch 'likes:2'"):
+        alerts.test("r", "likes:2")
+    with pytest.raises(TargetRefused, match="did not take the message: it is away"):
+        alerts.test("r", "likes:1")
