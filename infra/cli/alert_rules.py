@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger import Rule
+    from countledger.consumers.alerts.alerts import Alerts
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The rule: letters, digits, '.', '_' and '-'.")
@@ -76,6 +77,12 @@ JudgeIn = Annotated[
         show_default=False,
     ),
 ]
+Now = Annotated[
+    bool,
+    typer.Option(
+        "--now", help="Also alert for totals that are beyond the threshold when it takes effect."
+    ),
+]
 
 
 class TargetCommand(TyperCommand):
@@ -114,11 +121,13 @@ def create(
     step: Step = None,
     to: To = None,
     judge_in: JudgeIn = None,
+    now: Now = False,
 ) -> None:
     r"""Make a rule.
 
     It takes effect five seconds later, for updates that are made then or later. A total that is
-    beyond the threshold by then does not alert before it crosses it anew.
+    beyond the threshold by then does not alert before it crosses it anew; with --now it does, and
+    the command waits for it. (With a prefix that reads the whole table of totals once.)
 
     A topic has to be named in the stack's parameter AlertTopicArns, which lets the judge publish
     to it.
@@ -144,8 +153,8 @@ def create(
         to=to,
     )
     wish = words.wish()
-    client = _at(options, judge_in).client()
-    _show_changed(options, client.alerts.create(name, judge_in=judge_in, **wish))
+    alerts = _at(options, judge_in).client().alerts
+    _show_changed(options, alerts, alerts.create(name, judge_in=judge_in, **wish), now=now)
 
 
 @shared
@@ -161,6 +170,7 @@ def set_rule(
     rearm: Rearm = None,
     step: Step = None,
     to: To = None,
+    now: Now = False,
 ) -> None:
     """Change a rule; what is not named stays.
 
@@ -180,10 +190,11 @@ def set_rule(
         step=step,
         to=to,
     )
-    if words == RuleWords():
+    if words == RuleWords() and not now:
         raise BadUsage(f"nothing to change of rule {name!r}: give an option")
     wish = words.wish()
-    _show_changed(options, options.client().alerts.set(name, **wish))
+    alerts = options.client().alerts
+    _show_changed(options, alerts, alerts.set(name, **wish), now=now)
 
 
 @shared
@@ -257,5 +268,8 @@ def _at(options: Options, judge_in: str | None) -> Options:
     return options if judge_in is None else replace(options, region=judge_in)
 
 
-def _show_changed(options: Options, rule: Rule) -> None:
-    show(options, [rule_row(rule)], rule_document(rule))
+def _show_changed(options: Options, alerts: Alerts, rule: Rule, *, now: bool) -> None:
+    """A rule that was written, and what it tells at once."""
+    told = {"told now": alerts.tell_standing(rule)} if now else {}
+    document = {name.replace(" ", "_"): count for name, count in told.items()}
+    show(options, [{**rule_row(rule), **told}], {**rule_document(rule), **document})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from countledger.infra.cli import alert_rules
+from countledger.infra.cli import alert_log, alert_rules
 from countledger.infra.cli.options import Options, shared
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -28,3 +28,6 @@ app.command("list")(alert_rules.list_all)
 app.command("show")(alert_rules.show_one)
 app.command("delete")(alert_rules.delete)
 app.command("apply")(alert_rules.apply)
+app.command("test")(alert_log.test)
+app.command("log")(alert_log.log)
+app.command("resend")(alert_log.resend)
