@@ -24,6 +24,7 @@ from countledger.consumers.alerts.assembly import alerts_of
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor
+from countledger.consumers.names import counters_beginning
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.stream import LedgerStream
@@ -174,6 +175,14 @@ class CountLedger:
     def totals(self, counters: Iterable[str]) -> dict[str, Total]:
         """The totals of many counters, no snapshot of one instant. Half a read unit each."""
         return self._totals.read_many(counters)
+
+    def counters(self, prefix: str = "") -> Iterator[str]:
+        """The counters of every kind that have a total and begin so, in no order.
+
+        A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
+        """
+        door = self.connection.door("standard")
+        return counters_beginning(door, self.connection.setting("counters_table"), prefix)
 
     def freshness(self) -> Freshness:
         """Up to where the totals are complete. Half a read unit for each stream shard."""

@@ -18,6 +18,7 @@ from countledger.infra.cli import (
     schedules,
     strict,
     totals,
+    watch,
 )
 from countledger.infra.cli.arguments import SignedCommand
 from countledger.infra.cli.options import Options, shared
@@ -90,6 +91,7 @@ app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
+app.command("watch", rich_help_panel=CHECK)(watch.watch)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)

@@ -47,6 +47,7 @@ _METHODS = [
     "archived",
     "audit",
     "compactor",
+    "counters",
     "due",
     "entries",
     "exact",
