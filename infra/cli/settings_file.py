@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
@@ -10,10 +11,25 @@ import yaml
 from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 _FILE_MAX_BYTES: Final = 1_000_000
+_COMMANDS: Final = {"schedules": "schedule", "alerts": "alert"}
+
+
+def commands_for(path: Path) -> list[list[str]]:
+    """The commands that apply the sections of a file, in order; the first one if it has neither.
+
+    Raises:
+        BadSetting: it cannot be read.
+    """
+    try:
+        sections: object = parsed(path)
+    except BadSetting as error:
+        raise BadSetting(f"{path}: {error}") from error
+    named = sections if isinstance(sections, Mapping) else {}
+    found = [command for section, command in _COMMANDS.items() if section in named]
+    return [[command, "apply", str(path)] for command in found or ["schedule"]]
 
 
 def parsed(path: Path) -> Mapping[str, Any]:

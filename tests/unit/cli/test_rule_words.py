@@ -9,6 +9,7 @@ import pytest
 
 from countledger.infra.cli.alert_rules import without_topic
 from countledger.infra.cli.rule_words import RuleWords, read_rules
+from countledger.infra.cli.settings_file import commands_for
 from countledger.ledger.errors import BadRule, BadSetting
 
 if TYPE_CHECKING:
@@ -140,3 +141,26 @@ def test_a_file_that_says_what_cannot_be_is_refused(tmp_path: Path, text: str, r
 def test_a_topic_may_be_announced(typed: list[str], meant: list[str]) -> None:
     """`--to topic ARN` is `--to ARN`."""
     assert without_topic(typed) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("[[alerts]]", ["alert"]),
+        ("[schedules]", ["schedule"]),
+        ("[schedules]\n[[alerts]]", ["schedule", "alert"]),
+        ("", ["schedule"]),
+    ],
+)
+def test_up_applies_what_a_file_has(tmp_path: Path, text: str, kinds: list[str]) -> None:
+    """A file of neither is refused by the first."""
+    file = tmp_path / "a.toml"
+    file.write_text(text)
+
+    assert commands_for(file) == [[kind, "apply", str(file)] for kind in kinds]
+
+
+def test_up_refuses_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """Before anything is started."""
+    with pytest.raises(BadSetting, match=r"none\.toml: No such file"):
+        commands_for(tmp_path / "none.toml")
