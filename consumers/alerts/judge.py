@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.chain import ChainJudge, Judged, Link
 from countledger.consumers.alerts.move import move_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.publish import Publisher
-    from countledger.consumers.alerts.rule_book import RuleBook, RuleCache
+    from countledger.consumers.alerts.rule_book import RuleBook
     from countledger.consumers.quarantine import Quarantine
     from countledger.ledger.door import Door
     from countledger.ledger.errors import CountledgerError
@@ -38,6 +38,17 @@ _CHAINS: Final = 16
 
 # Of a counter under a rule of that name.
 _Place = tuple[str, str]
+
+
+class KnownRules(Protocol):
+    """Knows the rules of a region."""
+
+    def book(self) -> RuleBook:
+        """All that were changed some seconds ago, or earlier.
+
+        Raises:
+            ServiceFailed: they cannot be read.
+        """
 
 
 @dataclass(slots=True)
@@ -81,7 +92,7 @@ class Judge:
 
     door: Door
     table: str
-    rules: RuleCache
+    rules: KnownRules
     publisher: Publisher
     dead_letters: DeadLetters
     quarantine: Quarantine
