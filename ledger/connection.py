@@ -48,6 +48,7 @@ _OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
     "counters_table": "CountersTableName",
     "ledger_stream_arn": "LedgerStreamArn",
+    "counters_stream_arn": "CountersStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
     "compaction_queue_url": "CompactionQueueUrl",
     "dispatcher_arn": "DispatcherFunctionArn",

@@ -27,6 +27,7 @@ class Settings(BaseSettings):
     ledger_table: str | None = None
     counters_table: str | None = None
     ledger_stream_arn: str | None = None
+    counters_stream_arn: str | None = None
     quarantine_queue_url: str | None = None
     compaction_queue_url: str | None = None
     dispatcher_arn: str | None = None
