@@ -75,10 +75,12 @@ class QueueDeadLetters:
     Attributes:
         client: of SQS.
         queue_url: the queue.
+        wait_s: for how long a read waits until some of the queue's servers show a letter.
     """
 
     client: SQSClient
     queue_url: str
+    wait_s: int = 1
 
     def put(self, letter: DeadLetter) -> None:
         """Keep a letter: one message."""
@@ -98,7 +100,7 @@ class QueueDeadLetters:
                     QueueUrl=self.queue_url,
                     MaxNumberOfMessages=_BATCH,
                     VisibilityTimeout=_HIDDEN_S,
-                    WaitTimeSeconds=1,
+                    WaitTimeSeconds=self.wait_s,
                 )
             messages = answer.get("Messages", [])
             if not messages:
