@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.rule_words import RuleWords, Way, read_rules
+from countledger.infra.cli.rule_words import RuleWords, Way, check_wish, read_rules
 from countledger.infra.cli.usage import BadUsage
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def create(
         to=to,
     )
     wish = words.wish()
+    check_wish(name, wish)
     alerts = _at(options, judge_in).client().alerts
     _show_changed(options, alerts, alerts.create(name, judge_in=judge_in, **wish), now=now)
 

@@ -12,6 +12,7 @@ from countledger.consumers.alerts.rule import (
     check_amount,
     check_rule_name,
 )
+from countledger.consumers.alerts.rule_wish import made
 from countledger.infra.cli.settings_file import parsed
 from countledger.ledger.errors import BadInput, BadRule, BadSetting, shown
 
@@ -112,9 +113,19 @@ def read_rules(path: Path) -> dict[str, RuleWish]:
             if name in wishes:
                 raise BadRule(f"there are two rules of the name {name!r}")
             wishes[name] = words.wish()
+            check_wish(name, wishes[name])
         except BadInput as error:
             raise BadSetting(f"{path}: alerts.{n}: {error}") from error
     return wishes
+
+
+def check_wish(name: str, wish: RuleWish) -> None:
+    """Refuse what no rule can be, before anything is looked up for it.
+
+    Raises:
+        BadRule, BadCounterName: naming the value and the rule that it breaks.
+    """
+    made(name, "", wish)
 
 
 def parse_number(what: str, text: str | int) -> Amount:

@@ -99,6 +99,7 @@ def test_words_that_say_nothing_are_refused(words: dict[str, Any], reason: str) 
 
 
 RULE = "[[alerts]]\nname = 'r'\n"
+FULL = "counter = 'a'\nthreshold = 5\ndirection = 'rising'\n"
 
 
 @pytest.mark.parametrize(
@@ -112,8 +113,11 @@ RULE = "[[alerts]]\nname = 'r'\n"
         (RULE + "direction = 'up'", "alerts.0.direction"),
         (RULE + "threshold = 'x'", "alerts.0: threshold 'x'"),
         (RULE + "prefix = ''", "all = true"),
-        (RULE + RULE, "alerts.1: there are two rules of the name 'r'"),
+        (2 * (RULE + FULL), "alerts.1: there are two rules of the name 'r'"),
         ("[[alerts]]\nname = 'a b'", "alerts.0: rule name 'a b'"),
+        (RULE, "alerts.0: rule 'r' does not say at what"),
+        (RULE + FULL + "rearm = 5", "alerts.0: re-arm level 5 is not below"),
+        (RULE + FULL + "to = 'here'", "alerts.0: 'here' is no ARN"),
     ],
 )
 def test_a_file_that_says_what_cannot_be_is_refused(tmp_path: Path, text: str, reason: str) -> None:
