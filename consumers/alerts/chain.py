@@ -80,7 +80,7 @@ class ChainJudge:
     teller: Teller
     set_aside: Callable[[int, str], None]
     decide: Callable[[State | None, Move, Rule], Tell | Write | None] = decide
-    write_of: Callable[[str, State], Put] = write_of
+    write_of: Callable[[str, Write], Put] = write_of
 
     def judge(self, links: Sequence[Link]) -> Judged:
         """Judge moves in their order, as far as it goes.
@@ -123,7 +123,7 @@ class ChainJudge:
                     self.door.update(settle_of(self.table, step.firing))
                     state = None if state is None else told(state)
                 else:
-                    self.door.put(self.write_of(self.table, step.state))
+                    self.door.put(self.write_of(self.table, step))
                     state = step.state
             except ConditionFailed as refused:
                 state = _found(refused.item)

@@ -41,6 +41,8 @@ class State:
         armed: whether the next crossing alerts; of a rule without a re-arm level always.
         firing: what the change set off, or None where it only armed the rule again.
         told: whether its alerts have been told, all of them.
+        standing: whether it was made for a total that did not move (`decide_now`). The record of
+            that version, should it come under the same revision, is still to be judged.
     """
 
     counter: str
@@ -51,6 +53,7 @@ class State:
     armed: bool
     firing: Firing | None = None
     told: bool = True
+    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,15 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The next step is to write a state."""
+    """The next step is to write a state.
+
+    Attributes:
+        state: which.
+        over_standing: whether the state of a total that stood at this version may be there.
+    """
 
     state: State
+    over_standing: bool = False
 
 
 def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
@@ -78,13 +87,14 @@ def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing)
-    if state is not None and move.version <= state.version:
+    if state is not None and _has_judged(state, move, rule):
         return None
     was_armed = _is_armed(state, rule)
     if was_armed or is_back(move.old, rule):
         crossed = crossings(move.old, move.new, rule)
         if crossed:
-            return _fire(move, rule, direction_of(move.old, move.new), crossed)
+            write = _fire(move, rule, direction_of(move.old, move.new), crossed)
+            return replace(write, over_standing=state is not None and state.standing)
     if not was_armed and is_back(move.new, rule):
         return Write(_state_of(move, rule, armed=True))
     return None
@@ -106,7 +116,8 @@ def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | No
     if beyond is None:
         return None
     falling = rule.direction is Direction.FALLING
-    return _fire(move, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
+    write = _fire(move, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
+    return Write(replace(write.state, standing=True))
 
 
 def concerns(move: Move, rule: Rule) -> bool:
@@ -119,6 +130,14 @@ def concerns(move: Move, rule: Rule) -> bool:
 def told(state: State) -> State:
     """The state, once its alerts have been told."""
     return replace(state, told=True)
+
+
+def _has_judged(state: State, move: Move, rule: Rule) -> bool:
+    if move.version != state.version or not state.standing or state.revision != rule.revision:
+        return move.version <= state.version
+    # Where the total stood was told; what it passed on its way there was not.
+    known = () if state.firing is None else state.firing.crossings
+    return set(crossings(move.old, move.new, rule)) <= set(known)
 
 
 def _is_armed(state: State | None, rule: Rule) -> bool:

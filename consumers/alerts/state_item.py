@@ -17,23 +17,38 @@ from countledger.ledger.limits import ALERT_STATE_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
+    from countledger.consumers.alerts.state import Write
     from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
 
 
-def write_of(table: str, state: State) -> Put:
+def write_of(table: str, write: Write) -> Put:
     """The write of a state: one write unit for each KB."""
-    before = AllOf(Compare("version", "<", state.version), Compare("told", "=", value=True))
-    return Put(table, encode_state(state), AnyOf(Absent("version"), before))
+    state = write.state
+    earlier: Condition = Compare("version", "<", state.version)
+    if write.over_standing:
+        stood_there = AllOf(
+            Compare("version", "=", state.version),
+            Compare("revision", "=", state.revision),
+            Compare("standing", "=", value=True),
+        )
+        earlier = AnyOf(earlier, stood_there)
+    return _put(table, state, earlier)
 
 
-def write_now_of(table: str, state: State) -> Put:
+def write_now_of(table: str, write: Write) -> Put:
     """The same for a total that stands still: another revision may have judged that version."""
-    before = AllOf(
-        Compare("version", "<=", state.version),
-        Compare("revision", "<>", state.revision),
-        Compare("told", "=", value=True),
+    state = write.state
+    other = AllOf(
+        Compare("version", "<=", state.version), Compare("revision", "<>", state.revision)
     )
-    return Put(table, encode_state(state), AnyOf(Absent("version"), before))
+    return _put(table, state, other)
+
+
+def _put(table: str, state: State, earlier: Condition) -> Put:
+    """Write a state over an earlier one, if that has been told; or where there is none."""
+    replaceable = AllOf(earlier, Compare("told", "=", value=True))
+    return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
 def settle_of(table: str, firing: Firing) -> Update:
@@ -59,6 +74,7 @@ def encode_state(state: State) -> Item:
         "at": state.at_ms,
         "armed": state.armed,
         "told": state.told,
+        "standing": state.standing or None,
         "firing": None if state.firing is None else encode_firing(state.firing),
         "expires_at": expires_at if state.armed else None,
     }
@@ -85,6 +101,7 @@ def decode_state(item: Item) -> State:
             armed=_flag(item, "armed"),
             firing=None if firing is None else decode_firing(counter, rule, firing),
             told=_flag(item, "told"),
+            standing=item.get("standing") is True,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptItem(f"{describe(item)}: it is no state of an alert: {error!r}") from error

@@ -223,9 +223,9 @@ class Hasty(ChainJudge):
 def next_alerts_do_not_wait(patch: pytest.MonkeyPatch) -> None:
     """A state is written whether the alerts of the last one have been told or not."""
 
-    def write_of(table: str, state: State) -> Put:
-        before = AnyOf(Absent("version"), Compare("version", "<", state.version))
-        return Put(table, encode_state(state), before)
+    def write_of(table: str, write: Write) -> Put:
+        before = AnyOf(Absent("version"), Compare("version", "<", write.state.version))
+        return Put(table, encode_state(write.state), before)
 
     def decide_at_once(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
         passed = state is not None and state.version < move.version
@@ -239,8 +239,10 @@ def next_alerts_do_not_wait(patch: pytest.MonkeyPatch) -> None:
 def judged_versions_are_judged_again(patch: pytest.MonkeyPatch) -> None:
     """A state is written whatever version stands there."""
 
-    def write_of(table: str, state: State) -> Put:
-        return Put(table, encode_state(state), AnyOf(Absent("told"), Compare("told", "=", True)))
+    def write_of(table: str, write: Write) -> Put:
+        return Put(
+            table, encode_state(write.state), AnyOf(Absent("told"), Compare("told", "=", True))
+        )
 
     def decide_anyway(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
         known = (

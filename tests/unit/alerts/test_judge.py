@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.consumers.alerts.move import Move
 from countledger.consumers.alerts.rule import Topic
-from countledger.consumers.alerts.state_item import decode_state, encode_state
+from countledger.consumers.alerts.state import Write, decide_now, told
+from countledger.consumers.alerts.state_item import decode_state, encode_state, write_now_of
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, ServiceFailed, Throttled, Unclear
 from countledger.ledger.limits import SECOND_MS
@@ -350,3 +352,24 @@ def test_a_move_at_or_below_the_states_version_has_been_judged() -> None:
         move = record(version, 5, 15)
         assert world.deliver([move]).told == 0
     assert state == _stored(world)
+
+
+def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() -> None:
+    """Whoever asked for the last threshold at once came between the update and its record."""
+    wanted = rule(10, step=10)
+    world = World([wanted])
+    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(stands, Write)
+    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
+
+    for _ in range(2):
+        world.deliver(history([35, 45]))
+
+    assert [alert.id.split("/")[2:4] for _, alert in world.targets.taken] == [
+        ["1", "10"],
+        ["1", "20"],
+        ["1", "30"],
+        ["2", "40"],
+    ]
+    assert stands.state.firing is not None
+    assert stands.state.firing.alerts[0].id == world.targets.ids[2]
