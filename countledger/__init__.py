@@ -20,8 +20,11 @@ from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import Schedule
+from countledger.consumers.alerts.assembly import alerts_of
+from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor, of_a_ledger
+from countledger.consumers.names import counters_beginning
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.stream import LedgerStream
@@ -56,12 +59,14 @@ if TYPE_CHECKING:
 
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
+    from countledger.consumers.alerts.alerts import Alerts
 
 __all__ = [
     "Amount",
     "Audit",
     "CountLedger",
     "CountledgerError",
+    "Direction",
     "Entry",
     "Event",
     "ExactSum",
@@ -75,6 +80,7 @@ __all__ = [
     "Remedy",
     "Repair",
     "Retire",
+    "Rule",
     "Schedule",
     "Settings",
     "ShardProgress",
@@ -169,6 +175,14 @@ class CountLedger:
     def totals(self, counters: Iterable[str]) -> dict[str, Total]:
         """The totals of many counters, no snapshot of one instant. Half a read unit each."""
         return self._totals.read_many(counters)
+
+    def counters(self, prefix: str = "") -> Iterator[str]:
+        """The counters of every kind that have a total and begin so, in no order.
+
+        A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
+        """
+        door = self.connection.door("standard")
+        return counters_beginning(door, self.connection.setting("counters_table"), prefix)
 
     def freshness(self) -> Freshness:
         """Up to where the totals are complete. Half a read unit for each stream shard."""
@@ -290,6 +304,11 @@ class CountLedger:
     def schedules(self) -> Schedules:
         """When and how counters are compacted: make, change, read and delete schedules."""
         return schedules_of(self.connection, self.namespaces)
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
+        return alerts_of(self.connection)
 
     @cached_property
     def _regions(self) -> Regions:

@@ -28,4 +28,11 @@ MATERIALIZER: Final = StreamMapping(
     "MaterializerFunctionName",
 )
 
-MAPPINGS: Final = (MATERIALIZER,)
+JUDGE: Final = StreamMapping(
+    "JudgeMapping",
+    "JudgeMappingId",
+    "CountersStreamArn",
+    "JudgeFunctionName",
+)
+
+MAPPINGS: Final = (MATERIALIZER, JUDGE)

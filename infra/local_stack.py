@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 
 STACK_NAME: Final = "countledger"
 _BUCKET: Final = "countledger-code"
-# Every worker is a process here.
-_PARAMETERS: Final = {"DeletionProtection": "false", "LogLevel": "INFO", "MaxCompactors": "2"}
+_PARAMETERS: Final = {
+    "DeletionProtection": "false",
+    "LogLevel": "INFO",
+    "MaxCompactors": "2",  # every worker is a process here
+    "AlertTopicArns": f"arn:aws:sns:{REGION}:*:*",  # any that is made here
+}
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
     from mypy_boto3_cloudformation import CloudFormationClient
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
+    from mypy_boto3_sns import SNSClient
     from mypy_boto3_sqs import SQSClient
 
 Retries = Literal["none", "standard"]
@@ -47,12 +49,16 @@ _OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
     "counters_table": "CountersTableName",
     "ledger_stream_arn": "LedgerStreamArn",
+    "counters_stream_arn": "CountersStreamArn",
     "quarantine_queue_url": "QuarantineQueueUrl",
     "compaction_queue_url": "CompactionQueueUrl",
     "dispatcher_arn": "DispatcherFunctionArn",
     "schedule_group": "ScheduleGroupName",
     "scheduler_role_arn": "SchedulerRoleArn",
     "home_region": "HomeRegion",
+    "alert_bus": "AlertBusName",
+    "alert_topic_arns": "AlertTopicArns",
+    "alert_dead_letter_queue_url": "AlertDeadLetterQueueUrl",
 }
 
 
@@ -108,6 +114,12 @@ class Connection:
                 "no AWS region: set AWS_REGION, give --region, or name it in a profile"
             )
         return region
+
+    @property
+    def partition(self) -> str:
+        """The partition of the region, such as `aws`, as its ARNs begin."""
+        with translated("the partition of the region"):
+            return self.session.get_partition_for_region(self.region)
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
@@ -180,6 +192,16 @@ class Connection:
         with translated("GetCallerIdentity"):
             account: str = client.get_caller_identity()["Account"]
         return account
+
+    def events(self) -> EventBridgeClient:
+        """A client of EventBridge; its SDK does not retry."""
+        client: EventBridgeClient = self._client("events", "none")
+        return client
+
+    def topics(self) -> SNSClient:
+        """A client of SNS; its SDK does not retry."""
+        client: SNSClient = self._client("sns", "none")
+        return client
 
     def _client(
         self, service: str, retries: Retries = "standard", region: str | None = None

@@ -8,11 +8,13 @@ CountledgerError
 │   ├── BadBounds  NoSuchCounter  CounterExists  WrongRegion    of strict counters
 │   │                                                     (the last of compaction, too)
 │   ├── NoSuchSchedule  ScheduleExists    of the compaction of a namespace
+│   ├── BadRule  NoSuchRule  RuleExists    of alerts
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
 ├── SetupError                the operator's: names, permissions, network  exit 2
 │   ├── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
-│   └── ArchiveRefused        the archive's bucket does not exist, or refuses
+│   ├── ArchiveRefused        the archive's bucket does not exist, or refuses
+│   └── TargetRefused         an alert's bus or topic does not exist, or refuses
 ├── ServiceFailed             the service's: try again                    exit 3
 │   ├── Throttled             refused for now, nothing was written
 │   ├── Unclear               no answer: it may have been applied or not
@@ -133,6 +135,18 @@ class ScheduleExists(BadInput):
     """The namespace has a schedule already, and another one."""
 
 
+class BadRule(BadInput):
+    """What no alert rule can be."""
+
+
+class NoSuchRule(BadInput):
+    """There is no alert rule of that name."""
+
+
+class RuleExists(BadInput):
+    """There is an alert rule of that name already."""
+
+
 class SetupError(CountledgerError):
     """What surrounds the call is not in place; nothing was written."""
 
@@ -161,6 +175,10 @@ class Unreachable(SetupError):
 
 class ArchiveRefused(SetupError):
     """The bucket of an archive does not exist, or refuses."""
+
+
+class TargetRefused(SetupError):
+    """The bus or topic of an alert does not exist, or refuses."""
 
 
 class ServiceFailed(CountledgerError):

@@ -9,6 +9,12 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`strict#<ns>`, counter), the directory of strict counters;
                              (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
              (`import#<name>`, `import`), when the import of that name was begun
+                             (`alerts#rules`, `rule#<name>`), an alert rule; beside it
+                             `past#<name>#<revision>`, as it was, and `stamp`, moved by each change;
+                             (counter, `alert#<rule>`), its state for a counter;
+                             (counter, `log#<time>#...`) and (`alerts#log`, `<time>#...`), both an
+                             alert that was told;
+                             (`import#<name>`, `import`), when the import of that name was begun
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -39,6 +45,16 @@ BOOKMARK_PREFIX: Final = "audit#"
 BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
 IMPORT: Final = "import"
+ALERT_RULES: Final = "alerts#rules"
+RULE_PREFIX: Final = "rule#"
+PAST_RULE_PREFIX: Final = "past#"
+RULES_STAMP: Final = "stamp"
+ALERT_PREFIX: Final = "alert#"
+ALERT_LOG: Final = "alerts#log"
+LOG_PREFIX: Final = "log#"
+# Digits of milliseconds until the year 2286, and of a version.
+_TIME_DIGITS: Final = 13
+_VERSION_DIGITS: Final = 18
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -190,3 +206,35 @@ def import_key(name: str) -> dict[str, str]:
 def progress_key(shard: str) -> dict[str, str]:
     """The key of a stream shard's progress in `counters`."""
     return {"counter": STREAM_PREFIX + shard, "part": PROGRESS}
+
+
+def rule_key(name: str) -> dict[str, str]:
+    """The key of an alert rule in `counters`."""
+    return {"counter": ALERT_RULES, "part": RULE_PREFIX + name}
+
+
+def past_rule_key(name: str, revision: str) -> dict[str, str]:
+    """The key of an alert rule as it was, in `counters`."""
+    return {"counter": ALERT_RULES, "part": f"{PAST_RULE_PREFIX}{name}#{revision}"}
+
+
+def rules_stamp_key() -> dict[str, str]:
+    """The key of what tells whether any alert rule changed; the last one of its partition."""
+    return {"counter": ALERT_RULES, "part": RULES_STAMP}
+
+
+def alert_state_key(counter: str, rule: str) -> dict[str, str]:
+    """The key of the state of an alert rule for a counter, in `counters`."""
+    return {"counter": counter, "part": ALERT_PREFIX + rule}
+
+
+def alert_log_keys(counter: str, rule: str, version: int, at_ms: int) -> tuple[dict[str, str], ...]:
+    """The keys of what is logged of an alert: beside its counter, and among those of all.
+
+    Within either they lie by time.
+    """
+    place = f"{at_ms:0{_TIME_DIGITS}d}#{version:0{_VERSION_DIGITS}d}#{rule}"
+    return (
+        {"counter": counter, "part": LOG_PREFIX + place},
+        {"counter": ALERT_LOG, "part": f"{place}#{counter}"},
+    )

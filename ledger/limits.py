@@ -84,7 +84,25 @@ MIN_ENTRIES_MIN: Final = 2
 MIN_ENTRIES_MAX: Final = 10**9
 MIN_ENTRIES_DEFAULT: Final = 100
 
+# A judge looks for changed rules whenever what it knows is as old as this, and a change takes
+# effect so long after it was written: in between lie the write itself and what clocks differ.
+ALERT_RULES_AGE_MS: Final = SECOND_MS
+ALERT_RULE_DELAY_MS: Final = 5 * SECOND_MS
+# It stands in the id of every alert.
+ALERT_RULE_NAME_MAX_BYTES: Final = 64
+# A judge holds them all in memory, and reads them all when one changed: some 3 MB. Revisions of the
+# last 30 hours count.
+ALERT_RULES_MAX: Final = 10_000
+
+# So many thresholds of one update alert one by one; a range of more is told by one alert.
+CROSSINGS_MAX: Final = 100
+# An armed state only keeps away alerts that were made already, when their records come again.
+ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
+ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
+
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")
+if not ALERT_STATE_LIFE_MS > STREAM_RECORD_MAX_AGE_MS:
+    raise AssertionError("a state must outlive every record that may still be delivered")
 if not HORIZON_MIN_MS <= HORIZON_DEFAULT_MS <= HORIZON_MAX_MS:
     raise AssertionError("the default horizon must lie within its bounds")

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from botocore import exceptions as sdk
+from botocore.parsers import ResponseParserError
 
 from countledger.ledger.errors import (
     AccessDenied,
@@ -86,6 +87,13 @@ _NO_CONNECTION: Final = (
 )
 # These fail in the handshake, before a request is sent. Any other break of TLS may come behind it.
 _HANDSHAKE: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
+# The last one is no error of the service: what came is not in its language.
+_NO_ANSWER: Final = (
+    sdk.HTTPClientError,
+    sdk.IncompleteReadError,
+    sdk.ChecksumError,
+    ResponseParserError,
+)
 _BAD_URL: Final = ("Invalid endpoint", "Invalid IPv6 URL")
 
 
@@ -109,7 +117,7 @@ def translated(what: str) -> Iterator[None]:
     except sdk.SSLError as error:
         nothing_sent = any(reason in str(error) for reason in _HANDSHAKE)
         raise _explain(Unreachable if nothing_sent else Unclear, what, error) from error
-    except (sdk.HTTPClientError, sdk.IncompleteReadError, sdk.ChecksumError) as error:
+    except _NO_ANSWER as error:
         raise _explain(Unclear, what, error) from error
     except sdk.BotoCoreError as error:
         # It never left this machine: a name that cannot be, a part of the SDK that is missing.

@@ -27,12 +27,16 @@ class Settings(BaseSettings):
     ledger_table: str | None = None
     counters_table: str | None = None
     ledger_stream_arn: str | None = None
+    counters_stream_arn: str | None = None
     quarantine_queue_url: str | None = None
     compaction_queue_url: str | None = None
     dispatcher_arn: str | None = None
     schedule_group: str | None = None
     scheduler_role_arn: str | None = None
     home_region: str | None = None
+    alert_bus: str | None = None
+    alert_topic_arns: str | None = None
+    alert_dead_letter_queue_url: str | None = None
     clock_skew_ms: int = Field(default=CLOCK_SKEW_DEFAULT_MS, ge=0, le=HOUR_MS)
     replication_bound_ms: int = Field(default=REPLICATION_BOUND_DEFAULT_MS, ge=0, le=DAY_MS)
 

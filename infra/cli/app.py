@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from countledger.infra.cli import (
+    alerts,
     audit,
     compact,
     demo,
@@ -19,6 +20,7 @@ from countledger.infra.cli import (
     schedules,
     strict,
     totals,
+    watch,
 )
 from countledger.infra.cli.arguments import SignedCommand
 from countledger.infra.cli.options import Options, shared
@@ -83,6 +85,7 @@ COUNT = "Count"
 CHECK = "Read and check"
 MOVE = "Move in and out"
 COMPACT = "Compact"
+ALERT = "Alert"
 
 app.command("up", rich_help_panel=LOCAL)(engine.up)
 app.command("status", rich_help_panel=LOCAL)(engine.status)
@@ -95,9 +98,11 @@ app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
+app.command("watch", rich_help_panel=CHECK)(watch.watch)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
 app.command("export", rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
+app.add_typer(alerts.app, name="alert", rich_help_panel=ALERT)

@@ -40,6 +40,9 @@ def demo(
     that it added minus those it removed, for every text file that it touched. Every tenth event
     is sent twice, as a retry would be. In the end each total must be what git itself says.
 
+    A rule, demo-long-files, alerts when a file passes 1,000 lines. The alerts must be those that a
+    reading of the stream of totals finds, no more and no less.
+
     It starts AWS on this machine for itself, and ends it again; the environment does not change
     that. To use a running stack (of countledger up, or on AWS), say so here: --stack-name,
     --endpoint-url, --profile or --region.
@@ -47,7 +50,7 @@ def demo(
     In a counter's name, a byte that counter names may not hold stands as %XX and % as %25; a name
     that is too long is cut and ends in %~ and its SHA-256.
 
-    The exit code is 0 only if no total is wrong.
+    The exit code is 0 only if no total and no alert is wrong.
 
     Examples:
       countledger demo
@@ -62,7 +65,9 @@ def demo(
         open_progress() as progress,
         _stack(options, progress) as client,
     ):
-        report = Job(client, view, clock=clock, on_stage=_bars(progress)).run(started_s)
+        fresh = not options.names_a_stack
+        job = Job(client, view, clock=clock, on_stage=_bars(progress), fresh=fresh)
+        report = job.run(started_s)
     if options.json:
         show_json(report.document())
     else:
@@ -90,6 +95,9 @@ def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
             ledger_stream_arn=outputs["LedgerStreamArn"],
             quarantine_queue_url=outputs["QuarantineQueueUrl"],
             home_region=outputs["HomeRegion"],
+            counters_stream_arn=outputs["CountersStreamArn"],
+            alert_bus=outputs["AlertBusName"],
+            alert_topic_arns=outputs["AlertTopicArns"],
         )
         yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
 

@@ -14,10 +14,11 @@ import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json, show_text
+from countledger.infra.cli.settings_file import commands_for
 from countledger.ledger.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from countledger.infra.background import Running
 
@@ -29,12 +30,16 @@ _IN_THE_WAY: Final = (
     "COUNTLEDGER_LEDGER_TABLE",
     "COUNTLEDGER_COUNTERS_TABLE",
     "COUNTLEDGER_LEDGER_STREAM_ARN",
+    "COUNTLEDGER_COUNTERS_STREAM_ARN",
     "COUNTLEDGER_QUARANTINE_QUEUE_URL",
     "COUNTLEDGER_COMPACTION_QUEUE_URL",
     "COUNTLEDGER_DISPATCHER_ARN",
     "COUNTLEDGER_SCHEDULE_GROUP",
     "COUNTLEDGER_SCHEDULER_ROLE_ARN",
     "COUNTLEDGER_HOME_REGION",
+    "COUNTLEDGER_ALERT_BUS",
+    "COUNTLEDGER_ALERT_TOPIC_ARNS",
+    "COUNTLEDGER_ALERT_DEAD_LETTER_QUEUE_URL",
 )
 
 
@@ -48,7 +53,9 @@ def up(
     *,
     settings: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Make the schedules of a settings file on it."),
+        typer.Option(
+            metavar="FILE", help="Make the schedules and alerts of a settings file on it."
+        ),
     ] = None,
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
@@ -62,13 +69,15 @@ def up(
     Examples:
       eval "$(countledger up)"
       countledger up --stack-name other                       [dim]a second one beside it[/dim]
-      countledger up --settings countledger.toml              [dim]with its schedules[/dim]
+      countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
     from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
 
+    # A file that cannot be read is refused before anything is started for it.
+    commands = [] if settings is None else commands_for(settings)
     running = background.up(options.settings.stack_name)
-    code = 0 if settings is None else _apply(settings, running)
+    code = _apply(commands, running)
     if options.json:
         show_json(_document(running))
         return code
@@ -80,14 +89,19 @@ def up(
     return code
 
 
-def _apply(settings: Path, running: Running) -> int:
-    """Make the schedules of a settings file on the stack, in a process that sees no other one."""
+def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
+    """Apply a settings file to the stack, in processes that see no other one."""
     kept = {name: value for name, value in os.environ.items() if name not in _IN_THE_WAY}
-    command = [sys.executable, "-m", "countledger", "schedule", "apply", str(settings)]
-    done = subprocess.run(  # noqa: S603 - our own command
-        command, env=kept | running.environment, stdout=subprocess.DEVNULL, check=False
-    )
-    return done.returncode
+    for command in commands:
+        done = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-m", "countledger", *command],
+            env=kept | running.environment,
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            return done.returncode
+    return 0
 
 
 @shared

@@ -74,6 +74,19 @@ def show_json_array(items: Iterable[object]) -> None:
     _line("[]" if before == "[" else "\n]")
 
 
+def show_json_line(document: object) -> None:
+    """Print one JSON document in one line: of many, each is read as it comes."""
+    _line(json.dumps(_plain(document), ensure_ascii=False))
+
+
+def hand_over() -> None:
+    """Let whoever reads the output have all that was printed, now."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
 def show_text(text: str) -> None:
     """Print one line of result."""
     _line(text)

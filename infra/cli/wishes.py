@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from countledger import Retire
 from countledger.infra.cli.durations import parse_duration_ms
+from countledger.infra.cli.settings_file import parsed
 from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from countledger.compaction.wish import Wish
 
 # What takes a setting back that has no other text for "none".
 NONE: Final = "none"
-_FILE_MAX_BYTES: Final = 1_000_000
 
 
 class ScheduleWords(BaseModel):
@@ -72,7 +69,7 @@ def read_wishes(path: Path) -> dict[str, Wish]:
         BadSetting: the file cannot be read, or says what no schedule can be; naming the place.
     """
     try:
-        found = _SettingsFile.model_validate(_parsed(path))
+        found = _SettingsFile.model_validate(parsed(path))
         return {namespace: words.wish() for namespace, words in found.schedules.items()}
     except ValidationError as error:
         first = error.errors()[0]
@@ -80,21 +77,3 @@ def read_wishes(path: Path) -> dict[str, Wish]:
         raise BadSetting(f"{path}: {place}: {first['msg']}") from error
     except BadSetting as error:
         raise BadSetting(f"{path}: {error}") from error
-
-
-def _parsed(path: Path) -> Mapping[str, Any]:
-    try:
-        raw = path.read_bytes()
-        if len(raw) > _FILE_MAX_BYTES:
-            raise BadSetting("it is larger than 1 MB, and no settings file")
-        text = raw.decode()
-        return yaml.safe_load(text) if _is_yaml(path) else tomllib.loads(text)
-    except OSError as error:
-        raise BadSetting(error.strerror or str(error)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        kind = "YAML" if _is_yaml(path) else "TOML"
-        raise BadSetting(f"it is no {kind}: {' '.join(str(error).split())}") from error
-
-
-def _is_yaml(path: Path) -> bool:
-    return path.suffix.lower() in {".yaml", ".yml"}

@@ -1,8 +1,9 @@
 """The main job: a repository's history goes in, and every total is checked against git.
 
+    rule         a file that passes 1,000 lines alerts
     emit         every event through the producer, every tenth a second time, later
     wait         until the totals have all of them, or nothing moves any more
-    check        every counter of the history and of git's truth
+    check        every counter of the history and of git's truth; every alert
 
 Whoever runs it sees how far it is through `Stage` values; clock and pause are handed in.
 """
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from countledger import CountledgerError, Event
 from countledger.infra.demo.history import LINES, count_commits, read_steps
 from countledger.infra.demo.lag import Lag
+from countledger.infra.demo.long_files import AlertCheck, LongFiles
 from countledger.infra.demo.report import Report, Wrong
 from countledger.infra.demo.resends import Sending, with_resends
 from countledger.infra.demo.truth import read_truth
@@ -63,7 +65,17 @@ class Job:
         *,
         clock: Clock,
         on_stage: Callable[[Stage], None],
+        fresh: bool = False,
     ) -> None:
+        """Prepare a run.
+
+        Args:
+            client: of the stack to count on.
+            view: the repository.
+            clock: waits, and tells how long things take.
+            on_stage: told how far the run is.
+            fresh: whether nothing was ever counted on the stack.
+        """
         self._client = client
         self._view = view
         self._clock = clock
@@ -74,11 +86,12 @@ class Job:
         self._sum_of: Counter[str] = Counter()
         self._sent: deque[Sending] = deque()
         self._lag = Lag()
+        self._long_files = LongFiles(client, clock, fresh)
         self._before = self._handled()
         self._looked_s = 0.0
 
     def run(self, started_s: float) -> Report:
-        """Emit, wait, check.
+        """Make the rule, emit, wait, check.
 
         Args:
             started_s: when the user started waiting, on the job's clock.
@@ -86,6 +99,7 @@ class Job:
         Raises:
             CountledgerError: an event could not be recorded.
         """
+        self._long_files.begin()
         units_before = self._client.write_units
         begun_s = self._now_s()
         self._emit()
@@ -94,6 +108,7 @@ class Job:
         arrived_s = self._now_s()
         truth = read_truth(self._view)
         totals |= self._client.totals(sorted(truth.keys() - totals.keys()))
+        alerts = self._await_alerts(totals)
         return Report(
             repo=str(self._view.root),
             head=self._view.head,
@@ -113,6 +128,7 @@ class Job:
             producer_write_units=self._client.write_units - units_before,
             materializer_write_units=self._handled().write_units - self._before.write_units,
             largest=largest(totals),
+            alerts=alerts,
         )
 
     def _emit(self) -> None:
@@ -126,11 +142,18 @@ class Job:
             self._recorded += outcome.status == "recorded"
             if not sending.again:
                 self._emitted += 1
-                self._events_of[sending.step.counter] += 1
-                self._sum_of[sending.step.counter] += sending.step.delta
+                self._count(sending.step)
             if self._now_s() - self._looked_s >= _LOOK_EVERY_S:
                 self._look()
         self._look()
+
+    def _count(self, step: Step) -> None:
+        """An event of this run was acknowledged."""
+        self._events_of[step.counter] += 1
+        before = self._sum_of[step.counter]
+        self._sum_of[step.counter] += step.delta
+        now_s = self._now_s()
+        self._long_files.acknowledged(step.counter, before, before + step.delta, now_s)
 
     def _steps(self) -> Iterator[Step]:
         for steps in read_steps(self._view):
@@ -159,6 +182,17 @@ class Job:
                 moved_s, last = self._now_s(), arrived
             self._clock.sleep_ms(_WAIT_MS)
         return self._client.totals(self._events_of)
+
+    def _await_alerts(self, totals: dict[str, Total]) -> AlertCheck:
+        """What the alerts are worth once all are told, or once no more come."""
+        moved_s, last = self._now_s(), -1
+        while True:
+            found = self._long_files.check(totals)
+            if found.good or self._now_s() - moved_s >= _STALLED_S:
+                return found
+            if len(found.alerts) != last:
+                moved_s, last = self._now_s(), len(found.alerts)
+            self._clock.sleep_ms(_WAIT_MS)
 
     def _missing(self, totals: dict[str, Total]) -> int:
         """How many of this run's events are not in their totals."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from countledger.infra.demo.long_files import AlertCheck
     from countledger.ledger.amount import Amount
 
 
@@ -44,6 +45,7 @@ class Report:
         producer_write_units: consumed by emitting.
         materializer_write_units: consumed by keeping totals.
         largest: the biggest totals, by counter.
+        alerts: of files that passed 1,000 lines, checked against what their totals did.
     """
 
     repo: str
@@ -64,11 +66,13 @@ class Report:
     producer_write_units: float
     materializer_write_units: float
     largest: Mapping[str, Amount]
+    alerts: AlertCheck
 
     @property
     def good(self) -> bool:
-        """Whether every total is right, and every second sending was recognised."""
-        return not self.wrong and not self.missing and self.duplicates >= self.resent
+        """Whether every total is right, every second sending recognised, every alert due."""
+        right = not self.wrong and not self.missing and self.duplicates >= self.resent
+        return right and self.alerts.good
 
     @property
     def emit_events_per_second(self) -> float:
@@ -111,4 +115,21 @@ class Report:
                 self.materializer_write_units / self.events, 3
             ),
             "largest": dict(self.largest),
+            **self._alerts_document(),
         }
+
+    def _alerts_document(self) -> dict[str, object]:
+        found = self.alerts
+        return {
+            "alerts": len(found.alerts),
+            "alert_ids": [alert.id for alert in found.alerts],
+            "alerts_missing": len(found.missing),
+            "alerts_unexpected": len(found.unexpected),
+            "alerts_silent": list(found.silent),
+            "alert_p50_seconds": _rounded(found.latency_p50_s),
+            "alert_max_seconds": _rounded(found.latency_max_s),
+        }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, Group
 from rich.text import Text
 
+from countledger.infra.demo.long_files import THRESHOLD
+from countledger.ledger.amount import to_text
+
 if TYPE_CHECKING:
     from countledger.infra.demo.report import Report
 
 # A line each; beyond that a person wants `--json`.
 _NAMED_WRONG: Final = 50
+_NAMED_ALERTS: Final = 12
 
 
 def print_summary(report: Report, *, own_engine: bool) -> None:
     """Print the report on stdout."""
     console = Console(highlight=False, soft_wrap=True)
-    console.print(Group(_facts(report), _largest(report), _verdict(report)))
+    console.print(Group(_facts(report), _largest(report), _alerts(report), _verdict(report)))
     for wrong in report.wrong[:_NAMED_WRONG]:
         console.print(
             f"  wrong: {wrong.counter} is {wrong.total}, git says {wrong.truth} "
@@ -44,6 +48,7 @@ def _facts(report: Report) -> Text:
         ("emitted", f"{report.emit_events_per_second:,.0f} events/s"),
         ("materialized", f"{report.end_to_end_events_per_second:,.0f} events/s, end to end"),
         ("lag of totals", f"{report.lag_p50_s:.1f} s median, {report.lag_max_s:.1f} s at most"),
+        ("alerts", _alerts_said(report)),
         ("write units", _cost(report)),
         ("time", f"{report.seconds:.1f} s all in"),
     ):
@@ -67,9 +72,35 @@ def _largest(report: Report) -> Text:
     return text
 
 
+def _alerts_said(report: Report) -> str:
+    found = report.alerts
+    said = f"{len(found.alerts):,} of files that passed {THRESHOLD:,} lines"
+    if found.latency_p50_s is None or found.latency_max_s is None:
+        return said
+    return (
+        f"{said}, {found.latency_p50_s:.1f} s after the event (median), "
+        f"{found.latency_max_s:.1f} s at most"
+    )
+
+
+def _alerts(report: Report) -> Text:
+    """The alerts of the run, the newest last."""
+    alerts = report.alerts.alerts
+    if not alerts:
+        return Text(end="")
+    text = Text("alerts, each found in the totals' own history\n", style="bold")
+    for alert in alerts[-_NAMED_ALERTS:]:
+        said = f"{to_text(alert.old):>6} to {to_text(alert.new):>6}  {alert.counter}\n"
+        text.append(said, style="not bold")
+    if len(alerts) > _NAMED_ALERTS:
+        text.append(f"  and {len(alerts) - _NAMED_ALERTS} before: --json names them all\n")
+    return text
+
+
 def _verdict(report: Report) -> Text:
     if report.good:
         said = f"Every one of {report.counters:,} totals is what git says; no retry counted twice."
+        said += " Every alert was due, and every one that was due was told."
         return Text(said, style="bold green")
     reasons = []
     if report.wrong:
@@ -78,4 +109,10 @@ def _verdict(report: Report) -> Text:
         reasons.append(f"{report.missing:,} events did not reach their totals")
     if report.duplicates < report.resent:
         reasons.append(f"only {report.duplicates:,} of {report.resent:,} retries were recognised")
+    alerts = report.alerts
+    if not alerts.good:
+        reasons.append(
+            f"{len(alerts.missing):,} alerts are missing, {len(alerts.unexpected):,} should not be "
+            f"there, {len(alerts.silent):,} long files never alerted"
+        )
     return Text(f"WRONG: {'; '.join(reasons)}.", style="bold red")

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import compact, emit, fold, strict
+from tests.bench import compact, emit, fold, judge, strict
 
 
 def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
@@ -58,3 +58,4 @@ with LocalStack(pumping=False) as stack:
     show_attempts(strict.rows(stack))
     show_bins(strict.bins_rows(stack))
 show("Folding a stream record", "of the least possible", fold.rows())
+show("Judging a stream record of a total", "of no rules", judge.rows())

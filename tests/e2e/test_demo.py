@@ -204,6 +204,21 @@ def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
     }
 
 
+def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_path: Path) -> None:
+    """It grows past them, shrinks and grows again; each alert is one that the totals show."""
+    made = Repository(tmp_path / "long")
+    for lines in (900, 1_100, 5, 1_200):
+        made.commit({b"long": b"line\n" * lines})
+
+    with open_repository(made.path) as view:
+        job = Job(client_of(own_stack), view, clock=SystemClock(), on_stage=lambda _stage: None)
+        report = job.run(started_s=0.0)
+
+    assert report.alerts.good
+    assert {alert.counter for alert in report.alerts.alerts} == {"lines:long"}
+    assert report.alerts.latency_max_s is not None
+
+
 class HastyClock(SystemClock):
     """A clock for which waiting is over at once: its time runs ahead instead."""
 

@@ -1,4 +1,4 @@
-"""The examples of the README, and of the guide to strict counters, do what they say."""
+"""The examples of the README, and of the guides to strict counters and alerts, do as they say."""
 
 import os
 import re
@@ -13,10 +13,12 @@ import pytest
 from countledger.infra.local_stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
-README, GUIDE = [(ROOT / name).read_text() for name in ("README.md", "docs/strict.md")]
-PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README + GUIDE, re.DOTALL)
+TEXT = "".join(
+    (ROOT / name).read_text() for name in ("README.md", "docs/strict.md", "docs/alerts.md")
+)
+PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 COMMAND_LINES = re.findall(
-    r"^    (countledger (?:emit|total|entries|verify|strict).*)$", README + GUIDE, re.MULTILINE
+    r"^    (countledger (?:emit|total|entries|verify|strict|alert|watch).*)$", TEXT, re.MULTILINE
 )
 
 
@@ -40,8 +42,8 @@ def run(command: list[str], stack: LocalStack) -> subprocess.CompletedProcess[st
 
 def test_there_are_examples() -> None:
     """Python and commands are shown in the form that these tests look for."""
-    assert len(PYTHON_BLOCKS) == 3
-    assert len(COMMAND_LINES) >= 19
+    assert len(PYTHON_BLOCKS) == 4
+    assert len(COMMAND_LINES) >= 25
 
 
 @pytest.mark.parametrize("block", PYTHON_BLOCKS)

@@ -16,6 +16,7 @@ _NAMES = [
     "Audit",
     "CountLedger",
     "CountledgerError",
+    "Direction",
     "Entry",
     "Event",
     "ExactSum",
@@ -29,6 +30,7 @@ _NAMES = [
     "Remedy",
     "Repair",
     "Retire",
+    "Rule",
     "Schedule",
     "Settings",
     "ShardProgress",
@@ -41,9 +43,11 @@ _NAMES = [
     "total",
 ]
 _METHODS = [
+    "alerts",
     "archived",
     "audit",
     "compactor",
+    "counters",
     "due",
     "entries",
     "exact",

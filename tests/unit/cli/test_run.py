@@ -38,7 +38,20 @@ COMMANDS = [
     ["schedule", "show"],
     ["schedule", "delete"],
     ["schedule", "apply"],
+    ["alert"],
+    ["alert", "create"],
+    ["alert", "set"],
+    ["alert", "list"],
+    ["alert", "show"],
+    ["alert", "delete"],
+    ["alert", "apply"],
+    ["alert", "test"],
+    ["alert", "log"],
+    ["alert", "resend"],
+    ["watch"],
 ]
+
+RULE = ["alert", "create", "r", "--counter", "a", "--direction", "rising"]
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +112,21 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["compact"], "give counters, --due, or --namespace"),
         (["compact", "x", "--due"], "give counters, --due, or --namespace"),
         (["compact", "x", "--namespace", "n"], "give counters, --due, or --namespace"),
+        ([*RULE, "--threshold", "many"], "threshold 'many' is not a decimal number"),
+        ([*RULE, "--threshold", "5", "--rearm", "5"], "re-arm level 5 is not below"),
+        ([*RULE, "--threshold", "5", "--to", "here"], "'here' is no ARN"),
+        ([*RULE, "--threshold", "5", "--to", "topic", "here"], "'here' is no ARN"),
+        ([*RULE, "--step", "0"], "step 0 is not above zero"),
+        ([*RULE, "--threshold", "5", "--prefix", "a"], "one counter, or one prefix"),
+        (["alert", "create", "r", "--prefix", ""], "--all"),
+        (["alert", "create", "r", "--counter", "a"], "does not say at what"),
+        (["alert", "create", "a b", "--all", "--step", "5", "--direction", "both"], "rule name"),
+        (["alert", "set", "r"], "nothing to change"),
+        (["alert", "log", "--limit", "0"], "'--limit'"),
+        (["watch"], "name counters to watch"),
+        (["watch", "a", "--prefix", "b"], "name counters to watch"),
+        (["watch", "a", "--every", "1ms"], "200ms or more"),
+        (["watch", "a", "--for", "long"], "duration 'long'"),
         (["schedule", "create"], "Missing argument"),
         (["schedule", "create", "n", "--every", "15"], "duration '15'"),
         (["schedule", "create", "n", "--every", "1h", "--min-age", "old"], "duration 'old'"),
@@ -156,7 +184,7 @@ def test_every_command_teaches_by_its_help(
     text = capsys.readouterr().out
     for name in ("--profile", "--region", "--endpoint-url", "--stack-name", "--output", "--json"):
         assert name in text
-    plain = {"status", "down", "namespace", "schedule", "list", "show", "delete"}
+    plain = {"status", "down", "namespace", "schedule", "alert", "list", "show", "delete"}
     assert ("Examples:" in text) == (command[-1] not in plain)
 
 

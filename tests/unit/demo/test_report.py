@@ -11,6 +11,7 @@ import pytest
 import countledger
 from countledger.infra.demo.checkout import own_repository
 from countledger.infra.demo.errors import NotARepository
+from countledger.infra.demo.long_files import AlertCheck
 from countledger.infra.demo.report import Report, Wrong
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ GOOD = Report(
     producer_write_units=22.0,
     materializer_write_units=18.0,
     largest={"lines:a": 7},
+    alerts=AlertCheck(),
 )
 
 
@@ -44,6 +46,7 @@ def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
     assert replace(GOOD, duplicates=3).good
     assert not replace(GOOD, duplicates=1).good
     assert not replace(GOOD, missing=1).good
+    assert not replace(GOOD, alerts=AlertCheck(silent=("lines:a",))).good
     assert not replace(GOOD, wrong=(Wrong("lines:a", 7, 7, 8),)).good
 
 
@@ -58,6 +61,7 @@ def test_the_document_has_rates_and_costs_and_names_wrong_totals() -> None:
     assert document["emit_events_per_second"] == 10.0
     assert document["end_to_end_events_per_second"] == 5.0
     assert document["write_units_per_event"] == 2.0
+    assert (document["alerts"], document["alert_p50_seconds"]) == (0, None)
 
 
 def test_by_default_the_own_checkout_is_counted_and_never_one_around_an_installation(

@@ -14,6 +14,7 @@ from countledger.infra.template import (
     table_schemas,
     template_text,
 )
+from countledger.ledger import keys
 from countledger.ledger.settings import Settings
 
 TEMPLATE = load_template()
@@ -109,6 +110,34 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
         "logs:PutLogEvents",
         "sqs:SendMessage",
     }
+
+
+def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
+    """It reads the totals' stream, keeps states, and tells one bus and the topics it is given."""
+    allowed = {
+        action: statement["Resource"]
+        for where, statement in statements()
+        if where == "JudgeRole"
+        for action in listed(statement["Action"])
+    }
+
+    assert "Ledger" not in json.dumps(list(allowed.values()))
+    assert "event-bus/${AlertBusName}" in allowed["events:PutEvents"]["Fn::Sub"]
+    assert allowed["sns:Publish"] == {"Ref": "AlertTopicArns"}
+    assert not {"dynamodb:DeleteItem", "dynamodb:Scan"} & set(allowed)
+
+
+def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
+    """A skipped batch would be lost alerts."""
+    settings = mapping_settings("JudgeMapping")
+
+    assert settings.retries == -1
+    assert settings.record_age_s == -1
+    assert settings.partial_failures
+    assert settings.bisect
+    assert settings.starting_position == "TRIM_HORIZON"
+    (pattern,) = map(json.loads, settings.filter_patterns)
+    assert pattern["dynamodb"]["Keys"]["part"]["S"] == [keys.TOTAL]
 
 
 def test_entries_are_deleted_by_compaction_alone_and_changed_by_nobody() -> None:
@@ -295,6 +324,11 @@ def test_outputs_are_the_agreed_ones() -> None:
         "DispatcherFunctionName",
         "DispatcherFunctionArn",
         "CompactorFunctionName",
+        "JudgeFunctionName",
+        "JudgeMappingId",
+        "AlertBusName",
+        "AlertTopicArns",
+        "AlertDeadLetterQueueUrl",
         "CompactionQueueUrl",
         "CompactionFailuresQueueUrl",
         "ScheduleGroupName",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from operator import eq, ge, gt, le, lt
+from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from countledger.ledger import amount
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.operations import Write
 
-_RELATIONS: Final[dict[str, Any]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
+_RELATIONS: Final[dict[str, Any]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _SORT_KEYS: Final = ("entry", "part")
 _PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
 

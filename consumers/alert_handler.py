@@ -1,0 +1,105 @@
+"""The Lambda function of the judge: wiring, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.judge import Judge, Outcome
+from countledger.consumers.alerts.publish import ServicePublisher
+from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.record import find
+from countledger.consumers.shard import label_of
+from countledger.ledger.connection import Connection
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    judge: Judge
+    logger: Logger
+    metrics: Metrics
+
+
+@cache
+def _parts() -> _Parts:
+    """Built at the first invocation, from the function's environment."""
+    connection = Connection.open()
+    door, table = connection.door("standard"), connection.setting("counters_table")
+    queues = connection.queues()
+    return _Parts(
+        Judge(
+            door,
+            table,
+            RuleCache(Rules(door, table, connection.region)),
+            ServicePublisher(
+                connection.events(), connection.topics(), connection.setting("alert_bus")
+            ),
+            QueueDeadLetters(queues, connection.setting("alert_dead_letter_queue_url")),
+            QueueQuarantine(queues, connection.setting("quarantine_queue_url")),
+        ),
+        Logger(),
+        Metrics(),
+    )
+
+
+def judge(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Judge a batch of records of the stream of `counters`.
+
+    Args:
+        event: as an event source mapping sends it.
+        context: of the invocation.
+
+    Returns:
+        From which record on the shard has to be delivered again.
+
+    Raises:
+        ServiceFailed: the rules cannot be read, or the quarantine takes nothing.
+    """
+    parts = _parts()
+    records = event.get("Records") or []
+    stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
+    outcome = parts.judge.apply(records, stream)
+    _report(parts, outcome, context)
+    failures = []
+    if outcome.retry_from is not None:
+        # As the event spells the number: Lambda compares texts.
+        text = find(records, outcome.retry_from)["dynamodb"]["SequenceNumber"]
+        failures.append({"itemIdentifier": text})
+    return {"batchItemFailures": failures}
+
+
+def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
+    for (counter, rule), error in outcome.failed.items():
+        parts.logger.error(
+            "a counter could not be judged", counter=counter, rule=rule, reason=str(error)
+        )
+    parts.logger.info(
+        "batch",
+        request_id=getattr(context, "aws_request_id", None),
+        records=outcome.records,
+        moves=outcome.moves,
+        alerts=outcome.told,
+        dead_letters=outcome.dead,
+        quarantined=outcome.quarantined,
+        lag_ms=outcome.lag_ms,
+        retry_from=outcome.retry_from,
+    )
+    metrics = parts.metrics
+    metrics.add_metric("Moves", MetricUnit.Count, outcome.moves)
+    metrics.add_metric("Alerts", MetricUnit.Count, outcome.told)
+    metrics.add_metric("DeadLetters", MetricUnit.Count, outcome.dead)
+    metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
+    metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed))
+    if outcome.lag_ms is not None:
+        metrics.add_metric("LagMs", MetricUnit.Milliseconds, outcome.lag_ms)
+    metrics.flush_metrics()

@@ -1,0 +1,1 @@
+"""Alerts: rules, judged on the stream of totals; every crossing once, delivered at least once."""

@@ -1,0 +1,164 @@
+"""The alert: one crossing of one threshold, and its id.
+
+The id is made of what the alert is, and of nothing that a second delivery could change: region,
+rule and revision, the total's version, threshold, direction and counter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.rule import Direction
+from countledger.ledger.amount import to_text
+from countledger.ledger.clock import to_datetime
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from countledger.consumers.alerts.crossings import Crossing
+    from countledger.consumers.alerts.move import Move
+    from countledger.consumers.alerts.rule import Rule, Target
+    from countledger.ledger.amount import Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One crossing, as it is told.
+
+    Attributes:
+        rule: the rule's name.
+        revision: which revision of it.
+        counter: whose total crossed.
+        direction: rising or falling: which way.
+        threshold: what it crossed; of a range the first.
+        through: of a range (more than a hundred thresholds in one update) the last; else None.
+        count: how many thresholds that are.
+        old: the total before the update.
+        new: the total behind it.
+        version: of the total behind it.
+        region: where it was judged.
+        at_ms: when the stream made the update's record, in whole seconds.
+        test: whether somebody only tries the way to the target.
+    """
+
+    rule: str
+    revision: str
+    counter: str
+    direction: Direction
+    threshold: Amount
+    through: Amount | None = None
+    count: int = 1
+    old: Amount
+    new: Amount
+    version: int
+    region: str
+    at_ms: int
+    test: bool = False
+
+    @property
+    def id(self) -> str:
+        """What makes it this alert and no other; the same at each delivery."""
+        threshold = to_text(self.threshold)
+        rule = f"{self.rule}@{self.revision}"
+        parts = (self.region, rule, str(self.version), threshold, str(self.direction), self.counter)
+        return "/".join(("test", *parts) if self.test else parts)
+
+    @property
+    def dedup(self) -> str:
+        """The id in 64 hex digits, for readers that keep what they have seen."""
+        return sha256(self.id.encode()).hexdigest()
+
+    @property
+    def at(self) -> datetime:
+        """When the stream made the update's record, in UTC."""
+        return to_datetime(self.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """All that one update of a total sets off under one rule: written once, told together.
+
+    Attributes:
+        rule: the rule's name.
+        revision: which revision of it.
+        target: where its alerts go.
+        counter: whose total.
+        direction: which way the total moved.
+        crossings: what it crossed, in the order in which it did.
+        old: the total before the update.
+        new: the total behind it.
+        version: of the total behind it.
+        region: where it was judged.
+        at_ms: when the stream made the update's record, in whole seconds.
+    """
+
+    rule: str
+    revision: str
+    target: Target
+    counter: str
+    direction: Direction
+    crossings: tuple[Crossing, ...]
+    old: Amount
+    new: Amount
+    version: int
+    region: str
+    at_ms: int
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """Its alerts, in order."""
+        return tuple(
+            Alert(
+                rule=self.rule,
+                revision=self.revision,
+                counter=self.counter,
+                direction=self.direction,
+                threshold=one.threshold,
+                through=one.through,
+                count=one.count,
+                old=self.old,
+                new=self.new,
+                version=self.version,
+                region=self.region,
+                at_ms=self.at_ms,
+            )
+            for one in self.crossings
+        )
+
+
+def firing_of(
+    rule: Rule, move: Move, direction: Direction, crossings: tuple[Crossing, ...]
+) -> Firing:
+    """What a move sets off under a rule."""
+    return Firing(
+        rule.name,
+        rule.revision,
+        rule.target,
+        move.counter,
+        direction,
+        crossings,
+        move.old,
+        move.new,
+        move.version,
+        rule.judge_in,
+        move.at_ms,
+    )
+
+
+def trial_of(rule: Rule, counter: str, at_ms: int) -> Alert:
+    """A marked alert of a rule at its threshold, to try the way to its target."""
+    return Alert(
+        rule=rule.name,
+        revision=rule.revision,
+        counter=counter,
+        direction=Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING,
+        threshold=rule.threshold,
+        old=rule.threshold,
+        new=rule.threshold,
+        version=0,
+        region=rule.judge_in,
+        at_ms=at_ms,
+        test=True,
+    )

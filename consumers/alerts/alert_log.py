@@ -1,0 +1,130 @@
+"""The alert log: what was told and when, for ninety days, newest first.
+
+Each firing is logged twice: beside its counter, and in one partition for all, so that either is
+listed by a query. That one partition takes some 1,000 firings a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from countledger.consumers.alerts.state_item import decode_firing, encode_firing
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item, check_format, describe, require
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import BadSetting, CorruptItem
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare
+from countledger.ledger.limits import ALERT_LOG_LIFE_MS, SECOND_MS
+from countledger.ledger.operations import Put, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from countledger.consumers.alerts.alert import Alert, Firing
+    from countledger.ledger.door import Door
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedAlert:
+    """An alert that was told.
+
+    Attributes:
+        alert: which one.
+        told_at_ms: when it was told last, milliseconds since the epoch.
+        reason: why it went to the dead letters; None: its target took it.
+    """
+
+    alert: Alert
+    told_at_ms: int
+    reason: str | None = None
+
+    @property
+    def told_at(self) -> datetime:
+        """When it was told last, in UTC."""
+        return to_datetime(self.told_at_ms)
+
+
+def plan_log(
+    table: str, firing: Firing, told_at_ms: int, dead: Mapping[int, str]
+) -> tuple[Put, ...]:
+    """The two items of a firing: one write unit each for each KB.
+
+    Args:
+        table: the table `counters`.
+        firing: what was told.
+        told_at_ms: when.
+        dead: why alerts of it went to the dead letters, by their place in it.
+    """
+    said: Item = {
+        "of_counter": firing.counter,
+        "rule": firing.rule,
+        "firing": encode_firing(firing),
+        "told_at": told_at_ms,
+        "dead": {str(place): reason for place, reason in dead.items()} or None,
+        "expires_at": (firing.at_ms + ALERT_LOG_LIFE_MS) // SECOND_MS,
+    }
+    places = keys.alert_log_keys(firing.counter, firing.rule, firing.version, firing.at_ms)
+    return tuple(Put(table, {**key, **said}) for key in places)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertLog:
+    """Reads the alert log.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry its reads.
+        table: the table `counters`.
+    """
+
+    door: Door
+    table: str
+
+    def newest(
+        self, counter: str | None = None, *, limit: int | None = None
+    ) -> Iterator[LoggedAlert]:
+        """The alerts of a counter, or of all, newest first: half a read unit for each 4 KB read.
+
+        Raises:
+            BadCounterName: the name breaks the grammar.
+            BadSetting: the limit is below 1.
+            CorruptItem: one of them cannot be read.
+        """
+        if limit is not None and limit < 1:
+            raise BadSetting(f"limit {limit} is no number of alerts: give 1 or more")
+        left = limit
+        for page in self.door.pages(self._query(counter, limit)):
+            for item in page:
+                for logged in reversed(decode_log(item)):
+                    yield logged
+                    if left is not None and (left := left - 1) == 0:
+                        return
+
+    def _query(self, counter: str | None, page_size: int | None) -> Query:
+        condition: Any = Compare("counter", "=", keys.ALERT_LOG)
+        if counter is not None:
+            keys.check_counter(counter)
+            condition = AllOf(Compare("counter", "=", counter), BeginsWith("part", keys.LOG_PREFIX))
+        return Query(self.table, condition, forward=False, page_size=page_size)
+
+
+def decode_log(item: Item) -> list[LoggedAlert]:
+    """The alerts of one item, in the order in which the total passed them.
+
+    Raises:
+        CorruptItem: an attribute is absent, of another type, or of no known value.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    counter, rule = require(item, "of_counter", str), require(item, "rule", str)
+    told_at_ms = require(item, "told_at", int)
+    dead: dict[str, str] = item.get("dead") or {}
+    try:
+        firing = decode_firing(counter, rule, require(item, "firing", dict))
+        return [
+            LoggedAlert(alert, told_at_ms, dead.get(str(place)))
+            for place, alert in enumerate(firing.alerts)
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptItem(f"{describe(item)}: it is no logged alert: {error!r}") from error

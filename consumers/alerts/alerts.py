@@ -1,0 +1,275 @@
+"""The alerts of a stack, as users handle them: rules, their trial, what was told, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, Unpack
+
+from countledger.consumers.alerts import rule_wish
+from countledger.consumers.alerts.alert import trial_of
+from countledger.ledger import keys
+from countledger.ledger.errors import (
+    BadRule,
+    NoSuchRule,
+    TargetRefused,
+    WrongKind,
+    WrongRegion,
+)
+from countledger.ledger.total import decode_total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
+    from countledger.consumers.alerts.publish import Publisher
+    from countledger.consumers.alerts.resend import Resender, Resent
+    from countledger.consumers.alerts.rule import Rule, Target
+    from countledger.consumers.alerts.rule_wish import RuleWish
+    from countledger.consumers.alerts.rules import Rules
+    from countledger.consumers.alerts.standing import Standing
+    from countledger.consumers.totals import TotalsReader
+
+
+class Change(StrEnum):
+    """What `apply` did to a rule."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+
+
+class TargetCheck(Protocol):
+    """Tells whether alerts can reach a target."""
+
+    def check(self, target: Target) -> None:
+        """Return only if they can.
+
+        Raises:
+            BadRule, TargetRefused: they cannot.
+        """
+
+
+class Ways(Protocol):
+    """The ways that alerts take; each is made ready at its first use."""
+
+    @property
+    def targets(self) -> TargetCheck:
+        """What may be told of alerts."""
+
+    @property
+    def publisher(self) -> Publisher:
+        """Takes alerts to their targets."""
+
+    @property
+    def resender(self) -> Resender:
+        """Sends dead letters again."""
+
+    @property
+    def standing(self) -> Standing:
+        """Tells of totals that are beyond a threshold already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """The alerts that are judged in one region.
+
+    A change of a rule takes effect five seconds after it was made, for updates that are made then
+    or later; `effective_from_ms` of the rule tells when.
+
+    Attributes:
+        rules: as they are stored.
+        ways: that alerts take.
+        totals: tell what kind of counter a rule names.
+        alert_log: what was told.
+        home_region: where rules are judged by default.
+    """
+
+    rules: Rules
+    ways: Ways
+    totals: TotalsReader
+    alert_log: AlertLog
+    home_region: str
+
+    def create(
+        self,
+        name: str,
+        *,
+        now: bool = False,
+        judge_in: str | None = None,
+        **wish: Unpack[RuleWish],
+    ) -> Rule:
+        """Make a rule. Four write units; one read unit, and one for each 4 KB of rules.
+
+        A counter that is beyond the threshold already does not alert before it crosses it anew.
+
+        Args:
+            name: 1 to 64 letters, digits, `.`, `_` and `-`.
+            now: wait until the rule is in force, and alert for counters that are beyond by then:
+                one read unit for each, for a prefix also a scan of the table `counters`.
+            judge_in: the region whose totals it watches; None: the home region. It must be the
+                one that this client works in: rules are kept where they are judged.
+            **wish: `counter` or `prefix`, `threshold` (or `step`) and `direction`, and what is not
+                to be as by default.
+
+        Raises:
+            BadRule, BadCounterName: a value breaks its rule, or a topic is not for this judge.
+            RuleExists: there is one of that name.
+            WrongKind: a strict counter with bins, which has no single total.
+            WrongRegion: it would be judged elsewhere.
+            TargetRefused: the bus or topic does not exist, or refuses.
+            ServiceFailed: it could not be written; or, with `now`, not all of it was told.
+        """
+        wanted = self._checked(rule_wish.made(name, self._judge_in(judge_in), wish))
+        created = self.rules.create(wanted)
+        if now:
+            self.tell_standing(created)
+        return created
+
+    def set(self, name: str, *, now: bool = False, **wish: Unpack[RuleWish]) -> Rule:
+        """Change a rule; what is not named stays. Six write units, and the reads of `create`.
+
+        Args:
+            name: of the rule.
+            now: as for `create`.
+            **wish: what is to be otherwise.
+
+        Raises:
+            As `create`, and NoSuchRule where there is none.
+        """
+        self._checked(rule_wish.changed(self.rules.get(name), wish))
+        changed = self.rules.set(name, lambda rule: rule_wish.changed(rule, wish))
+        if now:
+            self.tell_standing(changed)
+        return changed
+
+    def apply(self, wishes: Mapping[str, RuleWish]) -> Iterator[tuple[Rule, Change]]:
+        """Make every rule what is wished, as a settings file does; others stay as they are.
+
+        All are checked before the first is written. Doing it again changes nothing.
+
+        Raises:
+            As `create`, for the first that breaks a rule.
+        """
+        region = self._judge_in(self.rules.region)
+        wanted = [self._checked(rule_wish.made(name, region, w)) for name, w in wishes.items()]
+        for rule in wanted:
+            yield self._apply(rule)
+
+    def get(self, name: str) -> Rule:
+        """A rule in its newest revision. One read unit, and one for each 4 KB of rules.
+
+        Raises:
+            NoSuchRule: there is none of that name.
+            CorruptItem: it cannot be read.
+        """
+        return self.rules.get(name)
+
+    def list(self) -> list[Rule]:
+        """All rules that can be read, by name. One read unit, and one for each 4 KB of them."""
+        return self.rules.list()
+
+    def unreadable(self) -> dict[str, str]:
+        """Why a rule of that name cannot be read, and so is not judged. As `list`."""
+        found = self.rules.read().unreadable
+        return {name: found[name] for name in sorted(found)}
+
+    def delete(self, name: str) -> bool:
+        """Delete a rule. Six write units, and those to read all rules.
+
+        Returns:
+            Whether there was one. That there is none is no error.
+        """
+        return self.rules.delete(name)
+
+    def test(self, name: str, counter: str) -> Alert:
+        """Send a message that is marked as a test the way that a rule's alerts take.
+
+        One call to the target; nothing is logged.
+
+        Args:
+            name: of the rule.
+            counter: which one the message names; one that the rule watches.
+
+        Raises:
+            NoSuchRule, BadCounterName: there is no such rule, or no such counter.
+            BadRule: the rule does not watch that counter.
+            TargetRefused: the target did not take it, after all tries.
+        """
+        rule = self.rules.get(name)
+        if not rule.covers(keys.check_counter(counter)):
+            raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
+        alert = trial_of(rule, counter, self.rules.clock.now_ms())
+        for refused in self.ways.publisher.publish([alert], rule.target):
+            raise TargetRefused(f"{rule.target} did not take the message: {refused.reason}")
+        return alert
+
+    def log(self, counter: str | None = None, *, limit: int | None = None) -> Iterator[LoggedAlert]:
+        """The alerts of the last ninety days, newest first. Half a read unit for each 4 KB.
+
+        Args:
+            counter: of one counter; None: of all.
+            limit: how many at the most; None: all.
+
+        Raises:
+            BadCounterName, BadSetting: that is no counter, or no number of alerts.
+            CorruptItem: one of them cannot be read.
+        """
+        return self.alert_log.newest(counter, limit=limit)
+
+    def resend(self, limit: int | None = None) -> Iterator[Resent]:
+        """Send alerts again that their target did not take; what it refuses again stays.
+
+        Args:
+            limit: how many at the most; None: all.
+
+        Yields:
+            What became of each.
+        """
+        return self.ways.resender.resend(limit)
+
+    def tell_standing(self, rule: Rule) -> int:
+        """Wait until a rule is in force, and alert for counters that are beyond it by then.
+
+        As `create` with `now`; again it goes on where it failed.
+
+        Returns:
+            How many alerts were told.
+
+        Raises:
+            ServiceFailed: some counters could not be judged.
+        """
+        return self.ways.standing.tell(rule)
+
+    def _apply(self, rule: Rule) -> tuple[Rule, Change]:
+        try:
+            before = self.rules.get(rule.name)
+        except NoSuchRule:
+            return self.rules.create(rule), Change.CREATED
+        after = self.rules.set(rule.name, lambda _: rule)
+        same = before.revision == after.revision
+        return after, Change.UNCHANGED if same else Change.CHANGED
+
+    def _judge_in(self, region: str | None) -> str:
+        wanted = region or self.home_region
+        if wanted != self.rules.region:
+            raise WrongRegion(
+                f"this is {self.rules.region}, and rules are kept where they are judged: work in "
+                f"{wanted}, or say that it is to be judged in {self.rules.region}"
+            )
+        return wanted
+
+    def _checked(self, rule: Rule) -> Rule:
+        """A rule whose counter and target are fit for it."""
+        if rule.counter is not None:
+            item = self.totals.item(rule.counter)
+            total = None if item is None else decode_total(item)
+            if total is not None and total.bins > 1:
+                raise WrongKind(
+                    f"counter {rule.counter!r} is a strict counter with {total.bins} bins: its "
+                    "value lies in many items, and no update shows the whole of it; make it "
+                    "without bins, or watch it where you read it"
+                )
+        self.ways.targets.check(rule.target)
+        return rule

@@ -1,0 +1,90 @@
+"""The parts of alerts put together, from a connection to a stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.alerts import Alerts
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.publish import ServicePublisher
+from countledger.consumers.alerts.resend import Resender
+from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.standing import Standing
+from countledger.consumers.alerts.targets import Targets
+from countledger.consumers.totals import TotalsReader
+
+if TYPE_CHECKING:
+    from countledger.ledger.connection import Connection
+
+
+@dataclass(frozen=True)
+class ConnectedWays:
+    """The ways that the alerts of a stack take.
+
+    Attributes:
+        connection: to the stack.
+    """
+
+    connection: Connection
+
+    @cached_property
+    def targets(self) -> Targets:
+        """What the judge may tell of alerts."""
+        return Targets(
+            self.connection.events(),
+            self.connection.topics(),
+            self.connection.setting("alert_bus"),
+            _topics(self.connection),
+            self.connection.region,
+            self.connection.partition,
+        )
+
+    @cached_property
+    def publisher(self) -> ServicePublisher:
+        """Takes alerts to their targets."""
+        return ServicePublisher(
+            self.connection.events(),
+            self.connection.topics(),
+            self.connection.setting("alert_bus"),
+        )
+
+    @cached_property
+    def dead_letters(self) -> QueueDeadLetters:
+        """Keeps alerts that their target did not take."""
+        return QueueDeadLetters(
+            self.connection.queues(), self.connection.setting("alert_dead_letter_queue_url")
+        )
+
+    @cached_property
+    def resender(self) -> Resender:
+        """Sends dead letters again."""
+        return Resender(self.dead_letters, self.publisher)
+
+    @cached_property
+    def standing(self) -> Standing:
+        """Tells of totals that are beyond a threshold already."""
+        door, table = self.connection.door("standard"), self.connection.setting("counters_table")
+        return Standing(door, table, self.publisher, self.dead_letters)
+
+
+def alerts_of(connection: Connection) -> Alerts:
+    """The alerts of a stack."""
+    door, table = connection.door("standard"), connection.setting("counters_table")
+    return Alerts(
+        Rules(connection.door("none"), table, connection.region),
+        ConnectedWays(connection),
+        TotalsReader(door, table),
+        AlertLog(door, table),
+        connection.setting("home_region"),
+    )
+
+
+def _topics(connection: Connection) -> tuple[str, ...]:
+    """The topics that the stack's parameter names; a stack without any has no such output."""
+    listed = connection.settings.alert_topic_arns
+    if listed is None:
+        listed = connection.outputs.get("AlertTopicArns", "")
+    return tuple(filter(None, (arn.strip() for arn in listed.split(","))))

@@ -1,0 +1,164 @@
+"""Dead letters: alerts that their target did not take, with all it needs to send them again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from countledger.consumers.alerts.message import alert_in, message_of
+from countledger.consumers.alerts.rule import target_of
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import BadInput, BadPayload, Unclear
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_sqs import SQSClient
+
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.rule import Target
+
+_FORMAT: Final = 1
+_REASON_MAX_CHARACTERS: Final = 2_000
+_BATCH: Final = 10
+# Longer than one run takes: a letter that fails again is met once in it.
+_HIDDEN_S: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An alert that its target did not take.
+
+    Attributes:
+        alert: which one.
+        target: where it was to go.
+        reason: what the target said last.
+        failed_at_ms: when it was given up, milliseconds since the epoch.
+    """
+
+    alert: Alert
+    target: Target
+    reason: str
+    failed_at_ms: int
+
+
+class DeadLetters(Protocol):
+    """Keeps dead letters."""
+
+    def put(self, letter: DeadLetter) -> None:
+        """Keep one; return only when it is kept.
+
+        Raises:
+            CountledgerError: it is not.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message of the dead-letter queue.
+
+    Attributes:
+        letter: what it says, or why it says nothing that could be sent.
+        handle: under which the queue lets it be deleted.
+    """
+
+    letter: DeadLetter | BadPayload
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeadLetters:
+    """Dead letters in an SQS queue.
+
+    Attributes:
+        client: of SQS.
+        queue_url: the queue.
+        wait_s: for how long a read waits until some of the queue's servers show a letter.
+    """
+
+    client: SQSClient
+    queue_url: str
+    wait_s: int = 1
+
+    def put(self, letter: DeadLetter) -> None:
+        """Keep a letter: one message."""
+        what = "SendMessage to the dead letters of alerts"
+        with translated(what):
+            answer = self.client.send_message(
+                QueueUrl=self.queue_url, MessageBody=encode_letter(letter)
+            )
+        if "MessageId" not in answer:
+            raise Unclear(f"{what}: no clear answer (it names no message)")
+
+    def receive(self) -> Iterator[Received]:
+        """Each letter of the queue once, hidden from other readers for ten minutes."""
+        while True:
+            with translated("ReceiveMessage from the dead letters of alerts"):
+                answer = self.client.receive_message(
+                    QueueUrl=self.queue_url,
+                    MaxNumberOfMessages=_BATCH,
+                    VisibilityTimeout=_HIDDEN_S,
+                    WaitTimeSeconds=self.wait_s,
+                )
+            messages = answer.get("Messages", [])
+            if not messages:
+                return
+            for message in messages:
+                yield Received(_read(message["Body"]), message["ReceiptHandle"])
+
+    def delete(self, received: Received) -> None:
+        """Take a letter out."""
+        with translated("DeleteMessage from the dead letters of alerts"):
+            self.client.delete_message(QueueUrl=self.queue_url, ReceiptHandle=received.handle)
+
+    def put_back(self, received: Received) -> None:
+        """Show a letter to other readers again."""
+        with translated("ChangeMessageVisibility of the dead letters of alerts"):
+            self.client.change_message_visibility(
+                QueueUrl=self.queue_url, ReceiptHandle=received.handle, VisibilityTimeout=0
+            )
+
+
+def encode_letter(letter: DeadLetter) -> str:
+    """The message that keeps a letter."""
+    failed_at = to_datetime(letter.failed_at_ms).isoformat(timespec="milliseconds")
+    return json.dumps(
+        {
+            "v": _FORMAT,
+            "target": str(letter.target),
+            "reason": letter.reason[:_REASON_MAX_CHARACTERS],
+            "failed_at": failed_at.replace("+00:00", "Z"),
+            "failed_at_ms": letter.failed_at_ms,
+            "message": message_of(letter.alert).model_dump(mode="json", exclude_none=True),
+        }
+    )
+
+
+def decode_letter(body: str) -> DeadLetter:
+    """The letter in a message.
+
+    Raises:
+        BadPayload: there is none in it.
+    """
+    try:
+        said: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadPayload(f"no dead letter of an alert: {error}") from error
+    if not isinstance(said, dict) or said.get("v") != _FORMAT:
+        raise BadPayload(f"no dead letter of an alert of format {_FORMAT}")
+    target, reason, failed_at_ms = (said.get(n) for n in ("target", "reason", "failed_at_ms"))
+    if not (isinstance(target, str) and isinstance(reason, str) and isinstance(failed_at_ms, int)):
+        raise BadPayload("no dead letter of an alert: it lacks target, reason or failed_at_ms")
+    try:
+        return DeadLetter(alert_in(said.get("message")), target_of(target), reason, failed_at_ms)
+    except BadInput as error:
+        raise BadPayload(f"no dead letter of an alert: {error}") from error
+
+
+def _read(body: str) -> DeadLetter | BadPayload:
+    try:
+        return decode_letter(body)
+    except BadPayload as error:
+        return error

@@ -1,0 +1,172 @@
+"""The judge: from the moves of totals, as the stream of `counters` shows them, to alerts.
+
+    1  read the batch; what cannot be understood goes to the quarantine     pure, but for that
+    2  for each move the rules that watch its counter, as of its own time   pure
+    3  for each counter and rule its moves in order: decide, write, tell    several at a time
+    4  what failed tells from where the shard has to be delivered again
+
+Which alerts are made follows from the moves and the revisions of the rules alone, so it is the same
+whatever is delivered again, cut in pieces, or judged by two at once. See `state` for why none is
+lost.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from countledger.consumers.alerts.chain import ChainJudge, Judged, Link
+from countledger.consumers.alerts.move import move_of
+from countledger.consumers.alerts.state import concerns
+from countledger.consumers.alerts.teller import Teller
+from countledger.consumers.record import Poison, created_at_ms, find, sequence_of
+from countledger.ledger.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from countledger.consumers.alerts.dead_letters import DeadLetters
+    from countledger.consumers.alerts.move import Move
+    from countledger.consumers.alerts.publish import Publisher
+    from countledger.consumers.alerts.rule_book import RuleBook
+    from countledger.consumers.quarantine import Quarantine
+    from countledger.ledger.door import Door
+    from countledger.ledger.errors import CountledgerError
+
+_CHAINS: Final = 16
+
+# Of a counter under a rule of that name.
+_Place = tuple[str, str]
+
+
+class KnownRules(Protocol):
+    """Knows the rules of a region."""
+
+    def book(self) -> RuleBook:
+        """All that were changed some seconds ago, or earlier.
+
+        Raises:
+            ServiceFailed: they cannot be read.
+        """
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a batch.
+
+    Attributes:
+        records: how many were delivered.
+        moves: how many of them moved a total.
+        told: how many alerts were told, again or for the first time.
+        dead: how many of them went to the dead letters.
+        quarantined: records that went to the quarantine.
+        failed: why, for each counter and rule that could not be judged to the end.
+        retry_from: the lowest sequence number that may not be judged yet, or None.
+        lag_ms: how far the last record lies behind this clock, or None without one.
+    """
+
+    records: int
+    moves: int = 0
+    told: int = 0
+    dead: int = 0
+    quarantined: int = 0
+    failed: dict[_Place, CountledgerError] = field(default_factory=dict)
+    retry_from: int | None = None
+    lag_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges batches of stream records.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        table: the table `counters`.
+        rules: the rules of this region.
+        publisher: takes alerts to their targets.
+        dead_letters: takes those that fail.
+        quarantine: takes what can never be judged.
+        clock: tells the time.
+    """
+
+    door: Door
+    table: str
+    rules: KnownRules
+    publisher: Publisher
+    dead_letters: DeadLetters
+    quarantine: Quarantine
+    clock: Clock = field(default_factory=SystemClock)
+
+    def apply(self, records: Sequence[Mapping[str, Any]], stream: str) -> Outcome:
+        """Judge a batch of one shard. What no rule watches costs nothing; see `ChainJudge.judge`.
+
+        A counter and rule that cannot be judged to the end is in the outcome, not raised.
+
+        Args:
+            records: as Lambda delivers them, in order.
+            stream: which stream they come from, for the quarantine.
+
+        Raises:
+            ServiceFailed: the rules cannot be read, or the quarantine takes nothing; no move was
+                judged.
+        """
+        outcome = Outcome(len(records))
+        # Read behind the records were made: what is in force at their time is known by now.
+        book = self.rules.book()
+        moves = self._read(records, stream, outcome)
+        chains = chains_of(moves, book)
+
+        def set_aside(sequence: int, reason: str) -> None:
+            self.quarantine.put(find(records, sequence), reason, stream)
+
+        teller = Teller(self.publisher, self.dead_letters, self.door, self.table, self.clock)
+        judge = ChainJudge(self.door, self.table, teller, set_aside)
+        if chains:
+            with ThreadPoolExecutor(_CHAINS, "countledger-judge") as pool:
+                judged = pool.map(judge.judge, chains.values())
+                _sum_up(outcome, dict(zip(chains, judged, strict=True)))
+        return outcome
+
+    def _read(
+        self, records: Sequence[Mapping[str, Any]], stream: str, outcome: Outcome
+    ) -> list[Move]:
+        """Step 1."""
+        now_ms = self.clock.now_ms()
+        moves: list[Move] = []
+        for record in records:
+            try:
+                move = move_of(record, sequence_of(record), now_ms)
+            except Poison as poison:
+                self.quarantine.put(record, str(poison), stream)
+                outcome.quarantined += 1
+                continue
+            if move is not None:
+                moves.append(move)
+        outcome.moves = len(moves)
+        if records:
+            try:
+                outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
+            except Poison:
+                outcome.lag_ms = None
+        return moves
+
+
+def chains_of(moves: Sequence[Move], book: RuleBook) -> dict[_Place, list[Link]]:
+    """Step 2: per counter and rule the moves that may change anything, in order."""
+    chains: dict[_Place, list[Link]] = {}
+    for move in moves:
+        for rule in book.matching(move.counter):
+            if rule.in_force_at(move.at_ms) and concerns(move, rule):
+                chains.setdefault((move.counter, rule.name), []).append(Link(move, rule))
+    return chains
+
+
+def _sum_up(outcome: Outcome, judged: Mapping[_Place, Judged]) -> None:
+    outcome.told = sum(one.told for one in judged.values())
+    outcome.dead = sum(one.dead for one in judged.values())
+    outcome.quarantined += sum(one.rejected for one in judged.values())
+    outcome.failed = {place: one.error for place, one in judged.items() if one.error}
+    outcome.retry_from = min(
+        (one.failed_at.sequence for one in judged.values() if one.failed_at), default=None
+    )

@@ -1,0 +1,109 @@
+"""What one stream record of `counters` tells of a total, straight from the event's plain dicts.
+
+MODIFY of a total                from its old value to its new one
+INSERT of a ledger's total       from zero
+INSERT of a strict counter,      nothing: it is being made, with the value that it opens with
+  or of a sequence
+REMOVE, any other item           nothing
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from countledger.consumers.record import Poison, created_at_ms
+from countledger.ledger import amount, keys
+from countledger.ledger.limits import FORMAT, STREAM_RECORD_MAX_AGE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countledger.ledger.amount import Amount
+
+# What every ledger's total counts, and no other kind of counter does.
+_OF_A_LEDGER: Final = "entries"
+_VERSION_MAX: Final = 10**18
+
+
+class Move(NamedTuple):
+    """One update that moved a total.
+
+    Attributes:
+        sequence: of its record.
+        counter: whose total.
+        old: its value before.
+        new: its value behind.
+        version: of the total behind it; each update of a counter has a higher one.
+        at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
+    """
+
+    sequence: int
+    counter: str
+    old: Amount
+    new: Amount
+    version: int
+    at_ms: int
+
+
+def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | None:
+    """The move of a record, or None where no total moved.
+
+    Raises:
+        Poison: an attribute is absent or malformed, or the record is older than the stream keeps
+            records: the revisions of rules that judged it may be gone.
+    """
+    counter, part, name = _subject_of(record)
+    if part != keys.TOTAL or name == "REMOVE":
+        return None
+    if name not in ("INSERT", "MODIFY"):
+        raise Poison(f"the event name {name!r} is unknown")
+    stream = record["dynamodb"]
+    new = _image(stream, "NewImage")
+    if "bins" in new or (name == "INSERT" and _OF_A_LEDGER not in new):
+        return None
+    before = 0 if name == "INSERT" else _value(_image(stream, "OldImage"))
+    behind = _value(new)
+    if before == behind:
+        return None
+    at_ms = created_at_ms(record)
+    if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
+        raise Poison("the record is older than a stream keeps records")
+    return Move(sequence, counter, before, behind, _version(new), at_ms)
+
+
+def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Counter, sort key and event name."""
+    try:
+        key = record["dynamodb"]["Keys"]
+        counter, part, name = key["counter"]["S"], key["part"]["S"], record["eventName"]
+    except (KeyError, TypeError):
+        raise Poison("the record lacks its keys or its event name") from None
+    if not isinstance(counter, str) or not isinstance(part, str):
+        raise Poison("the record's keys are no texts")
+    return counter, part, name
+
+
+def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
+    image = stream.get(which)
+    if not isinstance(image, dict):
+        raise Poison(f"the record has no {which}")
+    if "v" in image and image["v"] != {"N": str(FORMAT)}:
+        raise Poison(f"the {which} has format {image['v']}; this release reads {FORMAT}")
+    return image
+
+
+def _value(image: Mapping[str, Any]) -> Amount:
+    try:
+        return amount.from_number(image["total"]["N"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise Poison("an image has no well-formed total") from None
+
+
+def _version(image: Mapping[str, Any]) -> int:
+    try:
+        version = int(image["version"]["N"])
+    except (KeyError, TypeError, ValueError):
+        raise Poison("the image has no well-formed version") from None
+    if not 0 < version < _VERSION_MAX:
+        raise Poison(f"the version {version} is out of range")
+    return version

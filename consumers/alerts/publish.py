@@ -1,0 +1,176 @@
+"""Publishing: alerts to the stack's event bus or to a topic, ten in a call.
+
+A call that succeeds may carry entries that failed; those are sent again, a bounded number of times.
+What is sent twice carries the same id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
+from countledger.consumers.alerts.rule import Bus
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import CountledgerError, SetupError, Unclear, Unreachable
+from countledger.ledger.retry import Backoff
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_sns import SNSClient
+
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.rule import Target, Topic
+
+BATCH: Final = 10  # what one call of either service takes
+_TRIES: Final = Backoff(attempts=3, base_ms=100, cap_ms=1_000)
+_SUBJECT_MAX_CHARACTERS: Final = 99
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An alert that its target did not take.
+
+    Attributes:
+        alert: which one.
+        reason: what the target said last.
+        silent: whether it said nothing at all: then each further try may take as long.
+    """
+
+    alert: Alert
+    reason: str
+    silent: bool = False
+
+
+class Publisher(Protocol):
+    """Takes alerts to their targets."""
+
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+        """Send alerts in their order; those that the target did not take in the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePublisher:
+    """Publishes to EventBridge and SNS, through clients whose SDK does not retry.
+
+    Attributes:
+        events: a client of EventBridge.
+        topics: a client of SNS.
+        bus: the name or ARN of the stack's event bus.
+        clock: waits between tries.
+        random: what the jitter is drawn from.
+        backoff: how often an alert is sent, and how long between.
+    """
+
+    events: EventBridgeClient
+    topics: SNSClient
+    bus: str
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    backoff: Backoff = _TRIES
+
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+        """Send alerts in their order: one call for each ten, and more for what is not taken."""
+        refused: list[Refused] = []
+        for batch in _batches(alerts):
+            refused += self._publish_batch(batch, target)
+        return refused
+
+    def _publish_batch(self, batch: list[Alert], target: Target) -> list[Refused]:
+        left, refused = batch, list[Refused]()
+        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
+            if wait_ms:
+                self.clock.sleep_ms(wait_ms)
+            try:
+                refused = self._send(left, target)
+            except CountledgerError as error:
+                silent = isinstance(error, Unclear | Unreachable)
+                refused = [Refused(alert, str(error), silent) for alert in left]
+                if isinstance(error, SetupError) and not silent:
+                    break  # no such bus, no permission: the next try would find the same
+            left = [one.alert for one in refused]
+            if not left:
+                break
+        return refused
+
+    def _send(self, batch: list[Alert], target: Target) -> list[Refused]:
+        if isinstance(target, Bus):
+            return self._send_to_bus(batch)
+        return self._send_to_topic(batch, target)
+
+    def _send_to_bus(self, batch: list[Alert]) -> list[Refused]:
+        entries: Any = [_bus_entry(alert, self.bus) for alert in batch]
+        what = f"PutEvents on bus {self.bus}"
+        with translated(what):
+            answer: Any = self.events.put_events(Entries=entries)
+        results = answer.get("Entries", [])
+        if len(results) != len(batch):
+            raise Unclear(f"{what}: no clear answer (it tells of {len(results)} entries)")
+        return [
+            Refused(alert, f"{what}: {one['ErrorCode']}: {one.get('ErrorMessage', '')}")
+            for alert, one in zip(batch, results, strict=True)
+            if "EventId" not in one or one.get("ErrorCode")
+        ]
+
+    def _send_to_topic(self, batch: list[Alert], topic: Topic) -> list[Refused]:
+        entries: Any = [_topic_entry(alert, number) for number, alert in enumerate(batch)]
+        what = f"PublishBatch on {topic}"
+        with translated(what):
+            answer: Any = self.topics.publish_batch(
+                TopicArn=topic.arn, PublishBatchRequestEntries=entries
+            )
+        taken = {one["Id"] for one in answer.get("Successful", [])}
+        reasons = {one["Id"]: one for one in answer.get("Failed", [])}
+        if len(taken | set(reasons)) != len(batch):
+            raise Unclear(f"{what}: no clear answer (it tells of {len(taken | set(reasons))})")
+        return [
+            Refused(batch[int(name)], f"{what}: {one['Code']}: {one.get('Message', '')}")
+            for name, one in reasons.items()
+        ]
+
+
+def _bus_entry(alert: Alert, bus: str) -> dict[str, Any]:
+    return {
+        "Source": SOURCE,
+        "DetailType": DETAIL_TYPE,
+        "Detail": body_of(alert),
+        "EventBusName": bus,
+        "Time": alert.at,
+    }
+
+
+def _topic_entry(alert: Alert, number: int) -> dict[str, Any]:
+    told = {
+        "id": alert.id,
+        "dedup": alert.dedup,
+        "rule": alert.rule,
+        "counter": alert.counter,
+        "direction": str(alert.direction),
+    }
+    return {
+        "Id": str(number),
+        "Message": body_of(alert),
+        "Subject": subject_of(alert),
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in told.items()
+        },
+    }
+
+
+def subject_of(alert: Alert) -> str:
+    """The subject of a mail: ASCII, below a hundred characters, beginning with a letter."""
+    trial = "test of " if alert.test else ""
+    text = f"countledger: {trial}{alert.rule}: {alert.counter} {alert.direction}"
+    plain = text.encode("ascii", "replace").decode()
+    return plain[:_SUBJECT_MAX_CHARACTERS]
+
+
+def _batches(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
+    feed = iter(alerts)
+    while batch := list(islice(feed, BATCH)):
+        yield batch

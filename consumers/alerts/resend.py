@@ -1,0 +1,72 @@
+"""Dead letters sent again, to the target that did not take them.
+
+A letter is deleted once its target has taken it: a crash in between sends it a second time, under
+the same id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.dead_letters import DeadLetter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Received
+    from countledger.consumers.alerts.publish import Publisher
+
+
+@dataclass(frozen=True, slots=True)
+class Resent:
+    """What became of a dead letter.
+
+    Attributes:
+        letter: as it lay there, or None where it could not be read.
+        reason: why it still lies there; None: its target took it.
+    """
+
+    letter: DeadLetter | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resender:
+    """Sends dead letters again.
+
+    Attributes:
+        letters: the queue.
+        publisher: takes them to their targets.
+    """
+
+    letters: QueueDeadLetters
+    publisher: Publisher
+
+    def resend(self, limit: int | None = None) -> Iterator[Resent]:
+        """Send each letter once, as the outcomes are taken; what fails again stays.
+
+        Args:
+            limit: how many at the most; None for all.
+        """
+        kept: list[Received] = []
+        try:
+            for number, received in enumerate(self.letters.receive(), 1):
+                outcome = self._send(received)
+                if outcome.reason is None:
+                    self.letters.delete(received)
+                else:
+                    kept.append(received)
+                yield outcome
+                if number == limit:
+                    return
+        finally:
+            for received in kept:
+                self.letters.put_back(received)
+
+    def _send(self, received: Received) -> Resent:
+        letter = received.letter
+        if not isinstance(letter, DeadLetter):
+            return Resent(None, str(letter))
+        refused = self.publisher.publish([letter.alert], letter.target)
+        return Resent(letter, refused[0].reason if refused else None)

@@ -1,0 +1,118 @@
+"""Which rules watch a counter: the look-up that every judged record pays for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.limits import ALERT_RULES_AGE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rules import Rules
+
+
+class RuleBook:
+    """Rules, ready to be looked up by counter.
+
+    An exact name is one look into a dict. For prefixes: sorted as texts, all prefixes of a name
+    stand on one path, from the last prefix that is not behind the name upwards to ever shorter
+    ones. So a look-up is a binary search and, at the most, that path; never a walk over the rules.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """Sort the rules; all their revisions may be among them."""
+        ordered = sorted(rules, key=_place)
+        self.rules = tuple(ordered)
+        exact: dict[str, list[Rule]] = {}
+        by_prefix: dict[str, list[Rule]] = {}
+        for rule in ordered:
+            if rule.counter is not None:
+                exact.setdefault(rule.counter, []).append(rule)
+            elif rule.prefix is not None:
+                by_prefix.setdefault(rule.prefix, []).append(rule)
+        self._exact = {counter: tuple(found) for counter, found in exact.items()}
+        self._prefixes = sorted(by_prefix)
+        self._above = _parents(self._prefixes)
+        self._of_prefix: list[tuple[Rule, ...]] = []
+        for n, prefix in enumerate(self._prefixes):
+            above = self._above[n]
+            inherited = () if above is None else self._of_prefix[above]
+            self._of_prefix.append((*inherited, *by_prefix[prefix]))
+
+    def matching(self, counter: str) -> tuple[Rule, ...]:
+        """The rules that watch a counter, in all their revisions; those of its name first."""
+        exact = self._exact.get(counter, ())
+        place: int | None = bisect_right(self._prefixes, counter) - 1
+        if place == -1:
+            return exact
+        while place is not None:
+            if counter.startswith(self._prefixes[place]):
+                return (*exact, *self._of_prefix[place]) if exact else self._of_prefix[place]
+            place = self._above[place]
+        return exact
+
+
+def _place(rule: Rule) -> tuple[str, int, float, str]:
+    """By name, then in order of time; of two that begin at once the one that was followed first."""
+    until_ms = rule.effective_until_ms
+    return rule.name, rule.effective_from_ms, inf if until_ms is None else until_ms, rule.revision
+
+
+def _parents(prefixes: Sequence[str]) -> list[int | None]:
+    """For each of the sorted prefixes the place of the longest other one that it begins with."""
+    parents: list[int | None] = []
+    path: list[int] = []
+    for n, prefix in enumerate(prefixes):
+        while path and not prefix.startswith(prefixes[path[-1]]):
+            path.pop()
+        parents.append(path[-1] if path else None)
+        path.append(n)
+    return parents
+
+
+@dataclass(slots=True)
+class RuleCache:
+    """The rules as a judge knows them: never older than `ALERT_RULES_AGE_MS`.
+
+    A change takes effect later than that after it was written, so that every judge knows of it by
+    then. Ages are measured by one clock, so it does not matter what time it shows.
+
+    Attributes:
+        rules: where they are read.
+        clock: tells their age.
+    """
+
+    rules: Rules
+    clock: Clock = field(default_factory=SystemClock)
+    _read_at_ms: int | None = None
+    _number: int | None = None
+    _book: RuleBook = field(default_factory=lambda: RuleBook(()))
+
+    def book(self) -> RuleBook:
+        """The rules, once for each batch of records.
+
+        No unit within the age; then one read unit where nothing changed, and else one more for each
+        4 KB of rules.
+
+        Raises:
+            ServiceFailed: they cannot be read; the batch has to come again.
+        """
+        now_ms = self.clock.now_ms()
+        if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:
+            self._refresh()
+            # The time before they were read: they are not newer than that.
+            self._read_at_ms = now_ms
+        return self._book
+
+    def _refresh(self) -> None:
+        number = self.rules.number()
+        if self._number is None or number != self._number:
+            snapshot = self.rules.read()
+            self._book = RuleBook(snapshot.judged_in(self.rules.region))
+            self._number = snapshot.number

@@ -1,0 +1,97 @@
+"""What a change of a rule writes. Pure.
+
+A change takes effect a stated time after it is written, so that every judge knows of it by then. It
+never overwrites what a judge may still need: the revision before it is kept, with its end, for as
+long as a record of its time may be delivered again. The stamp moves with each change, in the same
+transaction and on condition that nobody else moved it: changes of rules come one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.rule_items import encode_rule, encode_stamp
+from countledger.ledger import keys
+from countledger.ledger.errors import BadRule
+from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.limits import ALERT_RULES_MAX, SECOND_MS
+from countledger.ledger.operations import Delete, Put
+
+if TYPE_CHECKING:
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule_items import Snapshot
+    from countledger.ledger.operations import Write
+
+
+def followed(snapshot: Snapshot, rule: Rule, revision: str, effective_ms: int) -> Rule:
+    """A rule as the next revision of its name.
+
+    Args:
+        snapshot: the rules as they are.
+        rule: what it shall be.
+        revision: its id.
+        effective_ms: when it takes effect at the earliest.
+    """
+    return replace(
+        rule,
+        revision=revision,
+        effective_from_ms=_effective_ms(snapshot, rule.name, effective_ms),
+        effective_until_ms=None,
+    )
+
+
+def plan_put(table: str, snapshot: Snapshot, rule: Rule) -> list[Write]:
+    """Make a rule, or let a revision follow the one that is there.
+
+    Args:
+        table: the table `counters`.
+        snapshot: the rules as they are.
+        rule: the new revision, as `followed` made it.
+
+    Raises:
+        BadRule: there are too many.
+    """
+    if len(snapshot.current) + len(snapshot.past) >= ALERT_RULES_MAX:
+        raise BadRule(
+            f"there are {len(snapshot.current)} alert rules, and {len(snapshot.past)} revisions of "
+            f"the last hours are kept; together they may be {ALERT_RULES_MAX}"
+        )
+    return [
+        _stamp(table, snapshot),
+        Put(table, encode_rule(rule)),
+        *_kept(table, snapshot, rule.name, rule.effective_from_ms),
+    ]
+
+
+def plan_delete(table: str, snapshot: Snapshot, name: str, effective_ms: int) -> list[Write]:
+    """Delete a rule, which may be one that cannot be read."""
+    until_ms = _effective_ms(snapshot, name, effective_ms)
+    return [
+        _stamp(table, snapshot),
+        Delete(table, keys.rule_key(name)),
+        *_kept(table, snapshot, name, until_ms),
+    ]
+
+
+def _effective_ms(snapshot: Snapshot, name: str, effective_ms: int) -> int:
+    """When a change takes effect: in whole seconds, and not before the one before it did."""
+    before = [rule for rule in snapshot.past if rule.name == name]
+    if name in snapshot.current:
+        before.append(snapshot.current[name])
+    known_ms = (rule.effective_until_ms or rule.effective_from_ms for rule in before)
+    latest_ms = max((effective_ms, *known_ms))
+    return -(-latest_ms // SECOND_MS) * SECOND_MS
+
+
+def _kept(table: str, snapshot: Snapshot, name: str, until_ms: int) -> list[Write]:
+    """The current revision as a past one."""
+    if name not in snapshot.current:
+        return []
+    ended = replace(snapshot.current[name], effective_until_ms=until_ms)
+    return [Put(table, encode_rule(ended))]
+
+
+def _stamp(table: str, snapshot: Snapshot) -> Write:
+    unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
+    return Put(table, encode_stamp(snapshot.number + 1), unmoved)

@@ -1,0 +1,141 @@
+"""Rules as items of `counters`, all in one partition: current ones, past revisions, the stamp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.rule import Direction, Rule, target_of
+from countledger.ledger import keys
+from countledger.ledger.attributes import (
+    Item,
+    check_format,
+    optional,
+    require,
+    require_amount,
+)
+from countledger.ledger.errors import CorruptItem, CountledgerError
+from countledger.ledger.limits import SECOND_MS, STREAM_RECORD_MAX_AGE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All rules as of one moment.
+
+    Attributes:
+        number: of the stamp: how often rules were changed; 0 = never.
+        current: the newest revision of each rule, by name.
+        past: revisions that were followed by others, and deleted rules.
+        unreadable: why a rule of that name cannot be read; it is not judged.
+    """
+
+    number: int
+    current: Mapping[str, Rule]
+    past: tuple[Rule, ...]
+    unreadable: Mapping[str, str]
+
+    def judged_in(self, region: str) -> list[Rule]:
+        """What a judge there needs: all revisions of the rules for that region."""
+        return [rule for rule in (*self.past, *self.current.values()) if rule.judge_in == region]
+
+
+def encode_rule(rule: Rule) -> Item:
+    """A rule's item: a past one where its end is known, which goes when no record needs it."""
+    until_ms = rule.effective_until_ms
+    past = until_ms is not None
+    return {
+        **(keys.past_rule_key(rule.name, rule.revision) if past else keys.rule_key(rule.name)),
+        "name": rule.name,
+        "watched_counter": rule.counter,
+        "watched_prefix": rule.prefix,
+        "threshold": rule.threshold,
+        "direction": str(rule.direction),
+        "rearm": rule.rearm,
+        "step": rule.step,
+        "target": str(rule.target),
+        "judge_in": rule.judge_in,
+        "revision": rule.revision,
+        "effective_from": rule.effective_from_ms,
+        "effective_until": until_ms,
+        "expires_at": None if until_ms is None else _expires_at(until_ms),
+    }
+
+
+def decode_rule(item: Item) -> Rule:
+    """The rule in an item of `counters`.
+
+    Raises:
+        CorruptItem: an attribute is absent, of another type, or breaks its rule.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    try:
+        return Rule(
+            name=require(item, "name", str),
+            counter=optional(item, "watched_counter", str),
+            prefix=optional(item, "watched_prefix", str),
+            threshold=require_amount(item, "threshold"),
+            direction=Direction(require(item, "direction", str)),
+            rearm=require_amount(item, "rearm") if "rearm" in item else None,
+            step=require_amount(item, "step") if "step" in item else None,
+            target=target_of(require(item, "target", str)),
+            judge_in=require(item, "judge_in", str),
+            revision=require(item, "revision", str),
+            effective_from_ms=require(item, "effective_from", int),
+            effective_until_ms=optional(item, "effective_until", int),
+        )
+    except ValueError as error:
+        raise CorruptItem(f"alert rule {item.get('part')!r}: {error}") from error
+
+
+def encode_stamp(number: int) -> Item:
+    """The stamp's item."""
+    return {**keys.rules_stamp_key(), "number": number}
+
+
+def decode_stamp(item: Item | None) -> int:
+    """The number of the stamp; 0 where no rule was ever made.
+
+    Raises:
+        CorruptItem: it cannot be read.
+        NewerFormat: a later release wrote it.
+    """
+    if item is None:
+        return 0
+    check_format(item)
+    return require(item, "number", int)
+
+
+def snapshot_of(items: Iterable[Item]) -> Snapshot:
+    """The rules in the items of their partition; one that cannot be read hides no other.
+
+    Raises:
+        CorruptItem: the stamp cannot be read, so that no judge would learn of a change.
+    """
+    number = 0
+    current: dict[str, Rule] = {}
+    past: list[Rule] = []
+    unreadable: dict[str, str] = {}
+    for item in items:
+        part = item["part"]
+        if part == keys.RULES_STAMP:
+            number = decode_stamp(item)
+            continue
+        try:
+            rule = decode_rule(item)
+        except CountledgerError as error:
+            unreadable[part.removeprefix(keys.RULE_PREFIX)] = str(error)
+            continue
+        if rule.effective_until_ms is None:
+            current[rule.name] = rule
+        else:
+            past.append(rule)
+    return Snapshot(number, current, tuple(past), unreadable)
+
+
+def _expires_at(until_ms: int) -> int:
+    """When a past revision may go, in seconds: no record of its time is judged any more."""
+    return -(-(until_ms + STREAM_RECORD_MAX_AGE_MS) // SECOND_MS)

@@ -1,0 +1,231 @@
+"""The rules of a region as they are stored: made, followed by revisions, deleted, read.
+
+Writes are transactions that may be sent again: one that was lost and landed is found by the id of
+its revision, and one that lands late meets a stamp that has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers.alerts.rule import check_rule_name
+from countledger.consumers.alerts.rule_changes import followed, plan_delete, plan_put
+from countledger.consumers.alerts.rule_items import Snapshot, decode_stamp, snapshot_of
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import (
+    CorruptItem,
+    CountledgerError,
+    NoSuchRule,
+    RuleExists,
+    Throttled,
+    TransactionCancelled,
+    Unclear,
+)
+from countledger.ledger.expressions import Compare
+from countledger.ledger.ids import new_id
+from countledger.ledger.limits import ALERT_RULE_DELAY_MS
+from countledger.ledger.operations import Query
+from countledger.ledger.retry import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.ledger.door import Door
+    from countledger.ledger.operations import Write
+
+# Two seconds in all: a change takes effect by the clock, so it is not tried for long.
+_TRIES: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The alert rules of one region.
+
+    Attributes:
+        door: a door to DynamoDB whose SDK does not retry.
+        table: the table `counters`.
+        region: where this is.
+        clock: tells when a change takes effect.
+        delay_ms: how much later than it is written.
+        new_id: makes the id of a revision.
+        random: what the jitter of waits is drawn from.
+    """
+
+    door: Door
+    table: str
+    region: str
+    clock: Clock = field(default_factory=SystemClock)
+    delay_ms: int = ALERT_RULE_DELAY_MS
+    new_id: Callable[[int], str] = new_id
+    random: Random = field(default_factory=Random)
+
+    def create(self, rule: Rule) -> Rule:
+        """Make a rule. Four write units, and those to read all rules.
+
+        Returns:
+            The rule with its revision and the time when it takes effect.
+
+        Raises:
+            RuleExists: there is one of that name.
+            BadRule: there are too many.
+            ServiceFailed: it could not be written, or nobody can tell: look at it.
+        """
+
+        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> list[Write]:
+            if rule.name in snapshot.current or rule.name in snapshot.unreadable:
+                raise RuleExists(
+                    f"there is an alert rule {rule.name!r}: `countledger alert set {rule.name}` "
+                    "changes it"
+                )
+            return plan_put(self.table, snapshot, followed(snapshot, rule, revision, effective_ms))
+
+        self._change(rule.name, decide)
+        return self.get(rule.name)
+
+    def set(self, name: str, change: Callable[[Rule], Rule]) -> Rule:
+        """Let another revision follow; one that means the same is not written.
+
+        Six write units, and those to read all rules.
+
+        Args:
+            name: of the rule.
+            change: what to make of the rule as it is.
+
+        Raises:
+            NoSuchRule: there is none of that name.
+            CorruptItem: it cannot be read: delete it, and make it anew.
+            ServiceFailed: it could not be written, or nobody can tell: look at it.
+        """
+
+        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> list[Write]:
+            there = found(snapshot, name)
+            wanted = change(there)
+            if wanted.means_the_same_as(there):
+                return []
+            return plan_put(
+                self.table, snapshot, followed(snapshot, wanted, revision, effective_ms)
+            )
+
+        self._change(name, decide)
+        return self.get(name)
+
+    def delete(self, name: str) -> bool:
+        """Delete a rule. Six write units, and those to read all rules.
+
+        Returns:
+            Whether there was one. That there is none is no error.
+
+        Raises:
+            ServiceFailed: it could not be written, or nobody can tell: look at it.
+        """
+        check_rule_name(name)
+
+        def decide(snapshot: Snapshot, _revision: str, effective_ms: int) -> list[Write]:
+            if name not in snapshot.current and name not in snapshot.unreadable:
+                return []
+            return plan_delete(self.table, snapshot, name, effective_ms)
+
+        return self._change(name, decide)
+
+    def get(self, name: str) -> Rule:
+        """A rule in its newest revision, which may not be in force yet.
+
+        One read unit for each 4 KB of rules.
+
+        Raises:
+            NoSuchRule: there is none of that name.
+            CorruptItem: it cannot be read.
+        """
+        return found(self.read(), check_rule_name(name))
+
+    def list(self) -> list[Rule]:
+        """All rules that can be read, by name. One read unit for each 4 KB of them."""
+        current = self.read().current
+        return [current[name] for name in sorted(current)]
+
+    def number(self) -> int:
+        """How often rules were changed: what tells that none was. One read unit.
+
+        It is read consistently: a judge may not learn late of a change.
+        """
+        return decode_stamp(self.door.get(self.table, keys.rules_stamp_key(), consistent=True))
+
+    def read(self) -> Snapshot:
+        """All rules as of one moment. Two read units, and one for each 4 KB of them.
+
+        Raises:
+            Throttled: they changed during every attempt.
+        """
+        for wait_ms in (0.0, *_TRIES.waits_ms(self.random)):
+            if wait_ms:
+                self.clock.sleep_ms(wait_ms)
+            before = self.number()
+            everything = Query(
+                self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True
+            )
+            # The stamp is the last item of all: what was read before it is as old as it.
+            snapshot = snapshot_of(item for page in self.door.pages(everything) for item in page)
+            if snapshot.number == before:
+                return snapshot
+        raise Throttled("the alert rules kept changing while they were read; try again")
+
+    def _change(self, name: str, decide: Callable[[Snapshot, str, int], Sequence[Write]]) -> bool:
+        """Decide and write, again where somebody else came first.
+
+        Returns:
+            Whether anything was written.
+        """
+        revision = self.new_id(self.clock.now_ms())
+        failure: CountledgerError | None = None
+        for wait_ms in self._waits_ms():
+            if wait_ms:
+                self.clock.sleep_ms(wait_ms)
+            snapshot = self.read()
+            if failure is not None and _is_in(snapshot, name, revision):
+                return True
+            effective_ms = self.clock.now_ms() + self.delay_ms
+            writes = decide(snapshot, revision, effective_ms)
+            if not writes:
+                return failure is not None
+            try:
+                # A token of its own: another try is another transaction, with another time.
+                self.door.transact(writes, self.new_id(effective_ms))
+            except TransactionCancelled as cancelled:
+                failure = Throttled(f"alert rule {name!r}: {cancelled}")
+            except (Throttled, Unclear) as error:
+                failure = error
+            else:
+                return True
+        raise failure or AssertionError("there is a first attempt")
+
+    def _waits_ms(self) -> Iterator[float]:
+        yield 0.0
+        yield from _TRIES.waits_ms(self.random)
+
+
+def found(snapshot: Snapshot, name: str) -> Rule:
+    """A rule by its name.
+
+    Raises:
+        NoSuchRule: there is none of that name.
+        CorruptItem: it cannot be read.
+    """
+    if name in snapshot.unreadable:
+        raise CorruptItem(
+            f"{snapshot.unreadable[name]}: `countledger alert delete {name}` removes it"
+        )
+    if name not in snapshot.current:
+        raise NoSuchRule(
+            f"there is no alert rule {name!r}: `countledger alert create {name}` makes one"
+        )
+    return snapshot.current[name]
+
+
+def _is_in(snapshot: Snapshot, name: str, revision: str) -> bool:
+    """Whether an earlier attempt landed after all, even if somebody changed the rule since."""
+    known = [*snapshot.past, *snapshot.current.values()]
+    return any(rule.name == name and rule.revision == revision for rule in known)

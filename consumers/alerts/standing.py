@@ -1,0 +1,130 @@
+"""Totals that are beyond a threshold already when a rule takes effect: told if a user asks for it.
+
+The judge sees moves, and such a total need not move. So once the rule is in force, and every update
+from then on is judged, its counters are read. What was beyond before is beyond then, or has moved
+back since, which the judge sees. The state tells who came first, so a counter alerts once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from countledger.consumers.alerts.chain import ChainJudge, Link
+from countledger.consumers.alerts.move import Move
+from countledger.consumers.alerts.state import decide_now
+from countledger.consumers.alerts.state_item import write_now_of
+from countledger.consumers.alerts.teller import Teller
+from countledger.consumers.names import counters_beginning
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock, show_duration
+from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed
+from countledger.ledger.limits import BATCH_GET_KEYS, MINUTE_MS, SECOND_MS
+from countledger.ledger.total import decode_total
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from countledger.consumers.alerts.dead_letters import DeadLetters
+    from countledger.consumers.alerts.publish import Publisher
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.door import Door
+
+# Between clocks that agree a rule is in force within seconds.
+_WAIT_MAX_MS: Final = MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Tells of totals that stand beyond a threshold.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        table: the table `counters`.
+        publisher: takes alerts to their targets.
+        dead_letters: takes those that fail.
+        clock: tells when the rule is in force.
+    """
+
+    door: Door
+    table: str
+    publisher: Publisher
+    dead_letters: DeadLetters
+    clock: Clock = field(default_factory=SystemClock)
+
+    def tell(self, rule: Rule) -> int:
+        """Wait until a rule is in force, and tell of its counters that are beyond the threshold.
+
+        One read unit for each counter, for a prefix also a scan of the table; four write units for
+        each that is beyond. Again under the same revision it tells what was not told before.
+
+        Returns:
+            How many alerts were told.
+
+        Raises:
+            ServiceFailed: some counters could not be judged; `alert set NAME --now` goes on.
+        """
+        self._await(rule)
+        teller = Teller(self.publisher, self.dead_letters, self.door, self.table, self.clock)
+        judge = ChainJudge(
+            self.door, self.table, teller, _refuse, decide=decide_now, write_of=write_now_of
+        )
+        told = 0
+        failed: dict[str, CountledgerError] = {}
+        for item in self._totals(rule):
+            move = _standing_still(item, max(rule.effective_from_ms, self.clock.now_ms()))
+            if move is None:
+                continue
+            judged = judge.judge([Link(move, rule)])
+            told += judged.told
+            if judged.error is not None:
+                failed[move.counter] = judged.error
+        if failed:
+            counter, error = next(iter(failed.items()))
+            raise ServiceFailed(
+                f"rule {rule.name!r} is made, but {len(failed)} of its counters could not be "
+                f"judged, such as {counter!r} ({error}): `countledger alert set {rule.name} --now` "
+                "goes on"
+            )
+        return told
+
+    def _await(self, rule: Rule) -> None:
+        # A second more, for the clock by which the stream stamps its records.
+        wait_ms = rule.effective_from_ms + SECOND_MS - self.clock.now_ms()
+        if wait_ms > _WAIT_MAX_MS:
+            raise ServiceFailed(
+                f"rule {rule.name!r} takes effect in {show_duration(wait_ms)} only, by this "
+                f"machine's clock: try `countledger alert set {rule.name} --now` then"
+            )
+        if wait_ms > 0:
+            self.clock.sleep_ms(wait_ms)
+
+    def _totals(self, rule: Rule) -> Iterator[Item]:
+        """The totals that a rule watches, strongly consistent."""
+        names: Iterable[str] = [rule.counter] if rule.counter is not None else []
+        if rule.prefix is not None:
+            names = counters_beginning(self.door, self.table, rule.prefix)
+        feed = iter(names)
+        while wanted := list(islice(feed, BATCH_GET_KEYS)):
+            yield from self.door.get_many(
+                self.table, [keys.total_key(name) for name in wanted], consistent=True
+            )
+
+
+def _standing_still(item: Item, now_ms: int) -> Move | None:
+    """A total as a move from its value to the same; None where it is not judged."""
+    try:
+        total = decode_total(item)
+    except CorruptItem:
+        # Its next record goes to the quarantine, where it is reported.
+        return None
+    if total.bins > 1:
+        return None
+    at_ms = now_ms // SECOND_MS * SECOND_MS
+    return Move(0, total.counter, total.total, total.total, total.version, at_ms)
+
+
+def _refuse(_sequence: int, reason: str) -> None:
+    raise ServiceFailed(reason)

@@ -1,0 +1,165 @@
+"""The alert state of a counter under a rule: what was judged last, and whether it has been told.
+
+One item, written only when it changes, with the alerts that it sets off in it:
+
+    write      on condition that its version is below this one's, and that it has been told
+    tell       publish the alerts that lie in it
+    settle     mark it told, on condition that it is still that one
+
+So the alerts of the next update are written only once the last ones have been told, and none is
+lost wherever a process dies. A record at or below the state's version has been judged: if its
+alerts lie in the state untold they are told, else nothing is left to do. All of `decide` is pure.
+
+Without a state a rule is armed. A rule without a re-arm level is armed always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.alert import Firing, firing_of
+from countledger.consumers.alerts.crossings import crossings, direction_of, is_back, standing
+from countledger.consumers.alerts.rule import Direction
+
+if TYPE_CHECKING:
+    from countledger.consumers.alerts.crossings import Crossing
+    from countledger.consumers.alerts.move import Move
+    from countledger.consumers.alerts.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is known of a counter under a rule.
+
+    Attributes:
+        counter: whose total.
+        rule: the rule's name.
+        revision: the revision that judged last.
+        version: of the total, as it was when this state changed last.
+        at_ms: when that was, by the stream's record.
+        armed: whether the next crossing alerts; of a rule without a re-arm level always.
+        firing: what the change set off, or None where it only armed the rule again.
+        told: whether its alerts have been told, all of them.
+        standing: whether it was made for a total that did not move (`decide_now`). The record of
+            that version, should it come under the same revision, is still to be judged.
+    """
+
+    counter: str
+    rule: str
+    revision: str
+    version: int
+    at_ms: int
+    armed: bool
+    firing: Firing | None = None
+    told: bool = True
+    standing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """The next step is to tell what lies in the state."""
+
+    firing: Firing
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The next step is to write a state.
+
+    Attributes:
+        state: which.
+        over_standing: whether the state of a total that stood at this version may be there.
+    """
+
+    state: State
+    over_standing: bool = False
+
+
+def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
+    """The next step for a move under a rule, or None where nothing is left to do.
+
+    Args:
+        state: as it is stored, as far as is known. One that is older than what is stored does no
+            harm: its write is refused, and the item that refuses it tells.
+        move: of a counter that the rule watches, at a time when this revision is in force.
+        rule: the revision.
+    """
+    if state is not None and not state.told and state.firing is not None:
+        return Tell(state.firing)
+    if state is not None and _has_judged(state, move, rule):
+        return None
+    was_armed = _is_armed(state, rule)
+    if was_armed or is_back(move.old, rule):
+        crossed = crossings(move.old, move.new, rule)
+        if crossed:
+            write = _fire(move, rule, direction_of(move.old, move.new), crossed)
+            return replace(write, over_standing=state is not None and state.standing)
+    if not was_armed and is_back(move.new, rule):
+        return Write(_state_of(move, rule, armed=True))
+    return None
+
+
+def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
+    """As `decide`, for a total that does not move: it alerts if it is beyond the threshold already.
+
+    Args:
+        state: as it is stored, as far as is known.
+        move: the total where it stands, from its value to the same.
+        rule: a new revision, which has judged nothing yet.
+    """
+    if state is not None and not state.told and state.firing is not None:
+        return Tell(state.firing)
+    if state is not None and (move.version < state.version or state.revision == rule.revision):
+        return None
+    beyond = standing(move.new, rule)
+    if beyond is None:
+        return None
+    falling = rule.direction is Direction.FALLING
+    write = _fire(move, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
+    return Write(replace(write.state, standing=True))
+
+
+def concerns(move: Move, rule: Rule) -> bool:
+    """Whether a move can change anything under a rule, whatever its state."""
+    if crossings(move.old, move.new, rule):
+        return True
+    return rule.rearm is not None and is_back(move.new, rule)
+
+
+def told(state: State) -> State:
+    """The state, once its alerts have been told."""
+    return replace(state, told=True)
+
+
+def _has_judged(state: State, move: Move, rule: Rule) -> bool:
+    if move.version != state.version or not state.standing or state.revision != rule.revision:
+        return move.version <= state.version
+    # Where the total stood was told; what it passed on its way there was not.
+    known = () if state.firing is None else state.firing.crossings
+    return set(crossings(move.old, move.new, rule)) <= set(known)
+
+
+def _is_armed(state: State | None, rule: Rule) -> bool:
+    """Of another revision a state says nothing: this one begins armed."""
+    if state is None or rule.rearm is None or state.revision != rule.revision:
+        return True
+    return state.armed
+
+
+def _fire(move: Move, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]) -> Write:
+    firing = firing_of(rule, move, direction, crossed)
+    return Write(_state_of(move, rule, armed=rule.rearm is None, firing=firing))
+
+
+def _state_of(move: Move, rule: Rule, *, armed: bool, firing: Firing | None = None) -> State:
+    return State(
+        move.counter,
+        rule.name,
+        rule.revision,
+        move.version,
+        move.at_ms,
+        armed=armed,
+        firing=firing,
+        told=firing is None,
+    )

@@ -1,0 +1,163 @@
+"""The item of an alert state in `counters`, and its two writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from countledger.consumers.alerts.alert import Firing
+from countledger.consumers.alerts.crossings import Crossing
+from countledger.consumers.alerts.rule import Direction, target_of
+from countledger.consumers.alerts.state import State
+from countledger.ledger import keys
+from countledger.ledger.amount import from_number, to_text
+from countledger.ledger.attributes import check_format, describe, require
+from countledger.ledger.errors import CorruptItem
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.limits import ALERT_STATE_LIFE_MS, SECOND_MS
+from countledger.ledger.operations import Put, Update
+
+if TYPE_CHECKING:
+    from countledger.consumers.alerts.state import Write
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
+
+
+def write_of(table: str, write: Write) -> Put:
+    """The write of a state: one write unit for each KB."""
+    state = write.state
+    earlier: Condition = Compare("version", "<", state.version)
+    if write.over_standing:
+        stood_there = AllOf(
+            Compare("version", "=", state.version),
+            Compare("revision", "=", state.revision),
+            Compare("standing", "=", value=True),
+        )
+        earlier = AnyOf(earlier, stood_there)
+    return _put(table, state, earlier)
+
+
+def write_now_of(table: str, write: Write) -> Put:
+    """The same for a total that stands still: another revision may have judged that version."""
+    state = write.state
+    other = AllOf(
+        Compare("version", "<=", state.version), Compare("revision", "<>", state.revision)
+    )
+    return _put(table, state, other)
+
+
+def _put(table: str, state: State, earlier: Condition) -> Put:
+    """Write a state over an earlier one, if that has been told; or where there is none."""
+    replaceable = AllOf(earlier, Compare("told", "=", value=True))
+    return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
+
+
+def settle_of(table: str, firing: Firing) -> Update:
+    """The mark that the alerts of a firing have been told: one write unit for each KB."""
+    return Update(
+        table,
+        keys.alert_state_key(firing.counter, firing.rule),
+        (Assign("told", value=True),),
+        AllOf(
+            Compare("version", "=", firing.version),
+            Compare("revision", "=", firing.revision),
+        ),
+    )
+
+
+def encode_state(state: State) -> Item:
+    """The state's item. One that is armed may go once no record of its time can come again."""
+    expires_at = (state.at_ms + ALERT_STATE_LIFE_MS) // SECOND_MS
+    return {
+        **keys.alert_state_key(state.counter, state.rule),
+        "revision": state.revision,
+        "version": state.version,
+        "at": state.at_ms,
+        "armed": state.armed,
+        "told": state.told,
+        "standing": state.standing or None,
+        "firing": None if state.firing is None else encode_firing(state.firing),
+        "expires_at": expires_at if state.armed else None,
+    }
+
+
+def decode_state(item: Item) -> State:
+    """The state in an item of `counters`.
+
+    Raises:
+        CorruptItem: an attribute is absent, of another type, or of no known value.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    counter = require(item, "counter", str)
+    rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX)
+    firing = item.get("firing")
+    try:
+        return State(
+            counter,
+            rule,
+            require(item, "revision", str),
+            require(item, "version", int),
+            require(item, "at", int),
+            armed=_flag(item, "armed"),
+            firing=None if firing is None else decode_firing(counter, rule, firing),
+            told=_flag(item, "told"),
+            standing=item.get("standing") is True,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptItem(f"{describe(item)}: it is no state of an alert: {error!r}") from error
+
+
+def encode_firing(firing: Firing) -> dict[str, Any]:
+    """A firing as an attribute. Its numbers are texts: an item's number holds one digit less."""
+    return {
+        "revision": firing.revision,
+        "target": str(firing.target),
+        "direction": str(firing.direction),
+        "old": to_text(firing.old),
+        "new": to_text(firing.new),
+        "version": firing.version,
+        "region": firing.region,
+        "at": firing.at_ms,
+        "thresholds": [_encode_crossing(one) for one in firing.crossings],
+    }
+
+
+def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
+    """The firing in an attribute.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is none.
+    """
+    return Firing(
+        rule,
+        stored["revision"],
+        target_of(stored["target"]),
+        counter,
+        Direction(stored["direction"]),
+        tuple(map(_decode_crossing, stored["thresholds"])),
+        from_number(stored["old"]),
+        from_number(stored["new"]),
+        stored["version"],
+        stored["region"],
+        stored["at"],
+    )
+
+
+def _encode_crossing(crossing: Crossing) -> str | list[str]:
+    if crossing.through is None:
+        return to_text(crossing.threshold)
+    return [to_text(crossing.threshold), to_text(crossing.through), str(crossing.count)]
+
+
+def _decode_crossing(stored: str | list[str]) -> Crossing:
+    if isinstance(stored, str):
+        return Crossing(from_number(stored))
+    first, last, count = stored
+    return Crossing(from_number(first), from_number(last), int(count))
+
+
+def _flag(item: Item, name: str) -> bool:
+    value = item.get(name)
+    if not isinstance(value, bool):
+        raise CorruptItem(f"{describe(item)}: {name!r} is {value!r}, not a flag")
+    return value

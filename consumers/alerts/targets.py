@@ -1,0 +1,103 @@
+"""Whether alerts can reach a target: asked when a rule is made, not when it fires."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from countledger.consumers.alerts.rule import Topic
+from countledger.ledger.errors import (
+    AccessDenied,
+    BadRule,
+    RequestRejected,
+    ServiceFailed,
+    TableNotFound,
+    TargetRefused,
+    Throttled,
+    Unclear,
+)
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_sns import SNSClient
+
+    from countledger.consumers.alerts.rule import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """What the judge of a region may tell of alerts.
+
+    Attributes:
+        events: a client of EventBridge.
+        topics: a client of SNS.
+        bus: the name of the stack's event bus.
+        allowed: the ARNs of the topics that the judge may publish to; `*` stands for any text.
+        region: where it judges.
+        partition: of that region: `aws`, or that of another kind of region.
+    """
+
+    events: EventBridgeClient
+    topics: SNSClient
+    bus: str
+    allowed: tuple[str, ...]
+    region: str
+    partition: str
+
+    def check(self, target: Target) -> None:
+        """Whether the target is there, and the judge may use it. One call, for free.
+
+        Raises:
+            BadRule: a topic of another region or partition, or not one that the judge may use.
+            TargetRefused: it does not exist, or refuses.
+            ServiceFailed, Unreachable: nobody can tell.
+        """
+        if isinstance(target, Topic):
+            check_place(target, self.region, self.partition, self.allowed)
+            with _refusing(), translated(f"topic {target.arn}"):
+                self.topics.get_topic_attributes(TopicArn=target.arn)
+        else:
+            with _refusing(), translated(f"event bus {self.bus!r}"):
+                self.events.describe_event_bus(Name=self.bus)
+
+
+def check_place(topic: Topic, region: str, partition: str, allowed: Sequence[str]) -> None:
+    """Whether the judge of a region may publish to a topic. Pure.
+
+    Raises:
+        BadRule: it is of another region or partition, or not one that the judge may use.
+    """
+    if topic.partition != partition:
+        raise BadRule(
+            f"topic {topic.arn} is in partition {topic.partition!r}, and {region} in "
+            f"{partition!r}: nothing crosses partitions"
+        )
+    if topic.region != region:
+        raise BadRule(
+            f"topic {topic.arn} is in {topic.region}, and the rule is judged in {region}: give a "
+            "topic there"
+        )
+    if not any(fnmatchcase(topic.arn, pattern) for pattern in allowed):
+        known = ", ".join(allowed) or "none"
+        raise BadRule(
+            f"the judge may not publish to {topic.arn}: name it in the stack's parameter "
+            f"AlertTopicArns (it names {known}), and deploy"
+        )
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Tell a target that says no from a service that says nothing."""
+    try:
+        yield
+    except (Throttled, Unclear):
+        raise
+    except (AccessDenied, RequestRejected, ServiceFailed, TableNotFound) as error:
+        # Without the advice, which is for tables.
+        said, _, _ = str(error).partition("; ")
+        raise TargetRefused(f"no alert would arrive: {said}") from error

@@ -1,0 +1,247 @@
+"""P7: every crossing alerts once, whatever fails between the judge and the services."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain, count, repeat
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from countledger.consumers.alerts.alert import Firing
+from countledger.consumers.alerts.resend import Resender
+from countledger.consumers.alerts.rule import Rule, Topic
+from countledger.consumers.alerts.state_item import settle_of
+from countledger.consumers.alerts.teller import Teller
+from tests.engines.store import Store
+from tests.faults.canary import Rule as Kept
+from tests.faults.canary import judged
+from tests.faults.injection import FAULTS, GARBLED, Crash, Fault, Kind, faults
+from tests.faults.telling import Telling, new_telling
+from tests.unit.alerts.judging import history, rule
+from tests.unit.alerts.walk import expected
+
+NO_TOPIC = Topic("arn:aws:sns:us-east-1:000000000000:nobody-made-it")
+
+
+@pytest.fixture
+def telling(store: Store) -> Iterator[Telling]:
+    """A judge with a rule of each kind: to the bus, to a topic, and to one that fails."""
+    with new_telling(store, []) as made:
+        made.rules[:] = [
+            rule(10, "both", name="bus", revision="r1", step=10),
+            rule(10, name="topic", revision="r2", rearm=5, target=made.topic),
+            rule(20, name="dead", revision="r3", target=NO_TOPIC),
+        ]
+        yield made
+
+
+def _batch() -> list[dict[str, Any]]:
+    """Two counters that nobody has used; one of them jumps, the other one swings."""
+    name = uuid4().hex[:8]
+    jumps = history([25, 5, 31], counter=f"{name}:jumps")
+    swings = history([12, 7, 12, 3, 12], counter=f"{name}:swings")
+    records = [*jumps[:1], *swings[:3], *jumps[1:], *swings[3:]]
+    for number, one in enumerate(records):
+        one["dynamodb"]["SequenceNumber"] = str(10**20 + number)
+    return records
+
+
+def _small_batch() -> list[dict[str, Any]]:
+    """One counter fires, is armed and fires again; the alert of the other one is refused."""
+    name = uuid4().hex[:8]
+    records = [
+        *history([12, 3, 12], counter=f"{name}:swings"),
+        *history([25], counter=f"{name}:jumps"),
+    ]
+    for number, one in enumerate(records):
+        one["dynamodb"]["SequenceNumber"] = str(10**20 + number)
+    return records
+
+
+def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
+    """The mark comes first, and a crash behind it loses the alerts."""
+    tell = Teller.tell
+
+    def marked(teller: Teller, firing: Firing) -> int:
+        teller.door.update(settle_of(teller.table, firing))
+        return tell(teller, firing)
+
+    patch.setattr(Teller, "tell", marked)
+
+
+@judged(marked_before_it_is_told)
+def test_p7_a_crash_at_any_call_loses_and_invents_nothing(rule: Kept, telling: Telling) -> None:
+    """Before the call or right after it, of any service, then delivered again."""
+    with rule.watched():
+        del telling.rules[0]
+        for applied in (False, True):
+            for k in count():
+                batch = _small_batch()
+                plan = chain(repeat(None, k), repeat(Fault(Kind.CRASH, applied), 1))
+                died = False
+                try:
+                    with faults(*telling.clients, plan=chain(plan, repeat(Fault(Kind.CRASH)))):
+                        telling.judge.apply(batch, "stream")
+                except Crash:
+                    died = True
+                    telling.deliver(batch)
+                telling.expect(expected(batch, telling.rules))
+                if not died:
+                    assert (
+                        k > 15
+                    )  # a look, four states, three alerts, their logs and marks, a letter
+                    break
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *GARBLED], ids=str)
+@pytest.mark.parametrize("service", range(4), ids=["table", "bus", "topic", "dead letters"])
+def test_p7_every_fault_of_every_service_is_survived(
+    telling: Telling, service: int, fault: Fault
+) -> None:
+    """Three attempts in a row: what is not told at last is told when the batch comes again."""
+    batch = _small_batch()
+
+    with faults(telling.clients[service], plan=[fault] * 3) as attempts:
+        telling.deliver(batch)
+
+    assert len(attempts) >= 1
+    telling.expect(expected(batch, telling.rules))
+
+
+def test_p7_two_judges_at_once_make_the_same_alerts(telling: Telling) -> None:
+    """Two processes with the same batch, many times: none is lost, none is made up."""
+    judges = [telling.new_judge() for _ in range(2)]
+    for _ in range(5):
+        batch = _batch()
+        start = threading.Barrier(2)
+
+        def work(judge: Any, batch: Any = batch, start: Any = start) -> Any:  # noqa: ANN401
+            start.wait()
+            return judge.apply(batch, "stream")
+
+        with ThreadPoolExecutor(2) as pool:
+            outcomes = list(pool.map(work, judges))
+
+        assert [one.retry_from for one in outcomes] == [None, None]
+        telling.expect(expected(batch, telling.rules))
+
+
+def test_p7_halves_and_overlaps_make_the_same_alerts(telling: Telling) -> None:
+    """As a bisected batch comes, and once more from its beginning."""
+    batch = _batch()
+
+    for part in (batch[:5], batch[:2], batch[2:5], batch[3:], batch):
+        telling.deliver(part)
+
+    telling.expect(expected(batch, telling.rules))
+
+
+def test_a_failing_target_holds_up_no_other(telling: Telling) -> None:
+    """Its alerts lie in the dead letters, with what it said; all others have arrived."""
+    batch = _batch()
+
+    outcome = telling.deliver(batch)
+
+    assert outcome.retry_from is None
+    wanted = expected(batch, telling.rules)
+    dead = [one for one in wanted if "/dead@" in one]
+    assert sorted({one["id"] for one in telling.arrived()}) == sorted(set(wanted) - set(dead))
+    letters: list[Any] = [received.letter for received in telling.letters.receive()]
+    assert sorted(one.alert.id for one in letters) == sorted(dead)
+    assert {one.target for one in letters} == {NO_TOPIC}
+    assert "nobody-made-it" in letters[0].reason
+
+
+def test_dead_letters_are_sent_again_under_the_same_ids(telling: Telling) -> None:
+    """What its target takes now is deleted; what it still refuses stays, and can be read again."""
+    batch = _batch()
+    telling.deliver(batch)
+    telling.arrived()
+    publisher: Any = telling.judge.publisher
+    resender = Resender(telling.letters, publisher)
+
+    first = list(resender.resend())
+    assert first
+    assert all(one.reason is not None and "nobody-made-it" in one.reason for one in first)
+
+    publisher.topics.create_topic(Name="nobody-made-it")
+    asked = telling.letters.client.get_queue_attributes(
+        QueueUrl=telling.queue_url, AttributeNames=["QueueArn"]
+    )
+    publisher.topics.subscribe(
+        TopicArn=NO_TOPIC.arn, Protocol="sqs", Endpoint=asked["Attributes"]["QueueArn"]
+    )
+    second = list(resender.resend())
+
+    assert [one.reason for one in second] == [None] * len(first)
+    wanted = {one for one in expected(batch, telling.rules) if "/dead@" in one}
+    assert {one["id"] for one in telling.arrived()} == wanted
+    assert list(resender.resend()) == []
+    publisher.topics.delete_topic(TopicArn=NO_TOPIC.arn)
+
+
+def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
+    """Somebody put it there."""
+    client = telling.letters.client
+    client.send_message(QueueUrl=telling.letters.queue_url, MessageBody="hello")
+    resender = Resender(telling.letters, telling.judge.publisher)
+
+    (one,) = resender.resend()
+
+    assert one.letter is None
+    assert "no dead letter" in (one.reason or "")
+    assert len(list(telling.letters.receive())) == 1
+
+
+class Failing:
+    """Lets EventBridge fail entries of a call that succeeds, so many in each call."""
+
+    def __init__(self, client: Any, counts: list[int]) -> None:  # noqa: ANN401 - a boto3 client
+        self.counts = iter(counts)
+        self.failed = 0
+        client.meta.events.register("provide-client-params.events.PutEvents", self.take_out)
+        client.meta.events.register("after-call.events.PutEvents", self.put_back)
+
+    def take_out(self, params: dict[str, Any], **_: object) -> dict[str, Any]:
+        """What fails does not reach the bus."""
+        self.failed = min(next(self.counts, 0), len(params["Entries"]) - 1)
+        return {**params, "Entries": params["Entries"][self.failed :]}
+
+    def put_back(self, parsed: dict[str, Any], **_: object) -> None:
+        """The answer tells."""
+        lost = [{"ErrorCode": "InternalFailure", "ErrorMessage": "no"}] * self.failed
+        parsed["Entries"] = [*lost, *parsed["Entries"]]
+        parsed["FailedEntryCount"] = self.failed
+
+
+def test_a_failed_entry_of_a_call_that_succeeds_is_sent_again(telling: Telling) -> None:
+    """It is a failure, though the call is none: only those entries go again."""
+    telling.rules[:] = [rule(1, name="many", step=1)]
+    publisher: Any = telling.judge.publisher
+    Failing(publisher.events, [4, 2])
+    batch = history([10], counter=f"{uuid4().hex[:8]}:c")
+
+    assert telling.deliver(batch).dead == 0
+
+    arrived = [one["threshold"] for one in telling.arrived()]
+    assert sorted(map(int, arrived)) == list(range(1, 11))
+
+
+def test_the_message_comes_with_what_filters_ask_for(telling: Telling) -> None:
+    """On a topic the id, rule, counter and direction are attributes."""
+    batch = history([12], counter="filters:c")
+    telling.rules[:] = [_to(telling.rules[1], uuid4().hex[:8])]
+    client: Any = telling.letters.client
+    telling.deliver(batch)
+
+    (message,) = client.receive_message(QueueUrl=telling.queue_url)["Messages"]
+
+    assert '"counter": {"Type": "String", "Value": "filters:c"}' in message["Body"]
+    assert '"dedup": {"Type": "String"' in message["Body"]
+
+
+def _to(one: Rule, name: str) -> Rule:
+    return replace(one, name=name)

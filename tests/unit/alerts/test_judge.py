@@ -1,0 +1,375 @@
+"""The judge, case by case: what is told, what waits, what it costs, what is set aside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers.alerts.move import Move
+from countledger.consumers.alerts.rule import Topic
+from countledger.consumers.alerts.state import Write, decide_now, told
+from countledger.consumers.alerts.state_item import decode_state, encode_state, write_now_of
+from countledger.ledger import keys
+from countledger.ledger.errors import CorruptItem, ServiceFailed, Throttled, Unclear
+from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.operations import Put
+from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
+from tests.unit.ledger.memory import Fault
+
+if TYPE_CHECKING:
+    from countledger.consumers.alerts.state import State
+
+TOPIC = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
+
+
+def _stored(world: World) -> State:
+    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
+    assert item is not None
+    return decode_state(item)
+
+
+def test_a_total_that_no_rule_watches_costs_nothing() -> None:
+    """No write, no read, no call."""
+    world = World([rule(prefix="other:")])
+
+    outcome = world.deliver(history([5, 15, 25]))
+
+    assert (outcome.records, outcome.moves, outcome.told) == (3, 3, 0)
+    assert world.door.calls == []
+    assert world.targets.calls == 0
+
+
+def test_an_update_that_crosses_nothing_costs_nothing() -> None:
+    """Also where a rule watches."""
+    world = World([rule(100), rule(100, "falling", name="low")])
+
+    world.deliver(history([5, 15, 25, 5]))
+
+    assert world.door.calls == []
+
+
+def test_an_alert_costs_four_writes_and_no_read() -> None:
+    """The state, its mark, and twice the log."""
+    world = World([rule(10)])
+
+    world.deliver(history([5, 15]))
+
+    assert world.door.calls == ["put", "put", "put", "update"]
+    assert world.alerts() == [("rising", "10", "2")]
+
+
+def test_a_batch_delivered_again_costs_one_refused_write_for_each_alert() -> None:
+    """And tells nothing."""
+    world = World([rule(10)])
+    batch = history([5, 15, 25])
+    world.deliver(batch)
+    world.door.calls.clear()
+
+    outcome = world.deliver(batch)
+
+    assert outcome.told == 0
+    assert world.door.calls == ["put"]
+
+
+def test_a_rule_with_a_rearm_level_reads_its_state_once_for_a_batch() -> None:
+    """However many updates may arm it."""
+    world = World([rule(10, rearm=5)])
+
+    world.deliver(history([1, 2, 3, 4, 3, 2]))
+
+    assert world.door.calls == ["get"]
+
+
+def test_one_update_over_several_thresholds_alerts_at_each_in_order() -> None:
+    """And going back down through them in the opposite order."""
+    world = World([rule(10, "both", step=10)])
+
+    world.deliver(history([35, 5]))
+
+    assert world.alerts() == [
+        ("rising", "10", "1"),
+        ("rising", "20", "1"),
+        ("rising", "30", "1"),
+        ("falling", "30", "2"),
+        ("falling", "20", "2"),
+        ("falling", "10", "2"),
+    ]
+
+
+def test_more_than_a_hundred_thresholds_in_one_update_are_one_alert() -> None:
+    """It carries the range; the next single one alerts by itself."""
+    world = World([rule(1, step=1)])
+
+    world.deliver(history([101, 102]))
+
+    first, second = (alert for _, alert in world.targets.taken)
+    assert (first.threshold, first.through, first.count) == (1, 101, 101)
+    assert (second.threshold, second.through, second.count) == (102, None, 1)
+
+
+def test_oscillation_alerts_once_until_it_is_armed_again() -> None:
+    """The level arms it, itself included."""
+    world = World([rule(10, rearm=5)])
+
+    world.deliver(history([12, 6, 12, 9, 15, 5, 9, 10]))
+
+    assert world.alerts() == [("rising", "10", "1"), ("rising", "10", "8")]
+
+
+def test_without_a_rearm_level_each_crossing_alerts() -> None:
+    """That is what was asked for."""
+    world = World([rule(10)])
+
+    world.deliver(history([12, 6, 12]))
+
+    assert world.alerts() == [("rising", "10", "1"), ("rising", "10", "3")]
+
+
+def test_a_level_that_was_passed_in_a_lost_record_still_arms() -> None:
+    """Nobody saw it fall to 3; that it comes from there says enough."""
+    world = World([rule(10, rearm=5)])
+    world.deliver(history([12]))
+
+    world.deliver([record(4, 3, 11)])
+
+    assert [version for _, _, version in world.alerts()] == ["1", "4"]
+
+
+def test_a_later_update_below_the_level_arms_as_well() -> None:
+    """The one that passed the level is lost; the level itself is tested, not its crossing."""
+    world = World([rule(10, rearm=5)])
+    world.deliver(history([12]))
+
+    world.deliver([record(4, 3, 4)])
+    world.deliver([record(5, 4, 8), record(6, 8, 11)])
+
+    assert [version for _, _, version in world.alerts()] == ["1", "6"]
+
+
+def test_a_rule_added_beyond_its_threshold_does_not_alert() -> None:
+    """It is judged by updates made when it was in force; these cross nothing."""
+    world = World([rule(10, effective_from_ms=START_MS + 3 * SECOND_MS)])
+
+    world.deliver(history([12, 15, 16, 17]))
+
+    assert world.alerts() == []
+
+
+def test_each_update_is_judged_by_the_revision_of_its_own_time() -> None:
+    """Also when both are delivered together, long after the change."""
+    change_ms = START_MS + 3 * SECOND_MS
+    before = rule(10, effective_until_ms=change_ms)
+    after = rule(20, revision="r2", effective_from_ms=change_ms)
+    world = World([before, after])
+
+    world.deliver(history([15, 5, 25, 5, 25]))
+
+    assert [alert.id for _, alert in world.targets.taken] == [
+        f"eu-central-1/rule@r1/1/10/rising/{COUNTER}",
+        f"eu-central-1/rule@r2/3/20/rising/{COUNTER}",
+        f"eu-central-1/rule@r2/5/20/rising/{COUNTER}",
+    ]
+
+
+def test_another_revision_begins_armed() -> None:
+    """What fired was another rule of the same name."""
+    change_ms = START_MS + 3 * SECOND_MS
+    world = World(
+        [
+            rule(10, rearm=1, effective_until_ms=change_ms),
+            rule(10, rearm=2, revision="r2", effective_from_ms=change_ms),
+        ]
+    )
+
+    world.deliver(history([15, 5, 12, 6, 12]))
+
+    assert [version for _, _, version in world.alerts()] == ["1", "3"]
+
+
+def test_a_rule_is_judged_beside_every_other() -> None:
+    """Those of the name, of prefixes, of other targets."""
+    exact = replace(rule(10, name="exact"), prefix=None, counter=COUNTER)
+    world = World([rule(10), exact, rule(10, name="ns", prefix="a:", target=TOPIC)])
+
+    world.deliver(history([12]))
+
+    told = {alert.rule: str(target) for target, alert in world.targets.taken}
+    assert told == {"rule": "bus", "exact": "bus", "ns": str(TOPIC)}
+
+
+def test_a_crash_between_the_state_and_its_alerts_loses_none() -> None:
+    """The state holds them; the record comes again and finds them untold."""
+    world = World([rule(10)])
+    world.door.faults.append(Fault(Unclear("lost"), applied=True))
+    batch = history([5, 15, 25])
+
+    first = world.deliver(batch)
+
+    assert first.retry_from == 10**20 + 2
+    assert world.targets.taken == []
+    assert not _stored(world).told
+    assert world.deliver(batch[1:]).retry_from is None
+    assert world.alerts() == [("rising", "10", "2")]
+    assert _stored(world).told
+
+
+def test_untold_alerts_of_a_record_that_never_comes_again_are_told_by_the_next() -> None:
+    """The stream forgot the record while no queue took the alert; the state did not."""
+    world = World([rule(10, step=10)])
+    world.targets.refuses = world.letters.refuses = 1
+    assert world.deliver(history([15])).retry_from is not None
+
+    world.deliver([record(2, 15, 25)])
+
+    assert world.alerts() == [("rising", "10", "1"), ("rising", "20", "2")]
+
+
+def test_a_failed_move_holds_up_its_own_counter_and_rule_only() -> None:
+    """The lowest sequence number that failed tells from where to go on."""
+    world = World([rule(10), rule(20, name="second")])
+    # First to the dead letters, which take nothing: of whichever comes first.
+    world.targets.refuses = world.letters.refuses = 1
+    batch = [*history([15]), *history([15, 25], counter="c:d")]
+
+    outcome = world.deliver(batch)
+
+    assert len(outcome.failed) == 1
+    assert outcome.retry_from in (10**20 + 1, 10**20 + 2)
+    assert len(set(world.targets.ids)) == 2
+    world.deliver(batch)
+    assert len(set(world.targets.ids)) == 3
+
+
+def test_what_a_target_refuses_goes_to_the_dead_letters_and_counts_as_told() -> None:
+    """With target and reason; the next alert does not wait for it."""
+    world = World([rule(10, step=10, target=TOPIC)])
+    world.targets.refuses = 1
+
+    outcome = world.deliver(history([15, 25]))
+
+    assert (outcome.told, outcome.dead, outcome.retry_from) == (2, 1, None)
+    (letter,) = world.letters.kept
+    assert (letter.target, letter.reason, letter.alert.threshold) == (TOPIC, "no", 10)
+    assert world.alerts() == [("rising", "20", "2")]
+    assert _stored(world).told
+
+
+def test_a_target_that_does_not_answer_is_not_waited_for_again() -> None:
+    """Not in this batch: what comes after goes to the dead letters at once; the bus goes on."""
+    world = World([rule(10, step=10, target=TOPIC)])
+    world.targets.refuses, world.targets.silent = 1, True
+
+    outcome = world.deliver(history([15, 25, 35]))
+
+    assert outcome.dead == 3
+    assert world.targets.calls == 1
+    assert world.deliver([record(4, 35, 45)]).dead == 0
+
+
+def test_without_rules_nothing_is_judged() -> None:
+    """What cannot be read has to come again, whole."""
+    world = World([rule(10)])
+
+    class Unreadable(World):
+        def book(self) -> None:  # type: ignore[override]
+            raise Throttled("no rules now")
+
+    with pytest.raises(ServiceFailed):
+        Unreadable(world.rules).deliver(history([15]))
+
+
+@pytest.mark.parametrize("spoilt", [{"revision": 1}, {"told": 1}, {"firing": {"old": "x"}}])
+def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object]) -> None:
+    """The crossing is set aside with the reason; other counters and rules go on."""
+    world = World([rule(10)])
+    world.deliver(history([15]))
+    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
+    world.door.put(Put(TABLE, {**item, "version": 9, "told": False, **spoilt}))
+
+    outcome = world.deliver([record(2, 5, 15), *history([15], counter="c:d")])
+
+    assert (outcome.retry_from, outcome.quarantined, outcome.told) == (None, 1, 1)
+    ((kept, reason),) = world.quarantine.records
+    assert kept["dynamodb"]["Keys"]["counter"]["S"] == COUNTER
+    assert "alert#rule" in reason
+
+
+def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass() -> None:
+    """It lies in the quarantine with the reason and the stream that it came from."""
+    world = World([rule(10)])
+    poison = {**record(1, 5, 15), "eventName": "UPSERT"}
+
+    outcome = world.deliver([poison, *history([15], counter="c:d")])
+
+    assert (outcome.told, outcome.quarantined) == (1, 1)
+    ((kept, reason),) = world.quarantine.records
+    assert kept == poison
+    assert "stream" in reason
+
+
+def test_a_state_is_read_as_it_was_written() -> None:
+    """Numbers of every length, ranges, and the target."""
+    world = World([rule(Decimal("0.5"), step=Decimal("0.1"), target=TOPIC)])
+    world.deliver(history([10**38 - 1]))
+
+    state = _stored(world)
+
+    assert decode_state(encode_state(state)) == state
+    assert state.firing is not None
+    assert state.firing.new == 10**38 - 1
+    assert state.firing.target == TOPIC
+    assert state.firing.crossings[0].count == 10**39 - 14
+
+
+def test_a_state_without_its_shape_is_refused() -> None:
+    """By a specific error that names the item."""
+    with pytest.raises(CorruptItem, match="alert#rule"):
+        decode_state({**keys.alert_state_key(COUNTER, "rule"), "revision": "r1"})
+
+
+def test_an_armed_state_goes_when_no_record_can_need_it_and_a_fired_one_stays() -> None:
+    """Without a state a rule is armed."""
+    world = World([rule(10, rearm=5)])
+    world.deliver(history([15]))
+    fired = encode_state(_stored(world))
+    world.deliver([record(2, 15, 5)])
+    armed = encode_state(_stored(world))
+
+    assert fired["expires_at"] is None
+    assert armed["expires_at"] > START_MS // SECOND_MS
+
+
+def test_a_move_at_or_below_the_states_version_has_been_judged() -> None:
+    """Whatever it crosses."""
+    world = World([rule(10)])
+    world.deliver(history([5, 15]))
+    state = _stored(world)
+
+    for version in (1, 2):
+        move = record(version, 5, 15)
+        assert world.deliver([move]).told == 0
+    assert state == _stored(world)
+
+
+def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() -> None:
+    """Whoever asked for the last threshold at once came between the update and its record."""
+    wanted = rule(10, step=10)
+    world = World([wanted])
+    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(stands, Write)
+    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
+
+    for _ in range(2):
+        world.deliver(history([35, 45]))
+
+    assert [alert.id.split("/")[2:4] for _, alert in world.targets.taken] == [
+        ["1", "10"],
+        ["1", "20"],
+        ["1", "30"],
+        ["2", "40"],
+    ]
+    assert stands.state.firing is not None
+    assert stands.state.firing.alerts[0].id == world.targets.ids[2]

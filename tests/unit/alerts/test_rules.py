@@ -1,0 +1,331 @@
+"""Rules as they are stored: each change takes effect later, and keeps what it follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.alerts.rule import Direction, Rule, Topic
+from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rules import Rules
+from countledger.ledger import keys
+from countledger.ledger.errors import (
+    AccessDenied,
+    BadRule,
+    CorruptItem,
+    NoSuchRule,
+    RuleExists,
+    Throttled,
+    Unclear,
+)
+from countledger.ledger.limits import (
+    ALERT_RULE_DELAY_MS,
+    ALERT_RULES_AGE_MS,
+    SECOND_MS,
+    STREAM_RECORD_MAX_AGE_MS,
+)
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import Fault
+from tests.unit.ledger.transactions import TransactingDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLE = "counters"
+REGION = "eu-central-1"
+RULE = Rule(name="r", counter="likes:1", threshold=100, direction=Direction.RISING, judge_in=REGION)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Standing still."""
+    return ManualClock()
+
+
+@pytest.fixture
+def rules(clock: ManualClock) -> Rules:
+    """None yet."""
+    return Rules(TransactingDoor(), TABLE, REGION, clock)
+
+
+def _door(rules: Rules) -> TransactingDoor:
+    assert isinstance(rules.door, TransactingDoor)
+    return rules.door
+
+
+def _raised(to: int) -> Callable[[Rule], Rule]:
+    return lambda rule: replace(rule, threshold=to)
+
+
+def test_none_exists_until_a_user_makes_one(rules: Rules) -> None:
+    """Reading makes none."""
+    assert rules.list() == []
+    assert rules.number() == 0
+    with pytest.raises(NoSuchRule, match="alert create r"):
+        rules.get("r")
+    assert _door(rules).items(TABLE) == []
+
+
+def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
+    """Every attribute of it, and by name."""
+    full = Rule(
+        name="all",
+        prefix="",
+        threshold=7,
+        direction=Direction.FALLING,
+        rearm=9,
+        target=Topic(f"arn:aws:sns:{REGION}:111122223333:alarms"),
+        judge_in=REGION,
+    )
+    stepping = replace(RULE, name="by-hundred", step=100)
+
+    made = [rules.create(rule) for rule in (RULE, full, stepping)]
+
+    assert [
+        rule.means_the_same_as(wish)
+        for rule, wish in zip(made, [RULE, full, stepping], strict=True)
+    ] == [True] * 3
+    assert rules.list() == [made[1], made[2], made[0]]
+    assert rules.get("all") == made[1]
+    assert len({rule.revision for rule in made}) == 3
+    assert rules.number() == 3
+
+
+def test_a_change_takes_effect_a_stated_time_after_it_was_made(rules: Rules) -> None:
+    """In whole seconds, as the stream tells the time of its records, and not before."""
+    made = rules.create(RULE)
+
+    assert 0 <= made.effective_from_ms - NOW_MS - ALERT_RULE_DELAY_MS < SECOND_MS
+    assert made.effective_from_ms % SECOND_MS == 0
+    assert made.effective_until_ms is None
+
+
+def test_every_judge_knows_of_a_change_before_it_takes_effect() -> None:
+    """What it knows is never as old as the time between the two."""
+    assert ALERT_RULE_DELAY_MS > 2 * ALERT_RULES_AGE_MS
+
+
+def test_a_name_is_taken_once(rules: Rules) -> None:
+    """Also by the same rule: `set` is for changes, and `apply` for files."""
+    rules.create(RULE)
+
+    with pytest.raises(RuleExists, match="alert set r"):
+        rules.create(RULE)
+    assert rules.number() == 1
+
+
+def test_the_revision_before_is_kept_until_the_next_takes_effect(
+    rules: Rules, clock: ManualClock
+) -> None:
+    """And for as long as a record of its time may be delivered again."""
+    first = rules.create(RULE)
+    clock.at_ms += 60 * SECOND_MS
+    second = rules.set("r", _raised(200))
+
+    (past,) = rules.read().past
+    assert past == replace(first, effective_until_ms=second.effective_from_ms)
+    assert rules.list() == [second]
+    assert second.threshold == 200
+    (item,) = [item for item in _door(rules).items(TABLE) if item["part"].startswith("past#")]
+    assert item["expires_at"] * SECOND_MS >= second.effective_from_ms + STREAM_RECORD_MAX_AGE_MS
+
+
+def test_a_change_to_the_same_is_none(rules: Rules) -> None:
+    """It keeps its revision, so its alerts keep their ids."""
+    made = rules.create(RULE)
+
+    assert rules.set("r", lambda rule: rule) == made
+    assert rules.number() == 1
+
+
+def test_a_deleted_rule_judges_until_its_end_and_its_name_is_free(
+    rules: Rules, clock: ManualClock
+) -> None:
+    """One that is made anew is another: no alert of the one has the id of one of the other."""
+    first = rules.create(RULE)
+    clock.at_ms += 60 * SECOND_MS
+
+    assert rules.delete("r")
+    assert not rules.delete("r")
+    again = rules.create(RULE)
+
+    (past,) = rules.read().past
+    assert past.revision == first.revision != again.revision
+    assert past.effective_until_ms == again.effective_from_ms
+    assert rules.number() == 3
+
+
+def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: ManualClock) -> None:
+    """Also where the clock of the second writer is behind: never do two revisions judge at once."""
+    rules.create(RULE)
+    clock.at_ms -= 3_600 * SECOND_MS
+    rules.set("r", _raised(200))
+    rules.delete("r")
+    rules.create(RULE)
+
+    known = [*rules.read().past, *rules.list()]
+
+    for at_ms in range(NOW_MS - 4_000_000, NOW_MS + 20_000, SECOND_MS):
+        assert sum(rule.in_force_at(at_ms) for rule in known) <= 1
+    assert sum(rule.in_force_at(NOW_MS + 10_000) for rule in known) == 1
+
+
+def test_a_change_that_somebody_was_faster_than_is_decided_anew(rules: Rules) -> None:
+    """On what is there now: neither change is lost."""
+    rules.create(RULE)
+    other = Rules(rules.door, TABLE, REGION, rules.clock)
+    raced: list[Rule] = []
+
+    def change(rule: Rule) -> Rule:
+        if not raced:
+            raced.append(other.set("r", lambda rule: replace(rule, rearm=50)))
+        return replace(rule, threshold=200)
+
+    assert (rules.set("r", change).threshold, rules.get("r").rearm) == (200, 50)
+    assert len(rules.read().past) == 2
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None:  # noqa: FBT001 - a case
+    """Whether its write had landed or not."""
+    lost = Fault(Unclear("no answer"), applied=applied)
+    _door(rules).transact_faults[:] = [lost]
+    made = rules.create(RULE)
+    _door(rules).transact_faults[:] = [lost]
+    rules.set("r", _raised(200))
+    _door(rules).transact_faults[:] = [lost]
+
+    assert rules.delete("r")
+    assert rules.number() == 3
+    assert [rule.revision for rule in rules.read().past].count(made.revision) == 1
+    assert rules.list() == []
+
+
+def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules) -> None:
+    """And one that is forbidden at once."""
+    _door(rules).transact_faults[:] = [Fault(Throttled("slow down"))] * 6
+    with pytest.raises(Throttled, match="slow down"):
+        rules.create(RULE)
+    _door(rules).transact_faults[:] = [Fault(AccessDenied("no"))]
+    with pytest.raises(AccessDenied):
+        rules.create(RULE)
+    assert rules.list() == []
+
+
+def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
+    """It judges nothing, says why, and can be deleted."""
+    rules.create(RULE)
+    rules.create(replace(RULE, name="spoilt"))
+    key = keys.rule_key("spoilt")
+    _door(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
+
+    assert [rule.name for rule in rules.list()] == ["r"]
+    assert "'many'" in rules.read().unreadable["spoilt"]
+    with pytest.raises(CorruptItem, match="alert delete spoilt"):
+        rules.get("spoilt")
+    with pytest.raises(RuleExists):
+        rules.create(replace(RULE, name="spoilt"))
+    assert rules.delete("spoilt")
+    assert rules.read().unreadable == {}
+
+
+def test_a_rule_of_a_later_release_is_left_alone(rules: Rules) -> None:
+    """As every item with a higher format."""
+    rules.create(RULE)
+    key = keys.rule_key("r")
+    _door(rules).tables[TABLE][key["counter"], key["part"]]["v"] = 2
+
+    assert rules.list() == []
+    assert "format 2" in rules.read().unreadable["r"]
+
+
+def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge holds them all."""
+    monkeypatch.setattr("countledger.consumers.alerts.rule_changes.ALERT_RULES_MAX", 2)
+    rules.create(RULE)
+    rules.set("r", _raised(200))
+
+    with pytest.raises(BadRule, match="together they may be 2"):
+        rules.create(replace(RULE, name="one-too-many"))
+    assert rules.delete("r")
+
+
+def test_a_judge_learns_of_changes_by_one_small_read(rules: Rules, clock: ManualClock) -> None:
+    """And within the age reads nothing."""
+    rules.create(RULE)
+    cache = RuleCache(rules, clock)
+    first = cache.book()
+    meter = _door(rules).meter
+
+    before = meter.read_units
+    assert cache.book() is first
+    assert meter.read_units == before
+    clock.at_ms += ALERT_RULES_AGE_MS
+    assert cache.book() is first
+    assert meter.read_units == before + 1
+
+
+@pytest.mark.parametrize("moved_ms", [ALERT_RULES_AGE_MS, -SECOND_MS, -3_600 * SECOND_MS])
+def test_what_a_judge_knows_is_never_older_than_its_age(
+    rules: Rules, clock: ManualClock, moved_ms: int
+) -> None:
+    """Also when its clock is set back."""
+    cache = RuleCache(rules, clock)
+    assert cache.book().rules == ()
+    made = rules.create(RULE)
+    assert cache.book().rules == ()
+
+    clock.at_ms += moved_ms
+
+    assert cache.book().rules == (made,)
+
+
+def test_a_judge_takes_the_rules_for_its_region_and_their_past(rules: Rules) -> None:
+    """A table restored elsewhere brings rules that are not judged there."""
+    rules.create(RULE)
+    rules.create(replace(RULE, name="elsewhere", judge_in="us-east-1"))
+    rules.set("r", _raised(200))
+
+    known = RuleCache(rules, rules.clock).book().matching("likes:1")
+
+    assert [(rule.name, rule.threshold) for rule in known] == [("r", 100), ("r", 200)]
+
+
+def test_rules_that_change_while_they_are_read_are_read_again(rules: Rules) -> None:
+    """Pages are no snapshot: the past of one moment beside the rules of the next would lack one."""
+    rules.create(RULE)
+    other = Rules(rules.door, TABLE, REGION, rules.clock)
+    numbers = iter([1])
+
+    class Late(Rules):
+        """Somebody changes a rule between the look at the stamp and the rules."""
+
+        def number(self) -> int:
+            """The stamp, and then the change."""
+            number = super().number()
+            if next(numbers, None):
+                other.set("r", _raised(200))
+            return number
+
+    snapshot = Late(rules.door, TABLE, REGION, rules.clock).read()
+
+    assert (snapshot.number, snapshot.current["r"].threshold) == (2, 200)
+    assert len(snapshot.past) == 1
+
+
+def test_a_change_costs_what_it_says(rules: Rules) -> None:
+    """Two units for each item of its transaction."""
+    meter: Any = _door(rules).meter
+    costs = []
+    for change in (
+        lambda: rules.create(RULE),
+        lambda: rules.set("r", _raised(200)),
+        lambda: rules.delete("r"),
+    ):
+        before = meter.write_units
+        change()
+        costs.append(meter.write_units - before)
+
+    assert costs == [4.0, 6.0, 6.0]

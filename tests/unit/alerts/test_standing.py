@@ -1,0 +1,202 @@
+"""Totals that are beyond a threshold already when a rule takes effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers.alerts.alert_log import AlertLog
+from countledger.consumers.alerts.chain import ChainJudge, Link
+from countledger.consumers.alerts.move import Move
+from countledger.consumers.alerts.rule import Direction, Rule
+from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.standing import Standing
+from countledger.consumers.alerts.teller import Teller
+from countledger.ledger import keys
+from countledger.ledger.errors import ServiceFailed, Throttled
+from countledger.ledger.limits import HOUR_MS, SECOND_MS
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import Fault
+from tests.unit.ledger.transactions import TransactingDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.dead_letters import DeadLetter
+    from countledger.consumers.alerts.publish import Refused
+    from countledger.consumers.alerts.rule import Target
+
+TABLE = "counters"
+REGION = "eu-central-1"
+
+
+@dataclass
+class Told:
+    """Takes every alert; keeps no dead letter."""
+
+    alerts: list[Alert] = field(default_factory=list)
+
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+        """Take them."""
+        assert str(target) == "bus"
+        self.alerts += alerts
+        return []
+
+    def put(self, letter: DeadLetter) -> None:
+        """Nothing is refused here."""
+        raise AssertionError(letter)
+
+
+@dataclass
+class World:
+    """A stack in memory."""
+
+    door: TransactingDoor = field(default_factory=TransactingDoor)
+    clock: ManualClock = field(default_factory=ManualClock)
+    told: Told = field(default_factory=Told)
+
+    @property
+    def standing(self) -> Standing:
+        """What is tested."""
+        return Standing(self.door, TABLE, self.told, self.told, self.clock)
+
+    def total(self, counter: str, value: int, version: int = 3, **attributes: object) -> None:
+        """A total as it stands."""
+        key = keys.total_key(counter)
+        item = {**key, "total": value, "events": 1, "entries": 1, "version": version, **attributes}
+        self.door.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
+
+    def rule(self, **words: object) -> Rule:
+        """A rule, just made."""
+        plain = {"name": "r", "threshold": 100, "direction": Direction.RISING, "judge_in": REGION}
+        rule = Rule(**{**plain, **words})  # type: ignore[arg-type]  # any of its fields
+        return Rules(self.door, TABLE, REGION, self.clock).create(rule)
+
+    def judge(self, rule: Rule, old: int, new: int, version: int) -> None:
+        """The judge meets a record of this update."""
+
+        def refuse(sequence: int, reason: str) -> None:
+            raise AssertionError((sequence, reason))
+
+        teller = Teller(self.told, self.told, self.door, TABLE, self.clock)
+        counter = rule.counter or "a:1"
+        move = Move(version, counter, old, new, version, self.clock.at_ms)
+        judged = ChainJudge(self.door, TABLE, teller, refuse).judge([Link(move, rule)])
+        assert judged.error is None
+
+
+@pytest.fixture
+def world() -> World:
+    """Empty."""
+    return World()
+
+
+def test_a_total_beyond_the_threshold_is_told_once_the_rule_is_in_force(world: World) -> None:
+    """Not before: what moves until then nobody would judge."""
+    world.total("a:1", 150)
+    rule = world.rule(counter="a:1")
+
+    assert world.standing.tell(rule) == 1
+
+    (alert,) = world.told.alerts
+    assert world.clock.at_ms > rule.effective_from_ms
+    assert (alert.old, alert.new, alert.threshold, alert.version) == (150, 150, 100, 3)
+    assert rule.in_force_at(alert.at_ms)
+    assert [one.alert for one in AlertLog(world.door, TABLE).newest("a:1")] == [alert]
+
+
+def test_again_it_tells_nothing_more(world: World) -> None:
+    """The state of this revision says that it was told; another revision is another question."""
+    world.total("a:1", 150)
+    rule = world.rule(counter="a:1")
+
+    assert [world.standing.tell(rule) for _ in range(2)] == [1, 0]
+    rules = Rules(world.door, TABLE, REGION, world.clock)
+    assert world.standing.tell(rules.set("r", lambda _: world_rule(rule, 120))) == 1
+
+
+def world_rule(rule: Rule, threshold: int) -> Rule:
+    """The rule with another threshold."""
+    return Rule(
+        name=rule.name,
+        counter=rule.counter,
+        threshold=threshold,
+        direction=rule.direction,
+        judge_in=rule.judge_in,
+    )
+
+
+@pytest.mark.parametrize("value", [99, 0, -100])
+def test_a_total_that_is_not_beyond_tells_nothing(world: World, value: int) -> None:
+    """Nor does a counter that was never recorded."""
+    world.total("a:1", value)
+
+    assert world.standing.tell(world.rule(counter="a:1")) == 0
+    assert world.standing.tell(world.rule(name="s", counter="a:none", threshold=0)) == 0
+
+
+def test_a_crossing_that_the_judge_saw_is_not_told_again(world: World) -> None:
+    """Whoever comes first: the state tells."""
+    rule = world.rule(counter="a:1")
+    world.clock.at_ms = rule.effective_from_ms
+    world.total("a:1", 150, version=4)
+    world.judge(rule, 50, 150, version=4)
+
+    assert world.standing.tell(rule) == 0
+
+    other = world.rule(name="s", counter="a:2")
+    world.total("a:2", 150, version=4)
+    assert world.standing.tell(other) == 1
+    world.judge(other, 50, 150, version=4)
+    assert len(world.told.alerts) == 2
+
+
+def test_a_later_crossing_alerts_as_ever(world: World) -> None:
+    """Back, and beyond again."""
+    world.total("a:1", 150)
+    rule = world.rule(counter="a:1")
+    world.standing.tell(rule)
+
+    world.judge(rule, 150, 50, version=4)
+    world.judge(rule, 50, 120, version=5)
+
+    assert [alert.version for alert in world.told.alerts] == [3, 5]
+
+
+def test_a_prefix_finds_its_counters(world: World) -> None:
+    """Those that begin so, of every kind, and no strict counter with bins."""
+    for n in range(250):
+        world.total(f"a:{n}", 150 if n % 2 else 50)
+    world.total("b:1", 150)
+    world.total("a:strict", 150, method="atomic")
+    world.total("a:bins", 0, method="atomic", bins=4)
+
+    assert world.standing.tell(world.rule(prefix="a:")) == 126
+    assert world.standing.tell(world.rule(name="all", prefix="")) == 127
+
+
+def test_one_counter_that_fails_hides_no_other_and_the_next_call_goes_on(world: World) -> None:
+    """What was told is not told again."""
+    for n in range(3):
+        world.total(f"a:{n}", 150)
+    rule = world.rule(prefix="a:")
+    world.door.faults[:] = [Fault(Throttled("slow down"))]
+
+    with pytest.raises(ServiceFailed, match=r"1 of its counters .*alert set r --now"):
+        world.standing.tell(rule)
+    assert len(world.told.alerts) == 2
+    assert world.standing.tell(rule) == 1
+
+
+def test_a_rule_that_is_far_from_being_in_force_is_not_waited_for(world: World) -> None:
+    """A clock must be wrong."""
+    rule = world.rule(counter="a:1")
+    world.clock.at_ms -= HOUR_MS
+
+    with pytest.raises(ServiceFailed, match="takes effect in"):
+        world.standing.tell(rule)
+    assert world.clock.slept_ms == []
+    assert NOW_MS % SECOND_MS == 0
