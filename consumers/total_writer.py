@@ -136,7 +136,7 @@ class TotalWriter:
 
     def _apply(self, counter: str, changes: Sequence[Change]) -> tuple[int, Item]:
         """Write what is not in yet; how many that was, and the total's item as it is now."""
-        pending = list(changes)
+        pending = changes
         for _ in range(_ATTEMPTS):
             step = step_of(pending)
             if not amount.fits(step.delta):
