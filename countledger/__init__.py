@@ -40,6 +40,12 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.settings import Settings
 from countledger.ledger.total import Total
+from countledger.producers.buffer_assembly import buffered_producer
+from countledger.producers.buffer_errors import Failure
+from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffer_statistics import BufferStatistics
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.buffering import Buffering
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
@@ -49,7 +55,7 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     import boto3
@@ -60,17 +66,22 @@ if TYPE_CHECKING:
 __all__ = [
     "Amount",
     "Audit",
+    "BufferStatistics",
+    "BufferedProducer",
+    "Buffering",
     "CountLedger",
     "CountledgerError",
     "Entry",
     "Event",
     "ExactSum",
+    "Failure",
     "Freshness",
     "Head",
     "IdempotencyKey",
     "Judgement",
     "Kind",
     "Namespace",
+    "Pending",
     "Receipt",
     "Remedy",
     "Repair",
@@ -158,6 +169,27 @@ class CountLedger:
             Unacknowledged: again there was no clear answer.
         """
         return self._recorder.resend(entry)
+
+    def buffered(
+        self,
+        buffering: Buffering | None = None,
+        *,
+        on_failure: Callable[[Failure], object] | None = None,
+    ) -> BufferedProducer:
+        """A producer that takes events at once and sends them in the background, in batches.
+
+        As many write units as `record`; coalesced events share one entry and its units.
+
+        Args:
+            buffering: its bounds, whether it coalesces, and its spool; None takes the defaults.
+            on_failure: told of each failure; without it, `flush` and `close` raise them.
+
+        Raises:
+            SetupError: there is no such stack, or the spool cannot be used.
+        """
+        return buffered_producer(
+            self.connection, buffering or Buffering(), self._make_namespaces, on_failure
+        )
 
     def total(self, counter: str) -> Total:
         """A counter's total: exact up to the stream's lag; of a strict counter, its value.
@@ -252,6 +284,9 @@ class CountLedger:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The namespaces of the stack: make, read and list them."""
+        return self._make_namespaces()
+
+    def _make_namespaces(self) -> Namespaces:
         return Namespaces(
             self.connection.door("standard"),
             self.connection.setting("ledger_table"),
