@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 
+from countledger.ledger.batch_body import spell
 from countledger.ledger.departure import watch
 from countledger.ledger.door import Door
 from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+    from mypy_boto3_kinesis import KinesisClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sqs import SQSClient
@@ -52,7 +54,12 @@ _OUTPUTS: Final = {
     "schedule_group": "ScheduleGroupName",
     "scheduler_role_arn": "SchedulerRoleArn",
     "home_region": "HomeRegion",
+    "ingest_stream_arn": "IngestStreamArn",
+    "ingest_quarantine_queue_url": "IngestQuarantineQueueUrl",
+    "ingest_expired_queue_url": "IngestExpiredQueueUrl",
 }
+# Outputs that a stack has only if it was deployed so.
+_ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpiredQueueUrl")
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,11 @@ class Connection:
             StackNotFound: it is not set and the stack does not tell.
         """
         value: str | None = getattr(self.settings, name) or self.outputs.get(_OUTPUTS[name])
+        if not value and _OUTPUTS[name] in _ON_REQUEST and self.outputs:
+            raise StackNotFound(
+                f"stack {self.settings.stack_name!r} has no stream of Kinesis: deploy it with the "
+                "parameter IngestStream=on-demand or provisioned"
+            )
         if not value:
             raise StackNotFound(
                 f"stack {self.settings.stack_name!r} has no output {_OUTPUTS[name]}: it is no "
@@ -146,6 +158,7 @@ class Connection:
         """A door to DynamoDB, here or in another region, whose SDK retries as told."""
         client = self._client("dynamodb", retries, region)
         watch(client)
+        spell(client)
         return Door(client, self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
@@ -161,6 +174,11 @@ class Connection:
     def objects(self) -> S3Client:
         """A client of S3."""
         client: S3Client = self._client("s3")
+        return client
+
+    def kinesis(self) -> KinesisClient:
+        """A client of Kinesis whose SDK does not retry."""
+        client: KinesisClient = self._client("kinesis", "none")
         return client
 
     def scheduler(self) -> EventBridgeSchedulerClient:
@@ -182,6 +200,7 @@ class Connection:
                 retries=_RETRIES[retries],
                 max_pool_connections=_CONNECTIONS,
                 user_agent=_USER_AGENT,
+                parameter_validation=service != "dynamodb",
             )
             # boto3 makes one client at a time; two threads' first calls may ask for two.
             with _ONE_CLIENT_AT_A_TIME:
