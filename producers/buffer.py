@@ -81,12 +81,17 @@ class Buffer:
 
     # ---- taking ----
 
-    def reserve(self, entries: int, size: int) -> bool:
+    def reserve(self, entries: int, size: int, *, over: bool = False) -> bool:
         """Hold room for entries to come; False where there is none.
 
         One entry alone always finds room for its size.
+
+        Args:
+            entries: how many.
+            size: how large in all.
+            over: whether the bounds may be passed.
         """
-        if self.entries and (
+        if (self.entries and not over) and (
             self.entries + entries > self.buffering.max_entries
             or self.size + size > self.buffering.max_bytes
         ):

@@ -6,7 +6,7 @@ something to be due, and callers that wait for room or for outcomes.
 
 from __future__ import annotations
 
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, Thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -67,6 +67,7 @@ class Desk:
         self._making = Lock()
         self._work = Condition(self.lock)
         self._senders = self._idle = self._timers = 0
+        self._sender_ids: set[int] = set()
         self._events = self._batches = self._waits = 0
 
     # ---- taking ----
@@ -119,7 +120,8 @@ class Desk:
                     f"{failed} entries failed and nobody asked after them: call flush, or make "
                     "the producer with `on_failure`"
                 )
-            if self.buffer.reserve(entries, size):
+            # A callback of ours that adds must not wait for the very thread that it runs on.
+            if self.buffer.reserve(entries, size, over=get_ident() in self._sender_ids):
                 return
             # Who is waiting for room is not to wait for company as well.
             self.buffer.hurry()
@@ -165,6 +167,7 @@ class Desk:
 
     def _send_on(self) -> None:
         """A sender's life."""
+        self._sender_ids.add(get_ident())
         while (batch := self._next_batch()) is not None:
             self.deliver(batch)
 
@@ -197,12 +200,15 @@ class Desk:
         else:
             delivered = self._delivery.deliver(batch, self.spool)
         with self.lock:
+            self.outcomes.settle(batch.pendings, delivered.outcomes)
+        self.outcomes.tell(batch.pendings)
+        # Only now: who waits for all to end, waits for the callbacks too.
+        with self.lock:
             self._batches += 1
             self._waits += delivered.waits
             self.buffer.settle(batch, slow_down=delivered.waits > 0)
-            self.outcomes.settle(batch.pendings, delivered.outcomes)
+            self.outcomes.changed.notify_all()
             self._wake(ticks_ms())
-        self.outcomes.tell(batch.pendings)
 
     # ---- ending ----
 
