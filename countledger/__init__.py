@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
+    from countledger.producers.kinesis.producer import KinesisProducer
 
 __all__ = [
     "Amount",
@@ -309,6 +310,18 @@ class CountLedger:
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
         )
+
+    @cached_property
+    def kinesis(self) -> KinesisProducer:
+        """Send events through the stack's stream, thousands to a call; needs the extra `kinesis`.
+
+        Raises:
+            StackNotFound: the stack was deployed without a stream.
+            SetupError: the extra is not installed.
+        """
+        from countledger.producers.kinesis.producer import producer_of  # noqa: PLC0415 - an extra
+
+        return producer_of(self.connection)
 
     @cached_property
     def audit(self) -> Auditor:

@@ -22,10 +22,11 @@ from botocore.config import Config
 
 from countledger.infra.deploy import deploy
 from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
+from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.lane import OnFailure
 from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, StreamMapping
 from countledger.infra.pump import Pump, lambda_invoker
-from countledger.infra.shards import StreamSource
+from countledger.infra.shards import Source, StreamSource
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
 
@@ -212,16 +213,20 @@ class LocalStack:
         )
         settings = settings or mapping_settings(mapping.logical_id)
         return Pump(
-            source=StreamSource(
-                self.client("dynamodbstreams"),
-                stream_arn or self.outputs[mapping.stream_output],
-                record_filter(settings.filter_patterns),
+            source=self._source(
+                mapping, stream_arn or self.outputs[mapping.stream_output], settings
             ),
             invoke=lambda_invoker(client, function_name or self.outputs[mapping.function_output]),
             settings=settings,
             on_failure=on_failure,
             now_s=now_s,
         )
+
+    def _source(self, mapping: StreamMapping, arn: str, settings: MappingSettings) -> Source:
+        if mapping.service == "kinesis":
+            return KinesisSource(self.client("kinesis"), arn)
+        passes = record_filter(settings.filter_patterns)
+        return StreamSource(self.client("dynamodbstreams"), arn, passes)
 
     def _deploy(self) -> None:
         s3 = self.client("s3")

@@ -55,6 +55,7 @@ _METHODS = [
     "exact",
     "freshness",
     "head",
+    "kinesis",
     "namespaces",
     "read_units",
     "record",

@@ -1,0 +1,137 @@
+"""Through Kinesis into the ledger and its totals, on the deployed stack, under its roles."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger import CountLedger, Event, Settings
+from countledger.infra.local_mappings import INGEST
+from countledger.infra.local_stack import LocalStack
+from countledger.ledger.errors import AccessDenied, StackNotFound
+from countledger.ledger.limits import HORIZON_DEFAULT_MS
+from countledger.producers.kinesis.aggregate import pack
+from countledger.producers.kinesis.library import MAGIC
+from tests.unit.producers.kinesis.entries import entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def streaming() -> Iterator[LocalStack]:
+    """A stack with a stream of two shards, IAM enforced; its pumps are driven by hand."""
+    parameters = {"IngestStream": "provisioned", "IngestShards": "2"}
+    with LocalStack(
+        name="countledger-kinesis", auth=True, pumping=False, parameters=parameters
+    ) as stack:
+        yield stack
+
+
+@pytest.fixture
+def counter() -> str:
+    """A counter of this test alone."""
+    return f"e2e:{uuid.uuid4().hex}"
+
+
+def actor(stack: LocalStack, policy: str) -> CountLedger:
+    """Someone who works on the stack under exactly one of its policies."""
+    session = stack.session(stack.credentials_for(policy))
+    return CountLedger(Settings(stack_name=stack.name), session=session, endpoint_url=stack.url)
+
+
+def put(stack: LocalStack, *data: bytes) -> None:
+    """Put records into the stream, as a producer in any language would."""
+    stack.client("kinesis").put_records(
+        StreamARN=stack.outputs["IngestStreamArn"],
+        Records=[{"Data": one, "PartitionKey": uuid.uuid4().hex} for one in data],
+    )
+
+
+def drain(stack: LocalStack) -> None:
+    """Until everything has gone through both functions."""
+    stack.pumps[INGEST].drain()
+    stack.pump.drain()
+
+
+def letters(stack: LocalStack, output: str) -> list[dict[str, Any]]:
+    """What lies in a queue of the ingest, for whoever operates."""
+    sqs = stack.client("sqs", stack.credentials_for("OperatePolicyArn"))
+    answer = sqs.receive_message(QueueUrl=stack.outputs[output], MaxNumberOfMessages=10)
+    for message in answer.get("Messages", []):
+        sqs.delete_message(QueueUrl=stack.outputs[output], ReceiptHandle=message["ReceiptHandle"])
+    bodies = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
+    return [one for body in bodies for one in body["rejected"]]
+
+
+def test_what_is_sent_through_the_stream_is_counted_once(
+    streaming: LocalStack, counter: str
+) -> None:
+    """By an app that may do nothing but send; with keys and without; also what is sent twice."""
+    producer = actor(streaming, "KinesisPolicyArn")
+    events = [Event(f"{counter}-{n % 3}", n) for n in range(1, 1_201)]
+    events += [Event(f"{counter}-0", 1_000_000, key="order-1")] * 2
+
+    outcomes = list(producer.kinesis.send_many(events))
+    list(producer.kinesis.send_many(events[-1:]))
+    drain(streaming)
+
+    assert len({one.id for one in outcomes}) == 1_201  # type: ignore[union-attr]
+    totals = actor(streaming, "ReadPolicyArn").totals([f"{counter}-{n}" for n in range(3)])
+    assert sum(total.events for total in totals.values()) == 1_201
+    assert sum(int(total.total) for total in totals.values()) == 1_200 * 1_201 // 2 + 1_000_000
+    with pytest.raises(AccessDenied):
+        producer.record(counter, 1)
+
+
+def test_plain_broken_and_expired_records_are_told_apart(
+    streaming: LocalStack, counter: str
+) -> None:
+    """Each ends in the ledger or in a queue, and none of them holds up the stream."""
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    (expired,) = pack([entry(7, counter, at_ms=old)])
+    (whole,) = pack([entry(5, counter, at_ms=int(time.time() * 1_000))])
+    plain = json.dumps({"v": 1, "counter": counter, "delta": 3, "key": "p"}).encode()
+
+    put(streaming, plain, whole.data, whole.data[:-1], MAGIC, b"nonsense", expired.data)
+    drain(streaming)
+
+    assert actor(streaming, "ReadPolicyArn").exact(counter).sum == 8
+    broken = letters(streaming, "IngestQuarantineQueueUrl")
+    assert sorted(one["kind"] for one in broken) == ["malformed", "unreadable", "unreadable"]
+    (late,) = letters(streaming, "IngestExpiredQueueUrl")
+    assert late["kind"] == "expired"
+    assert json.loads(late["text"])["delta"] == 7
+
+
+def test_a_stream_that_is_delivered_again_from_its_start_changes_no_total(
+    streaming: LocalStack, counter: str
+) -> None:
+    """A mapping that lost its place reads everything once more."""
+    ledger = CountLedger(
+        Settings(stack_name=streaming.name), session=streaming.session(), endpoint_url=streaming.url
+    )
+    list(ledger.kinesis.send_many([Event(counter, n, key=f"k{n}") for n in range(1, 6)]))
+    list(ledger.kinesis.send_many([Event(counter, n) for n in range(1, 6)]))
+    drain(streaming)
+    before = ledger.total(counter)
+
+    streaming.new_pump(mapping=INGEST).drain()
+    streaming.pump.drain()
+
+    assert before.total == 30
+    assert ledger.total(counter) == before
+
+
+def test_a_stack_without_a_stream_says_how_to_have_one(stack: LocalStack) -> None:
+    """One line, with the parameter."""
+    ledger = CountLedger(
+        Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
+    )
+
+    with pytest.raises(StackNotFound, match="IngestStream"):
+        _ = ledger.kinesis
