@@ -96,11 +96,13 @@ class Outcomes:
                     "the entry was added before this process was forked: ask its parent"
                 )
             until_s = None if timeout_s is None else monotonic() + timeout_s
+            pending.seen = True  # by whom it is waited for, it is not told to others
             with self.changed:
                 for _ in self.waiting(until_s):
                     if pending.done:
                         break
         if pending.outcome is None:
+            pending.seen = False
             raise TimeoutError(f"no outcome of an entry of {pending.counter!r} in {timeout_s} s")
         pending.seen = True
         return pending.outcome

@@ -163,7 +163,7 @@ def test_what_fails_comes_back_with_its_entry_and_can_be_sent_again() -> None:
 def test_a_failure_is_told_once() -> None:
     """To the callback, to who asked for its result, or else by the next flush."""
     told: list[Failure] = []
-    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))] * 3)
+    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))] * 2)
     with producer_on(door, on_failure=told.append) as producer:
         producer.add("a:b", 1)
         producer.flush()
@@ -179,11 +179,10 @@ def test_a_failure_is_told_once() -> None:
         producer.flush()
         assert heard == [called]
         assert isinstance(pending.wait(), NoCredentials)
-    with producer_on(door) as producer:
-        pending = producer.add("a:b", 2)
-        threading.Timer(0, producer.close).start()
-        with pytest.raises(NoCredentials):
-            pending.result(20)
+
+    door.faults.append(Fault(NoCredentials("expired")))
+    with producer_on(door, Buffering(linger_ms=1)) as producer, pytest.raises(NoCredentials):
+        producer.add("a:b", 4).result(20)
 
 
 def test_a_failure_can_be_sent_again_from_its_callback() -> None:
@@ -212,7 +211,7 @@ def test_a_callback_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -
         producer.flush()
         producer.add("a:b", 2)
 
-    assert entries_in(door) == [1, 2]
+    assert sorted(map(str, entries_in(door))) == ["1", "2"]
     assert "a callback of a buffered producer failed" in caplog.text
 
 
@@ -408,12 +407,12 @@ def test_a_fork_begins_with_nothing_in_hand() -> None:
             os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
-        asked, parents, ids = pipe.read().split()
+        asked_there, parents_there, ids = pipe.read().split()
     os.waitpid(child, 0)
     ours = [producer.add("a:parent", 1) for _ in range(30)]
     producer.close()
 
-    assert (asked, parents) == ("refused", "0")
+    assert (asked_there, parents_there) == ("refused", "0")
     assert not set(ids.split(",")) & {pending.result().id for pending in ours}
     assert len(entries_in(door)) == 31
 

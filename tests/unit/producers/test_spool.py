@@ -99,7 +99,7 @@ def test_what_is_acknowledged_leaves_the_spool(tmp_path: Path, coalesce: bool) -
             producer.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
 
     with_it = Spool.open(tmp_path / "spool", ledger=LEDGER)
-    assert with_it.kept() == with_it.refused() == []
+    assert (with_it.kept(), with_it.refused()) == ([], [])
     with_it.close()
 
 
