@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
+    from countledger.producers.ingest.expired_queue import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
 
 __all__ = [
@@ -322,6 +323,18 @@ class CountLedger:
         from countledger.producers.kinesis.producer import producer_of  # noqa: PLC0415 - an extra
 
         return producer_of(self.connection)
+
+    @cached_property
+    def expired(self) -> ExpiredEntries:
+        """What came through Kinesis too late to be counted: list it, and send it again.
+
+        Raises:
+            StackNotFound: the stack was deployed without a stream.
+            SetupError: the extra `kinesis` is not installed.
+        """
+        from countledger.producers.ingest.expired_queue import expired_of  # noqa: PLC0415 - an extra
+
+        return expired_of(self.connection, self.namespaces)
 
     @cached_property
     def audit(self) -> Auditor:

@@ -77,10 +77,7 @@ class KinesisReader:
             return self.read()
         self._iterator = answer.get("NextShardIterator")
         self.ended = self._iterator is None
-        records = [
-            stream_record(one, self._arn, self._shard_id)  # type: ignore[arg-type]
-            for one in answer["Records"]
-        ]
+        records = [stream_record(one, self._arn, self._shard_id) for one in answer["Records"]]
         if records:
             self._last = records[-1].sequence
         return len(records), records

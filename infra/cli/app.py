@@ -13,6 +13,7 @@ from countledger.infra.cli import (
     demo,
     emit,
     engine,
+    ingest,
     namespaces,
     schedules,
     strict,
@@ -90,5 +91,6 @@ app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
+app.add_typer(ingest.app, name="ingest", rich_help_panel=CHECK)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)

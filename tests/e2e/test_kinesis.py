@@ -16,6 +16,7 @@ from countledger.ledger.errors import AccessDenied, StackNotFound
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.library import MAGIC
+from tests.e2e.command import Command
 from tests.unit.producers.kinesis.entries import entry
 
 if TYPE_CHECKING:
@@ -106,6 +107,29 @@ def test_plain_broken_and_expired_records_are_told_apart(
     (late,) = letters(streaming, "IngestExpiredQueueUrl")
     assert late["kind"] == "expired"
     assert json.loads(late["text"])["delta"] == 7
+
+
+def test_what_came_too_late_is_listed_and_sent_again_by_command(
+    streaming: LocalStack, counter: str
+) -> None:
+    """Once, however often the command is run; and then it is gone from the queue."""
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    (record,) = pack([entry(7, counter, at_ms=old), entry(9, counter, at_ms=old)])
+    put(streaming, record.data, record.data)
+    drain(streaming)
+    command = Command(streaming.environment())
+
+    shown = command("ingest", "expired", "--json")
+    sent = command("ingest", "resend", "--json")
+    left = command("ingest", "expired", "--json")
+    drain(streaming)
+
+    assert [shown.code, sent.code, left.code] == [1, 0, 0]
+    assert {one["standing"] for one in shown.json} == {"uncounted"}
+    # The record came twice, and so may its entries.
+    assert {one["delta"] for one in sent.json} == {7, 9}
+    assert left.json == []
+    assert actor(streaming, "ReadPolicyArn").total(counter).total == 16
 
 
 def test_a_stream_that_is_delivered_again_from_its_start_changes_no_total(

@@ -53,6 +53,7 @@ _METHODS = [
     "due",
     "entries",
     "exact",
+    "expired",
     "freshness",
     "head",
     "kinesis",
