@@ -187,6 +187,16 @@ class LocalStack:
             )
         return self._credentials[policy_output]
 
+    def drain(self) -> None:
+        """Return once all that was sent so far has gone through every function.
+
+        Raises:
+            PumpStalled: a function went on failing.
+        """
+        # Through the stream into the ledger first, and then into the totals.
+        for mapping in reversed(self.pumps):
+            self.pumps[mapping].drain()
+
     def new_pump(
         self,
         settings: MappingSettings | None = None,

@@ -17,6 +17,7 @@ from countledger.infra.demo.checkout import own_repository
 from countledger.infra.demo.git import open_repository
 from countledger.infra.demo.job import Job, Stage
 from countledger.infra.demo.summary import print_summary
+from countledger.infra.demo.ways import WAYS, Via
 from countledger.ledger.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def demo(
         Path | None,
         typer.Option(help="A git repository. [dim]Else countledger's own[/dim]"),
     ] = None,
+    via: Annotated[
+        Via, typer.Option(help="How events go in: straight into DynamoDB, or through Kinesis.")
+    ] = Via.DYNAMODB,
 ) -> int:
     """Count a git repository, and check every total against git.
 
@@ -52,6 +56,7 @@ def demo(
     Examples:
       countledger demo
       countledger demo --repo ~/src/project --json
+      countledger demo --via kinesis
       countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
     """
     clock = SystemClock()
@@ -60,9 +65,10 @@ def demo(
     with (
         open_repository(repo if repo is not None else own_repository()) as view,
         open_progress() as progress,
-        _stack(options, progress) as client,
+        _stack(options, progress, via) as (client, settle),
     ):
-        report = Job(client, view, clock=clock, on_stage=_bars(progress)).run(started_s)
+        job = Job(client, view, clock=clock, on_stage=_bars(progress), way=WAYS[via], settle=settle)
+        report = job.run(started_s)
     if options.json:
         show_json(report.document())
     else:
@@ -71,16 +77,22 @@ def demo(
 
 
 @contextmanager
-def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
-    """A client of the stack to count on: the one that the options name, or one of our own."""
+def _stack(
+    options: Options, progress: Bars, via: Via
+) -> Iterator[tuple[CountLedger, Callable[[], None]]]:
+    """A client of the stack to count on: the one that the options name, or one of our own.
+
+    With it comes what returns once nothing is on its way; only of our own stack this is known.
+    """
     if options.names_a_stack:
-        yield options.client()
+        yield options.client(), lambda: None
         return
     require_engine()
     from countledger.infra.local_stack import LocalStack  # noqa: PLC0415 - it is an extra
 
     progress.say("Starting AWS on this machine ...")
-    with LocalStack() as stack:
+    parameters = {"IngestStream": "provisioned"} if via is Via.KINESIS else None
+    with LocalStack(parameters=parameters) as stack:
         # All names are given, so that none is taken from the user's environment.
         outputs = stack.outputs
         settings = Settings(
@@ -90,8 +102,9 @@ def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
             ledger_stream_arn=outputs["LedgerStreamArn"],
             quarantine_queue_url=outputs["QuarantineQueueUrl"],
             home_region=outputs["HomeRegion"],
+            ingest_stream_arn=outputs.get("IngestStreamArn"),
         )
-        yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
+        yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url), stack.drain
 
 
 def _bars(progress: Bars) -> Callable[[Stage], None]:

@@ -32,7 +32,7 @@ class Report:
         commits: along the first parent.
         events: emitted, each counted once however often it was sent.
         resent: how many of them were sent a second time.
-        duplicates: sendings that the ledger knew already.
+        duplicates: sendings that the ledger knew already; None where the way in does not tell.
         counters: how many were checked against git.
         wrong: totals that are not what git says.
         missing: events that had not reached their totals when nothing moved any more.
@@ -44,6 +44,7 @@ class Report:
         producer_write_units: consumed by emitting.
         materializer_write_units: consumed by keeping totals.
         largest: the biggest totals, by counter.
+        via: what the events went through.
     """
 
     repo: str
@@ -52,7 +53,7 @@ class Report:
     commits: int
     events: int
     resent: int
-    duplicates: int
+    duplicates: int | None
     counters: int
     wrong: tuple[Wrong, ...]
     missing: int
@@ -64,11 +65,17 @@ class Report:
     producer_write_units: float
     materializer_write_units: float
     largest: Mapping[str, Amount]
+    via: str = "dynamodb"
 
     @property
     def good(self) -> bool:
         """Whether every total is right, and every second sending was recognised."""
-        return not self.wrong and not self.missing and self.duplicates >= self.resent
+        return not (self.wrong or self.missing or self.unrecognised)
+
+    @property
+    def unrecognised(self) -> int:
+        """How many second sendings the ledger did not say to know; 0 where nobody tells."""
+        return 0 if self.duplicates is None else max(self.resent - self.duplicates, 0)
 
     @property
     def emit_events_per_second(self) -> float:
@@ -89,6 +96,7 @@ class Report:
         """The report for programs: one flat object."""
         return {
             "repo": self.repo,
+            "via": self.via,
             "head": self.head,
             "shallow": self.shallow,
             "commits": self.commits,

@@ -38,7 +38,7 @@ def _facts(report: Report) -> Text:
         ("commits", f"{report.commits:,}"),
         ("events", f"{report.events:,}"),
         ("resent", f"{report.resent:,} under their keys"),
-        ("duplicates", f"{report.duplicates:,} recognised"),
+        ("duplicates", _duplicates(report)),
         ("counters", f"{report.counters:,} checked against git"),
         ("wrong totals", f"{len(report.wrong):,}"),
         ("emitted", f"{report.emit_events_per_second:,.0f} events/s"),
@@ -51,7 +51,16 @@ def _facts(report: Report) -> Text:
     return text
 
 
+def _duplicates(report: Report) -> str:
+    if report.duplicates is None:
+        return "told by the ingest's metrics; the totals show that none counted"
+    return f"{report.duplicates:,} recognised"
+
+
 def _cost(report: Report) -> str:
+    if report.duplicates is None:
+        materializer = report.materializer_write_units / report.events
+        return f"{materializer:.2f} per event by the materializer, and the ingest's: 1 per sending"
     producer = report.producer_write_units / report.events
     materializer = report.materializer_write_units / report.events
     return (
@@ -76,6 +85,7 @@ def _verdict(report: Report) -> Text:
         reasons.append(f"{len(report.wrong):,} totals are not what git says")
     if report.missing:
         reasons.append(f"{report.missing:,} events did not reach their totals")
-    if report.duplicates < report.resent:
-        reasons.append(f"only {report.duplicates:,} of {report.resent:,} retries were recognised")
+    if report.unrecognised:
+        known = report.resent - report.unrecognised
+        reasons.append(f"only {known:,} of {report.resent:,} retries were recognised")
     return Text(f"WRONG: {'; '.join(reasons)}.", style="bold red")
