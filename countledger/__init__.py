@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
+    from countledger.producers.asynchronous import AsyncBufferedProducer
     from countledger.producers.ingest.expired_queue import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
 
@@ -191,6 +192,22 @@ class CountLedger:
         """
         return buffered_producer(
             self.connection, buffering or Buffering(), self._make_namespaces, on_failure
+        )
+
+    def buffered_async(
+        self,
+        buffering: Buffering | None = None,
+        *,
+        on_failure: Callable[[Failure], object] | None = None,
+    ) -> AsyncBufferedProducer:
+        """As `buffered`, for an event loop: use it by `async with`. Needs the extra `async`.
+
+        To find the stack may take a call: make it before the loop runs, or name the tables.
+        """
+        from countledger.producers.asynchronous_assembly import async_producer  # noqa: PLC0415 - asyncio is dear
+
+        return async_producer(
+            self.connection, buffering or Buffering(), self.namespaces, on_failure
         )
 
     def total(self, counter: str) -> Total:

@@ -190,22 +190,25 @@ class Connection:
         self, service: str, retries: Retries = "standard", region: str | None = None
     ) -> Any:  # noqa: ANN401 - typed by its callers
         make: Any = self.session.client
-        region = region or self.region
         with translated(f"the {service} client"):
-            config = Config(
-                **_TIMEOUTS,
-                # A proxy of the user's network has no way to this machine's own loopback.
-                proxies={} if _is_loopback(self.endpoint_url, service) else None,
-                region_name=region,
-                retries=_RETRIES[retries],
-                max_pool_connections=_CONNECTIONS,
-                user_agent=_USER_AGENT,
-                # The door has checked what it sends; to check it again takes a tenth of the time.
-                parameter_validation=service != "dynamodb",
-            )
+            config = self.config(service, retries, region)
             # boto3 makes one client at a time; two threads' first calls may ask for two.
             with _ONE_CLIENT_AT_A_TIME:
                 return make(service, endpoint_url=self.endpoint_url, config=config)
+
+    def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
+        """How the clients of a service are set up, of boto3 and of others that take it."""
+        return Config(
+            **_TIMEOUTS,
+            # A proxy of the user's network has no way to this machine's own loopback.
+            proxies={} if _is_loopback(self.endpoint_url, service) else None,
+            region_name=region or self.region,
+            retries=_RETRIES[retries],
+            max_pool_connections=_CONNECTIONS,
+            user_agent=_USER_AGENT,
+            # The door has checked what it sends; to check it again takes a tenth of the time.
+            parameter_validation=service != "dynamodb",
+        )
 
 
 def _is_loopback(endpoint_url: str | None, service: str) -> bool:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from countledger.producers.buffering import Buffering
 
 
+def ledger_name(connection: Connection) -> str:
+    """Which ledger a spool is filled for."""
+    return f"table {connection.setting('ledger_table')} in {connection.region}"
+
+
 def buffered_producer(
     connection: Connection,
     buffering: Buffering,
@@ -31,7 +36,7 @@ def buffered_producer(
     """
     table = connection.setting("ledger_table")
 
-    def make_delivery(maker: EntryMaker) -> Delivery:
+    def make_delivery() -> Delivery:
         # A process of its own connections: a fork must not talk over its parent's.
         sender = Sender(
             connection.door("none"),
@@ -39,12 +44,12 @@ def buffered_producer(
             make_namespaces(),
             clock_skew_ms=connection.settings.clock_skew_ms,
         )
-        return Delivery(sender, maker, buffering.attempts)
+        return Delivery(sender, buffering.attempts)
 
     return BufferedProducer(
         buffering,
         make_delivery,
         EntryMaker(connection.region),
-        ledger=f"table {table} in {connection.region}",
+        ledger=ledger_name(connection),
         on_failure=on_failure,
     )

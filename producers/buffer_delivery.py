@@ -1,4 +1,4 @@
-"""Delivering a batch: its entries are made where they are not yet, spooled, and sent."""
+"""Delivering a batch: it is sent until nobody has to send it again, and the spool told."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.retry import Backoff
+from countledger.producers.coalesce import keep
 from countledger.producers.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer import Batch
     from countledger.producers.buffer_pending import Pending
-    from countledger.producers.coalesce import EntryMaker
     from countledger.producers.sender import Outcome, Sender
     from countledger.producers.spool import Spool
 
@@ -69,19 +69,17 @@ class Delivery:
 
     Attributes:
         sender: brings entries to the ledger.
-        maker: makes the entries of coalesced events.
         attempts: how often an entry is sent before it is handed back.
     """
 
     sender: Sender
-    maker: EntryMaker
     attempts: int
 
     def deliver(self, batch: Batch, spool: Spool | None) -> Delivered:
         """Send a batch until it is acknowledged, refused or given up; it raises nothing."""
         backoff = NotedBackoff(self.attempts)
         try:
-            self.maker.freeze(batch.pendings, spool)
+            keep(batch.pendings, spool)
         except CountledgerError as error:
             return Delivered([error] * len(batch.pendings), 0)
         entries = [one.entry for one in batch.pendings if one.entry is not None]

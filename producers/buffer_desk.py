@@ -11,11 +11,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer import Buffer
-from countledger.producers.buffer_delivery import Delivered, given_up
-from countledger.producers.buffer_errors import BufferFull, Failure, ProducerClosed, StillBuffered
-from countledger.producers.buffer_outcomes import Outcomes
-from countledger.producers.buffer_statistics import BufferStatistics
+from countledger.producers.buffer_delivery import Delivered
+from countledger.producers.buffer_holdings import ticks_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,52 +20,39 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.producers.buffer import Batch
     from countledger.producers.buffer_delivery import Delivery
+    from countledger.producers.buffer_errors import Failure
+    from countledger.producers.buffer_holdings import Holdings
     from countledger.producers.buffer_pending import Pending
-    from countledger.producers.buffering import Buffering
-    from countledger.producers.coalesce import EntryMaker
-    from countledger.producers.sender import Outcome
-    from countledger.producers.spool import Spool
+    from countledger.producers.buffer_statistics import BufferStatistics
 
 _CLOSED: Final = "the producer was closed before it could be"
-
-
-def ticks_ms() -> float:
-    """Milliseconds on a clock that never goes back."""
-    return monotonic() * 1_000
 
 
 class Desk:
     """One process's buffer and the threads that empty it.
 
     Args:
-        buffering: the bounds.
-        maker: makes the entries of coalesced events.
+        holdings: what it has in hand.
+        lock: the one of its outcomes.
         make_delivery: called once, on the first sender's thread.
-        spool: keeps what is taken; None keeps nothing.
-        on_failure: told of each failure, on a sender's thread; without it they are kept.
     """
 
     def __init__(
         self,
-        buffering: Buffering,
-        maker: EntryMaker,
-        make_delivery: Callable[[EntryMaker], Delivery],
-        spool: Spool | None,
-        on_failure: Callable[[Failure], object] | None,
+        holdings: Holdings,
+        lock: Lock,
+        make_delivery: Callable[[], Delivery],
     ) -> None:
-        self.lock = Lock()
-        self.buffer = Buffer(buffering)
-        self.outcomes = Outcomes(self.lock, on_failure)
-        self.spool = spool
-        self.closed = False
-        self.maker = maker
+        self.holdings = holdings
+        self.buffer = holdings.buffer
+        self.outcomes = holdings.outcomes
+        self.lock = lock
         self._make_delivery = make_delivery
         self._delivery: Delivery | None = None
         self._making = Lock()
-        self._work = Condition(self.lock)
+        self._work = Condition(lock)
         self._senders = self._idle = self._timers = 0
         self._sender_ids: set[int] = set()
-        self._events = self._batches = self._waits = 0
 
     # ---- taking ----
 
@@ -79,7 +63,7 @@ class Desk:
         with self.lock:
             pending = self.buffer.join(counter, delta)
             if pending is not None:
-                self._events += 1
+                self.holdings.events += 1
                 if self.buffer.window_is_empty:
                     self._wake(ticks_ms())
             return pending
@@ -94,60 +78,25 @@ class Desk:
         """
         size = sum(pending.size for pending in pendings)
         with self.lock:
-            self._reserve(len(pendings), size)
+            # A callback of ours that adds must not wait for the very thread that it runs on.
+            ours = get_ident() in self._sender_ids
+            while not self.holdings.has_room(len(pendings), size, over=ours):
+                self._wake(ticks_ms())
+                if self.holdings.buffering.when_full == "error":
+                    raise self.holdings.full()
+                self.outcomes.changed.wait()
         try:
-            if self.spool is not None:
-                self.spool.append([one for one in pendings if one.rows is None])
+            if self.holdings.spool is not None:
+                self.holdings.spool.append([one for one in pendings if one.rows is None])
         except BaseException:
             with self.lock:
                 self.buffer.release(len(pendings), size)
                 self.outcomes.changed.notify_all()
             raise
         with self.lock:
-            taken = [self._take(pending) for pending in pendings]
-            if self.closed:
-                self.buffer.hurry()
+            taken = [self.holdings.take(pending) for pending in pendings]
             self._wake(ticks_ms())
         return taken
-
-    def _reserve(self, entries: int, size: int) -> None:
-        while True:
-            if self.closed:
-                raise ProducerClosed("the producer is closed: it takes no more events")
-            failed = self.outcomes.unseen()
-            if failed >= self.buffer.buffering.max_entries:
-                raise BufferFull(
-                    f"{failed} entries failed and nobody asked after them: call flush, or make "
-                    "the producer with `on_failure`"
-                )
-            # A callback of ours that adds must not wait for the very thread that it runs on.
-            if self.buffer.reserve(entries, size, over=get_ident() in self._sender_ids):
-                return
-            # Who is waiting for room is not to wait for company as well.
-            self.buffer.hurry()
-            self._wake(ticks_ms())
-            if self.buffer.buffering.when_full == "error":
-                raise BufferFull(
-                    f"{self.buffer.entries} entries wait for their acknowledgement already, the "
-                    "most that the producer takes: try again later"
-                )
-            self.outcomes.changed.wait()
-
-    def _take(self, pending: Pending) -> Pending:
-        """Queue a pending, or let its event join one that is there."""
-        now_ms = ticks_ms()
-        self._events += pending.events
-        if pending.entry is not None:
-            self.buffer.put(pending, now_ms)
-            return pending
-        joined = self.buffer.join(pending.counter, pending.delta)
-        if joined is None:
-            self.buffer.open(pending, now_ms)
-            return pending
-        if joined.rows is not None and pending.rows is not None:
-            joined.rows += pending.rows
-        self.buffer.release(1, pending.size)
-        return joined
 
     # ---- sending ----
 
@@ -175,11 +124,11 @@ class Desk:
         with self.lock:
             while True:
                 now_ms = ticks_ms()
-                batch = self.buffer.take(now_ms)
+                batch = self.holdings.next_batch(now_ms)
                 if batch is not None:
                     self._wake(now_ms)
                     return batch
-                if self.outcomes.abandoned or (self.closed and not self.buffer.entries):
+                if self.outcomes.abandoned or (self.holdings.closed and not self.buffer.entries):
                     self._senders -= 1
                     return None
                 due_ms = None if self._timers else self.buffer.due_in_ms(now_ms)
@@ -191,24 +140,24 @@ class Desk:
 
     def deliver(self, batch: Batch) -> None:
         """Send a batch, and tell whoever waits for it."""
-        try:
-            with self._making:
-                if self._delivery is None:
-                    self._delivery = self._make_delivery(self.maker)
-        except CountledgerError as error:
-            delivered = Delivered([error] * len(batch.pendings), 0)
-        else:
-            delivered = self._delivery.deliver(batch, self.spool)
+        delivered = self._delivered(batch)
         with self.lock:
             self.outcomes.settle(batch.pendings, delivered.outcomes)
         self.outcomes.tell(batch.pendings)
         # Only now: who waits for all to end, waits for the callbacks too.
         with self.lock:
-            self._batches += 1
-            self._waits += delivered.waits
-            self.buffer.settle(batch, slow_down=delivered.waits > 0)
+            self.holdings.ended(batch, delivered)
             self.outcomes.changed.notify_all()
             self._wake(ticks_ms())
+
+    def _delivered(self, batch: Batch) -> Delivered:
+        try:
+            with self._making:
+                if self._delivery is None:
+                    self._delivery = self._make_delivery()
+        except CountledgerError as error:
+            return Delivered([error] * len(batch.pendings), 0)
+        return self._delivery.deliver(batch, self.holdings.spool)
 
     # ---- ending ----
 
@@ -225,16 +174,13 @@ class Desk:
                 if self.buffer.settled_through(mark):
                     return self.outcomes.take_failures()
                 self._wake(ticks_ms())
-            raise StillBuffered(
-                f"{self.buffer.entries} entries were not acknowledged within {timeout_s} s; they "
-                "are still sent"
-            )
+            raise self.holdings.still_buffered(timeout_s)
 
     def close(self, timeout_s: float | None) -> tuple[Failure, ...]:
         """Take no more, send all that is left, and hand back what could not be sent in time."""
         until_s = None if timeout_s is None else monotonic() + timeout_s
         with self.lock:
-            self.closed = True
+            self.holdings.closed = True
             self.outcomes.changed.notify_all()
             for _ in self.outcomes.waiting(until_s):
                 self.buffer.hurry()
@@ -242,35 +188,11 @@ class Desk:
                 if not self.buffer.entries:
                     break
             self._work.notify_all()
-            lost = self.buffer.pending_under_way()
-            left = self.buffer.withdraw()
-            self.outcomes.settle(left, self._given_up(left))
-            failures = self.outcomes.take_failures()
+            left, failures = self.holdings.hand_back()
         self.outcomes.tell(left)
-        return failures + tuple(
-            Failure(one.entry, given_up(one.entry, _CLOSED)) for one in lost if one.entry
-        )
-
-    def _given_up(self, pendings: Sequence[Pending]) -> list[Outcome]:
-        """Why entries were not sent; those that could not be made stay events in the spool."""
-        try:
-            self.maker.freeze(pendings, self.spool)
-        except CountledgerError as error:
-            return [given_up(one.entry, _CLOSED) if one.entry else error for one in pendings]
-        return [given_up(one.entry, _CLOSED) for one in pendings if one.entry is not None]
+        return failures
 
     def statistics(self) -> BufferStatistics:
         """What was done so far, and what waits."""
         with self.lock:
-            tally = self.outcomes.tally
-            return BufferStatistics(
-                events=self._events,
-                waiting=self.buffer.entries,
-                under_way=len(self.buffer.pending_under_way()),
-                recorded=tally.recorded,
-                duplicates=tally.duplicates,
-                failed=tally.failed,
-                batches=self._batches,
-                waits=self._waits,
-                senders=int(self.buffer.limit),
-            )
+            return self.holdings.statistics()

@@ -10,12 +10,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from countledger.producers.buffer_errors import Failure, ProducerClosed
+from countledger.producers.buffer_pending import Pending
 from countledger.producers.receipt import Receipt, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from countledger.producers.buffer_pending import Pending
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.entry import Entry
     from countledger.producers.sender import Outcome
 
 _LOG: Final = logging.getLogger(__name__)
@@ -57,6 +59,10 @@ class Outcomes:
         self._failed: deque[Pending] = deque()
         # The rows in the spool of entries that failed, should they be added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
+
+    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:
+        """A new entry on its way."""
+        return Pending(self, counter, delta, entry)
 
     def settle(self, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
         """Note outcomes; called under the lock."""

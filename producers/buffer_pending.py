@@ -42,6 +42,7 @@ class Pending:
         "delta",
         "entry",
         "events",
+        "loose",
         "number",
         "outcome",
         "rows",
@@ -62,6 +63,7 @@ class Pending:
         self.since_ms = 0.0
         self.size = 0
         self.rows: list[int] | None = None  # where it lies in the spool
+        self.loose = False  # whether the spool holds its events still, and not its entry
         self.seen = False  # whether somebody has been told of its outcome
         self.callbacks: list[Callable[[Pending], object]] | None = None
 

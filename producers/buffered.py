@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections import deque
 from functools import wraps
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer import size_of
 from countledger.producers.buffer_desk import Desk
 from countledger.producers.buffer_errors import Failure, NotRecorded, SpoolRefused
-from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffer_holdings import Holdings
+from countledger.producers.buffer_outcomes import Outcomes
 from countledger.producers.buffer_processes import closed, opened
-from countledger.producers.coalesce import EntryMaker, may_coalesce
 from countledger.producers.event import Event
 from countledger.producers.spool import Spool
 
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.buffer_delivery import Delivery
+    from countledger.producers.buffer_pending import Pending
     from countledger.producers.buffer_statistics import BufferStatistics
     from countledger.producers.buffering import Buffering
+    from countledger.producers.coalesce import EntryMaker
     from countledger.producers.sender import Outcome
 
 P = ParamSpec("P")
@@ -64,7 +66,7 @@ class BufferedProducer:
     def __init__(
         self,
         buffering: Buffering,
-        make_delivery: Callable[[EntryMaker], Delivery],
+        make_delivery: Callable[[], Delivery],
         maker: EntryMaker,
         *,
         ledger: str,
@@ -92,8 +94,9 @@ class BufferedProducer:
             self._spool = Spool.open(buffering.spool, ledger=ledger, fsync=buffering.fsync)
         self._desk = self._new_desk()
         opened(self)
-        if self._spool is not None:
-            self._take_back(self._spool)
+        left = self._desk.holdings.left_in_spool()
+        if left:
+            self._desk.take_in(left)
 
     def add(
         self,
@@ -159,10 +162,7 @@ class BufferedProducer:
         Raises:
             As `add`.
         """
-        pending = self._pending(entry.counter, entry.delta, entry)
-        pending.events = entry.events
-        pending.rows = self._desk.outcomes.rows_of(entry.counter, entry.id)
-        return self._desk.take_in([pending])[0]
+        return self._desk.take_in([self._desk.holdings.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all that was added so far, and wait until it is acknowledged.
@@ -252,9 +252,11 @@ class BufferedProducer:
         self._desk = self._new_desk()
 
     def _new_desk(self) -> Desk:
-        desk = Desk(self.buffering, self._maker, self._make_delivery, self._spool, self._on_failure)
+        lock = Lock()
+        outcomes = Outcomes(lock, self._on_failure)
+        holdings = Holdings(self.buffering, self._maker, self._spool, outcomes)
         self._joins = self.buffering.coalesce and self._spool is None
-        return desk
+        return Desk(holdings, lock, self._make_delivery)
 
     def _take(self, events: Sequence[Event]) -> list[Pending]:
         if self._spool_is_the_parents:
@@ -262,30 +264,8 @@ class BufferedProducer:
                 f"spool {str(self.buffering.spool)!r} is that of the process that this one was "
                 "forked from: make a producer here, with a spool of its own"
             )
-        return self._desk.take_in([self._pending_of(event) for event in events]) if events else []
-
-    def _pending_of(self, event: Event) -> Pending:
-        if self.buffering.coalesce and may_coalesce(event):
-            return self._pending(event.counter, event.delta, None)
-        return self._pending(event.counter, event.delta, self._maker.of_event(event))
-
-    def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:
-        pending = Pending(self._desk.outcomes, counter, delta, entry)
-        pending.size = size_of(counter, entry)
-        return pending
-
-    def _take_back(self, spool: Spool) -> None:
-        """What an earlier process left is sent again, as it was."""
-        pendings = []
-        for row in spool.kept():
-            pending = self._pending(row.counter, row.delta, row.entry)
-            pending.events = 1 if row.entry is None else row.entry.events
-            pending.rows = [row.row]
-            pendings.append(pending)
-        if not self.buffering.coalesce:
-            self._maker.freeze(pendings, spool)
-        if pendings:
-            self._desk.take_in(pendings)
+        desk = self._desk
+        return desk.take_in([desk.holdings.pending_of(event) for event in events]) if events else []
 
 
 def _time_left_s(arguments: tuple[Any, ...]) -> float | None:

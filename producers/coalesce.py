@@ -46,33 +46,41 @@ class EntryMaker:
         """The entry of one event."""
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
 
-    def freeze(self, pendings: Iterable[Pending], spool: Spool | None) -> None:
-        """Make the entries that coalesced events have waited for; the spool knows them first.
+    def make(self, pendings: Iterable[Pending]) -> None:
+        """Make the entries that coalesced events have waited for.
 
         Their sum may be 0: it is written all the same, for the number of its events.
-
-        Raises:
-            SpoolRefused: they could not be kept; none was made.
         """
-        drafts = [pending for pending in pendings if pending.entry is None]
-        if not drafts:
-            return
         at_ms = self.clock.now_ms()
+        for draft in pendings:
+            if draft.entry is None:
+                draft.entry = Entry(
+                    counter=draft.counter,
+                    id=self.new_id(at_ms),
+                    delta=draft.delta,
+                    at_ms=at_ms,
+                    origin=self.region,
+                    events=draft.events,
+                )
+                draft.loose = draft.rows is not None
+
+
+def keep(pendings: Iterable[Pending], spool: Spool | None) -> None:
+    """Let the spool know entries in place of their events, before they are first sent.
+
+    Raises:
+        SpoolRefused: they could not be kept, and must not be sent: their events are still spooled,
+            and become entries of another id at the next start.
+    """
+    drafts = [pending for pending in pendings if pending.loose]
+    if not drafts or spool is None:
+        return
+    try:
+        spool.freeze(drafts)
+    except CountledgerError:
         for draft in drafts:
-            draft.entry = Entry(
-                counter=draft.counter,
-                id=self.new_id(at_ms),
-                delta=draft.delta,
-                at_ms=at_ms,
-                origin=self.region,
-                events=draft.events,
-            )
-        if spool is None:
-            return
-        try:
-            spool.freeze(drafts)
-        except CountledgerError:
-            # Their events are still spooled, and become entries of another id at the next start.
-            for draft in drafts:
-                draft.entry = None
-            raise
+            draft.entry = None
+        raise
+    finally:
+        for draft in drafts:
+            draft.loose = False

@@ -49,6 +49,7 @@ _METHODS = [
     "archived",
     "audit",
     "buffered",
+    "buffered_async",
     "compactor",
     "due",
     "entries",

@@ -33,8 +33,8 @@ def producer_on(
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
     clock = clock or ManualClock()
 
-    def make_delivery(maker: EntryMaker) -> Delivery:
-        return Delivery(sender_on(door, clock), maker, buffering.attempts)
+    def make_delivery() -> Delivery:
+        return Delivery(sender_on(door, clock), buffering.attempts)
 
     return BufferedProducer(
         buffering, make_delivery, EntryMaker(REGION, clock), ledger=ledger, on_failure=on_failure

@@ -442,7 +442,7 @@ def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
 def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
     """Nothing can be sent, and nothing is lost."""
 
-    def make_delivery(_: EntryMaker) -> Delivery:
+    def make_delivery() -> Delivery:
         raise NoCredentials("none")
 
     producer = BufferedProducer(

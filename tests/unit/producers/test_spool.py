@@ -51,8 +51,8 @@ def crash(producer: BufferedProducer) -> None:
     from countledger.producers import buffer_processes, buffered  # noqa: PLC0415
 
     desk = buffered._THE_PARENTS.pop()
-    assert desk.spool is not None
-    desk.spool.connection.close()
+    assert desk.holdings.spool is not None
+    desk.holdings.spool.connection.close()
     buffer_processes.closed(producer)
 
 
