@@ -14,21 +14,23 @@ from countledger.consumers.record import Change
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
-# Sequence number, perhaps still as the stream spells it; counter, delta, events, entries.
-Row: TypeAlias = "tuple[str | int, str, Amount, int, int]"
+# Sequence number, perhaps still as the stream spells it; delta, events, entries.
+Row: TypeAlias = "tuple[str | int, Amount, int, int]"
 
 
 class Changes(Sequence[Change]):
     """Changes of one counter, in order.
 
     Attributes:
+        counter: its name.
         rows: what they are made of.
     """
 
-    __slots__ = ("rows",)
+    __slots__ = ("counter", "rows")
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, counter: str, rows: Sequence[Row]) -> None:
         """Of these."""
+        self.counter = counter
         self.rows = rows
 
     @overload
@@ -40,10 +42,19 @@ class Changes(Sequence[Change]):
     def __getitem__(self, index: int | slice) -> Change | Changes:
         """One of them, or some."""
         if isinstance(index, slice):
-            return Changes(self.rows[index])
-        sequence, counter, delta, events, entries = self.rows[index]
-        return Change(int(sequence), counter, delta, events, entries)
+            return Changes(self.counter, self.rows[index])
+        sequence, delta, events, entries = self.rows[index]
+        return Change(int(sequence), self.counter, delta, events, entries)
+
+    def above(self, sequence: int) -> Changes:
+        """Those behind a sequence number."""
+        return Changes(self.counter, [row for row in self.rows if int(row[0]) > sequence])
 
     def __len__(self) -> int:
         """How many they are."""
         return len(self.rows)
+
+
+def row_of(change: Change) -> Row:
+    """A change as it is kept."""
+    return change.sequence, change.delta, change.events, change.entries

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from countledger.consumers.changes import Changes, Row
+from countledger.consumers.changes import Changes, Row, row_of
 from countledger.consumers.record import Poison, change_of, created_at_ms, sequence_of
 from countledger.consumers.sweep import sweep
 from countledger.ledger import amount
@@ -16,7 +16,6 @@ from countledger.ledger import amount
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.consumers.record import Change
     from countledger.ledger.amount import Amount
 
 
@@ -97,27 +96,24 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             result.rejected.append(Rejected(record, str(poison), sequence))
             continue
         if change is not None:
-            rows.setdefault(change.counter, []).append(change)
+            rows.setdefault(change.counter, []).append(row_of(change))
     result.changes = _changes(rows)
     result.last_created_at_ms = _last_created_at_ms(records)
     return result
 
 
 def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, Changes]:
-    return {counter: Changes(found) for counter, found in rows.items()}
+    return {counter: Changes(counter, found) for counter, found in rows.items()}
 
 
-def after(changes: Sequence[Change], watermark: int | None) -> Sequence[Change]:
+def after(changes: Changes, watermark: int | None) -> Changes:
     """The changes above a watermark: those that its total has not taken in."""
-    if watermark is None:
-        return changes
-    return [change for change in changes if change.sequence > watermark]
+    return changes if watermark is None else changes.above(watermark)
 
 
-def step_of(changes: Sequence[Change]) -> Step:
+def step_of(changes: Changes) -> Step:
     """Changes of one counter (at least one) as one."""
-    rows: Sequence[Row] = changes.rows if isinstance(changes, Changes) else changes
-    sequences, _, deltas, events, entries = zip(*rows, strict=False)
+    sequences, deltas, events, entries = zip(*changes.rows, strict=False)
     first, last = int(sequences[0]), int(sequences[-1])
     return Step(first, last, amount.total_of(deltas), sum(events), sum(entries))
 

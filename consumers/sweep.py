@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.consumers.changes import row_of
 from countledger.consumers.record import (
     Poison,
     are_sequences,
@@ -57,7 +58,7 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
         ):
             change = change_of(record, sequence_of(record), now_ms)
             if change is not None:
-                rows[change.counter].append(change)
+                rows[change.counter].append(row_of(change))
             continue
         key = stream["Keys"]
         counter = key["counter"]["S"]
@@ -70,7 +71,7 @@ def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, li
                 counts[image["events"]["N"]] = events
         entries.append(key["entry"]["S"])
         sequences.append(sequence)
-        rows[counter].append((sequence, counter, delta, events, 1))
+        rows[counter].append((sequence, delta, events, 1))
     if sequences and not (set(map(type, rows)) == {str} and are_sequences(sequences)):
         return None
     return rows if keys.are_entries(entries) else None

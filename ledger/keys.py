@@ -123,6 +123,8 @@ def check_namespace(name: object) -> str:
 def entry_key(entry_id: str, spread: int) -> str:
     """The sort key of an entry: its id behind zero, one or two hex digits of the id's hash."""
     digits = _SPREAD_DIGITS[spread]
+    if not digits:
+        return f"{ENTRY_PREFIX}{entry_id}"
     prefix = blake2b(entry_id.encode(), digest_size=1).hexdigest()[:digits]
     return f"{ENTRY_PREFIX}{prefix}{entry_id}"
 

@@ -211,7 +211,7 @@ class Sender:
 
 
 def _stored_form(entry: Entry, namespace: Namespace) -> Item:
-    return {n: v for n, v in encode_entry(entry, namespace.spread).items() if v is not None}
+    return encode_entry(entry, namespace.spread)
 
 
 def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> CountledgerError:

@@ -71,7 +71,7 @@ def test_a_total_is_exact_whatever_is_delivered_again(
 
     for shard, begin, end in deliveries:
         writer = TotalWriter(door, TABLE, f"label/{shard}", _refuse, NOW_MS)
-        changes = fold(shards[shard][begin:end], NOW_MS).changes.get(COUNTER, Changes(()))
+        changes = fold(shards[shard][begin:end], NOW_MS).changes.get(COUNTER, Changes(COUNTER, ()))
         if changes:
             written = writer.write(COUNTER, changes)
             assert written.error is None
