@@ -61,7 +61,9 @@ async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
         raise SetupError(
             "aiobotocore is not installed: pip install 'countledger[async]'"
         ) from error
-    session: Any = AioSession(profile=connection.session.profile_name)
+    profile = connection.session.profile_name
+    # boto3 calls it so where none is named; named, it would have to exist.
+    session: Any = AioSession(profile=None if profile == "default" else profile)
     with translated("the dynamodb client"):
         made = session.create_client(
             "dynamodb",
