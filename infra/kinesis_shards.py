@@ -34,7 +34,7 @@ class KinesisSource:
         which: dict[str, Any] = {"StreamARN": self.arn}
         while True:
             answer = self.client.list_shards(**which)
-            # Of two merged shards the child waits for one; the other ends at the same moment.
+            # The child of two merged shards waits for one of them: no order rests on the other.
             found += [Shard(one["ShardId"], one.get("ParentShardId")) for one in answer["Shards"]]
             if "NextToken" not in answer:
                 return found
@@ -75,6 +75,10 @@ class KinesisReader:
             # The shard was held up by failures for longer than an iterator lives (5 minutes).
             self._iterator = None
             return self.read()
+        except self._client.exceptions.ResourceNotFoundException:
+            # The local engine forgets a shard, and its records, as soon as it is split or merged.
+            self.ended = True
+            return 0, []
         self._iterator = answer.get("NextShardIterator")
         self.ended = self._iterator is None
         records = [stream_record(one, self._arn, self._shard_id) for one in answer["Records"]]

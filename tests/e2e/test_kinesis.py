@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,6 +112,62 @@ def test_plain_broken_and_expired_records_are_told_apart(
     (late,) = letters(streaming, "IngestExpiredQueueUrl")
     assert late["kind"] == "expired"
     assert json.loads(late["text"])["delta"] == 7
+
+
+def test_the_guides_example_runs(streaming: LocalStack) -> None:
+    """As it stands there, and a thousand events are counted."""
+    guide = (Path(__file__).parents[2] / "docs" / "kinesis.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        env={**os.environ, **streaming.environment()},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    drain(streaming)
+
+    assert done.returncode == 0, done.stderr
+    assert actor(streaming, "ReadPolicyArn").total("likes:post-1").total == 1_000
+
+
+def test_a_stream_that_is_split_and_merged_is_read_to_its_end(
+    streaming: LocalStack, counter: str
+) -> None:
+    """The pump goes on with the children; what a parent still holds, this engine forgets."""
+    kinesis, arn = streaming.client("kinesis"), streaming.outputs["IngestStreamArn"]
+    ledger = CountLedger(
+        Settings(stack_name=streaming.name), session=streaming.session(), endpoint_url=streaming.url
+    )
+    send = ledger.kinesis.send_many
+    list(send([Event(counter, 1)] * 5))
+    drain(streaming)
+    first, second = open_shards(kinesis, arn)
+    middle = str(sum(map(int, first["HashKeyRange"].values())) // 2)
+    kinesis.split_shard(StreamARN=arn, ShardToSplit=first["ShardId"], NewStartingHashKey=middle)
+    list(send([Event(counter, 1)] * 5))
+    drain(streaming)
+    left, right = (one for one in open_shards(kinesis, arn) if one["ShardId"] != second["ShardId"])
+    kinesis.merge_shards(
+        StreamARN=arn, ShardToMerge=left["ShardId"], AdjacentShardToMerge=right["ShardId"]
+    )
+    list(send([Event(counter, 1)] * 5))
+    drain(streaming)
+
+    assert ledger.total(counter).total == 15
+    assert len(open_shards(kinesis, arn)) == 2
+
+
+def open_shards(kinesis: Any, arn: str) -> list[Any]:  # noqa: ANN401 - a boto3 client
+    """The shards that take records, by their hash keys."""
+    found = [
+        one
+        for one in kinesis.list_shards(StreamARN=arn)["Shards"]
+        if "EndingSequenceNumber" not in one["SequenceNumberRange"]
+    ]
+    return sorted(found, key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]))
 
 
 def test_what_came_too_late_is_listed_and_sent_again_by_command(
