@@ -44,7 +44,8 @@ class KinesisProducer:
     def send_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """Send events, some thousands at a time; no units of DynamoDB until they are ingested.
 
-        Several events of one key may be ingested in any order.
+        They are gathered until some thousands are there or the feed ends: of a slow feed, give what
+        there is. Several events of one key may be ingested in any order.
 
         Yields:
             One outcome for each event, in their order: `Sent`, or the error of this event as a
