@@ -85,17 +85,21 @@ class Desk:
                 if self.holdings.buffering.when_full == "error":
                     raise self.holdings.full()
                 self.outcomes.changed.wait()
+            if self.holdings.spool is None:
+                return self._take(pendings)
         try:
-            if self.holdings.spool is not None:
-                self.holdings.spool.append([one for one in pendings if one.rows is None])
+            self.holdings.spool.append([one for one in pendings if one.rows is None])
         except BaseException:
             with self.lock:
                 self.buffer.release(len(pendings), size)
                 self.outcomes.changed.notify_all()
             raise
         with self.lock:
-            taken = [self.holdings.take(pending) for pending in pendings]
-            self._wake(ticks_ms())
+            return self._take(pendings)
+
+    def _take(self, pendings: Sequence[Pending]) -> list[Pending]:
+        taken = [self.holdings.take(pending) for pending in pendings]
+        self._wake(ticks_ms())
         return taken
 
     # ---- sending ----
