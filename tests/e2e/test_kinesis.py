@@ -74,6 +74,18 @@ def letters(stack: LocalStack, output: str) -> list[dict[str, Any]]:
     return [one for body in bodies for one in body["rejected"]]
 
 
+def metrics(stack: LocalStack) -> list[dict[str, Any]]:
+    """The lines of the embedded metric format in the ingest's log."""
+    logs = stack.client("logs")
+    groups = [one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]]
+    messages = [
+        event["message"].strip()
+        for group in groups
+        for event in logs.filter_log_events(logGroupName=group)["events"]
+    ]
+    return [json.loads(one) for one in messages if one[:1] == "{" and '"IngestPayloads"' in one]
+
+
 def test_what_is_sent_through_the_stream_is_counted_once(
     streaming: LocalStack, counter: str
 ) -> None:
@@ -109,6 +121,12 @@ def test_plain_broken_and_expired_records_are_told_apart(
     assert actor(streaming, "ReadPolicyArn").exact(counter).sum == 8
     broken = letters(streaming, "IngestQuarantineQueueUrl")
     assert sorted(one["kind"] for one in broken) == ["malformed", "unreadable", "unreadable"]
+    told = metrics(streaming)
+    assert sum(one["IngestExpired"][0] for one in told) >= 1
+    for one in told:
+        out = one["IngestDuplicates"][0] + one["IngestQuarantined"][0]
+        assert one["IngestPayloads"][0] == one["IngestAccepted"][0] + out
+        assert one["service"] == f"{streaming.name}-ingest"
     (late,) = letters(streaming, "IngestExpiredQueueUrl")
     assert late["kind"] == "expired"
     assert json.loads(late["text"])["delta"] == 7
