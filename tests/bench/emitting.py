@@ -130,6 +130,15 @@ def _buffered(buffering: Buffering, ledger: CountLedger, counters: Sequence[str]
             producer.add(counter, 1)
 
 
+def _buffered_async(ledger: CountLedger, counters: Sequence[str]) -> None:
+    async def emit() -> None:
+        async with ledger.buffered_async() as producer:
+            for counter in counters:
+                await producer.add(counter, 1)
+
+    asyncio.run(emit())
+
+
 def _kinesis(ledger: CountLedger, counters: Sequence[str]) -> None:
     _all_in(ledger.kinesis.send_many(Event(counter, 1) for counter in counters))
 
@@ -152,6 +161,7 @@ WAYS: Final = (
     Way("record_many, with keys", partial(_ours, _record_many_keyed), 1_000),
     Way("record_many", partial(_ours, _record_many), 20_000),
     Way("buffered", partial(_ours, _EACH), 20_000),
+    Way("buffered_async", partial(_ours, _buffered_async), 20_000),
     Way("buffered, coalescing, uniform", partial(_ours, _COALESCED), 100_000, uniform),
     Way("buffered, coalescing, Zipf", partial(_ours, _COALESCED), 100_000, zipf),
     Way("kinesis", partial(_ours, _kinesis), 50_000, zipf),

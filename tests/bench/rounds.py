@@ -101,7 +101,7 @@ def run(rounds: int, tell: Callable[[str], object]) -> list[Measurement]:
     """Measure every way in every round."""
     found: list[Measurement] = []
     delays = sorted({way.delay_ms for suite in SUITES.values() for way in suite.ways})
-    with _servers(delays) as urls:
+    with servers(delays) as urls:
         for number in range(rounds):
             tell(f"round {number + 1} of {rounds}")
             found += _round(number, urls)
@@ -121,7 +121,7 @@ def _round(number: int, urls: dict[int, str]) -> Iterator[Measurement]:
 def _child(module: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
-        env=_environment(),
+        env=environment(),
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -130,7 +130,7 @@ def _child(module: str, *arguments: str) -> str:
 
 
 @contextmanager
-def _servers(delays_ms: Sequence[int]) -> Iterator[dict[int, str]]:
+def servers(delays_ms: Sequence[int]) -> Iterator[dict[int, str]]:
     """A server for each delay, on the other processor."""
     started: list[subprocess.Popen[str]] = []
     urls: dict[int, str] = {}
@@ -151,7 +151,7 @@ def _servers(delays_ms: Sequence[int]) -> Iterator[dict[int, str]]:
             server.communicate()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Nothing of the user's AWS."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     return {**kept, **_NOBODYS}
