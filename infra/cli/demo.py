@@ -13,11 +13,12 @@ from countledger.infra.cli.engine import require_engine
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show_json
 from countledger.infra.cli.progress import Bars, open_progress
+from countledger.infra.cli.usage import BadUsage
 from countledger.infra.demo.checkout import own_repository
 from countledger.infra.demo.git import open_repository
 from countledger.infra.demo.job import Job, Stage
 from countledger.infra.demo.summary import print_summary
-from countledger.infra.demo.ways import WAYS, Via
+from countledger.infra.demo.ways import COALESCED, WAYS, Via
 from countledger.ledger.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def demo(
     via: Annotated[
         Via, typer.Option(help="How events go in: straight into DynamoDB, or through Kinesis.")
     ] = Via.DYNAMODB,
+    coalesce: Annotated[
+        bool, typer.Option("--coalesce", help="Sum up events of one counter before they go in.")
+    ] = False,
 ) -> int:
     """Count a git repository, and check every total against git.
 
@@ -48,6 +52,10 @@ def demo(
     that. To use a running stack (of countledger up, or on AWS), say so here: --stack-name,
     --endpoint-url, --profile or --region.
 
+    With --coalesce, events of one counter go in as one entry, with their sum and their number. They
+    have no keys then: what is sent twice is the entry of every tenth event, and a second run on the
+    same stack counts once more.
+
     In a counter's name, a byte that counter names may not hold stands as %XX and % as %25; a name
     that is too long is cut and ends in %~ and its SHA-256.
 
@@ -57,8 +65,12 @@ def demo(
       countledger demo
       countledger demo --repo ~/src/project --json
       countledger demo --via kinesis
+      countledger demo --coalesce
       countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
     """
+    if coalesce and via is Via.KINESIS:
+        raise BadUsage("--coalesce goes straight into DynamoDB: leave out --via kinesis")
+    way = COALESCED if coalesce else WAYS[via]
     clock = SystemClock()
     started_s = clock.now_ms() / 1_000
     # What can be refused is refused before an engine is started for it.
@@ -67,7 +79,7 @@ def demo(
         open_progress() as progress,
         _stack(options, progress, via) as (client, settle),
     ):
-        job = Job(client, view, clock=clock, on_stage=_bars(progress), way=WAYS[via], settle=settle)
+        job = Job(client, view, clock=clock, on_stage=_bars(progress), way=way, settle=settle)
         report = job.run(started_s)
     if options.json:
         show_json(report.document())

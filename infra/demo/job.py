@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from countledger.infra.demo.history import Step
     from countledger.infra.demo.ways import Way
     from countledger.ledger.clock import Clock
+    from countledger.producers.kinesis.sender import Sent
 
 # A look at the materializer's progress costs a few reads.
 _LOOK_EVERY_S: Final = 0.5
@@ -89,6 +90,7 @@ class Job:
         self._events_of: Counter[str] = Counter()
         self._sum_of: Counter[str] = Counter()
         self._sent: deque[Sending] = deque()
+        self._entries: set[str] = set()
         self._lag = Lag()
         self._before = self._handled()
         self._looked_s = 0.0
@@ -122,6 +124,7 @@ class Job:
             resent=self._resent,
             duplicates=self._duplicates if self._way.tells else None,
             via=str(self._way.via),
+            entries=self._recorded if self._way.coalesces else None,
             counters=len(totals),
             wrong=find_wrong(totals, self._sum_of, truth),
             missing=self._missing(totals),
@@ -144,7 +147,7 @@ class Job:
             known = outcome.status == "duplicate" if isinstance(outcome, Receipt) else sending.again
             self._resent += sending.again
             self._duplicates += known
-            self._recorded += not known
+            self._recorded += not known and self._is_another(outcome)
             if not sending.again:
                 self._emitted += 1
                 self._events_of[sending.step.counter] += 1
@@ -152,6 +155,14 @@ class Job:
             if self._now_s() - self._looked_s >= _LOOK_EVERY_S:
                 self._look()
         self._look()
+
+    def _is_another(self, outcome: Receipt | Sent) -> bool:
+        """Whether an event is recorded by an entry of its own, or by one not met before."""
+        if not self._way.coalesces:
+            return True
+        before = len(self._entries)
+        self._entries.add(outcome.id)
+        return len(self._entries) > before
 
     def _steps(self) -> Iterator[Step]:
         for steps in read_steps(self._view):

@@ -45,6 +45,7 @@ class Report:
         materializer_write_units: consumed by keeping totals.
         largest: the biggest totals, by counter.
         via: what the events went through.
+        entries: how many the events were coalesced into; None where each has its own.
     """
 
     repo: str
@@ -66,6 +67,7 @@ class Report:
     materializer_write_units: float
     largest: Mapping[str, Amount]
     via: str = "dynamodb"
+    entries: int | None = None
 
     @property
     def good(self) -> bool:
@@ -101,6 +103,7 @@ class Report:
             "shallow": self.shallow,
             "commits": self.commits,
             "events": self.events,
+            "entries": self.entries,
             "resent": self.resent,
             "duplicates": self.duplicates,
             "counters": self.counters,

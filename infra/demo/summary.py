@@ -36,8 +36,8 @@ def _facts(report: Report) -> Text:
     for name, value in (
         ("repository", f"{report.repo} at {report.head[:12]}{shallow}"),
         ("commits", f"{report.commits:,}"),
-        ("events", f"{report.events:,}"),
-        ("resent", f"{report.resent:,} under their keys"),
+        ("events", _events(report)),
+        ("resent", f"{report.resent:,} under their {'keys' if report.entries is None else 'ids'}"),
         ("duplicates", _duplicates(report)),
         ("counters", f"{report.counters:,} checked against git"),
         ("wrong totals", f"{len(report.wrong):,}"),
@@ -49,6 +49,12 @@ def _facts(report: Report) -> Text:
     ):
         text.append(f"{name:<14}", style="bold").append(f"{value}\n")
     return text
+
+
+def _events(report: Report) -> str:
+    if report.entries is None:
+        return f"{report.events:,}"
+    return f"{report.events:,}, coalesced into {report.entries:,} entries"
 
 
 def _duplicates(report: Report) -> str:

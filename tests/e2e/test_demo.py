@@ -96,6 +96,19 @@ def test_every_total_is_right_through_kinesis(odd: Repository) -> None:
     assert [report["wrong"], report["missing"]] == [0, 0]
 
 
+def test_every_total_is_right_when_events_are_coalesced(odd: Repository) -> None:
+    """Sum and number of events are in fewer entries; every tenth event's entry is sent twice."""
+    done = NO_AWS("demo", "--repo", str(odd.path), "--coalesce", "--json")
+
+    assert done.code == 0, done
+    report = done.json
+    assert report["events"] == events_of(odd) + 2 - 1
+    assert 0 < report["entries"] < report["events"]
+    assert report["resent"] == report["duplicates"] == report["events"] // 10 > 0
+    assert [report["wrong"], report["missing"]] == [0, 0]
+    assert NO_AWS("demo", "--coalesce", "--via", "kinesis").code == 2
+
+
 def test_a_subdirectory_and_the_working_directory_will_do(odd: Repository) -> None:
     """The summary for people says the same and names the largest counters."""
     inside = odd.path / "sub"
