@@ -27,8 +27,8 @@ test: $(READY) ## The test suite
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
 
-bench: $(READY) ## Benchmarks: ratios against a peer in the same run
-	@$(BIN)/python -m tests.bench
+bench: $(READY) ## Benchmarks against peers in the same run (ARGS="--rounds 9 --page")
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/ruff format --check .

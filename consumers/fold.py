@@ -1,11 +1,16 @@
-"""The fold: a batch of stream records becomes one change per counter. Pure."""
+"""The fold: a batch of stream records becomes one change per counter. Pure.
+
+It is tried at a sweep first, and done record by record where one of them is not well formed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from countledger.consumers.record import Change, Poison, change_of, created_at_ms, sequence_of
+from countledger.consumers.changes import Changes, Row, row_of
+from countledger.consumers.record import Poison, change_of, created_at_ms, sequence_of
+from countledger.consumers.sweep import sweep
 from countledger.ledger import amount
 
 if TYPE_CHECKING:
@@ -41,15 +46,14 @@ class Fold:
         last_created_at_ms: when the stream made that record.
     """
 
-    changes: dict[str, list[Change]] = field(default_factory=dict)
+    changes: dict[str, Changes] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     records: int = 0
     last_sequence: str | None = None
     last_created_at_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Changes of one counter as one change of its total.
 
     Attributes:
@@ -67,8 +71,21 @@ class Step:
 
 def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
     """Fold a batch: one walk over the records, no model per record."""
+    rows = sweep(records, now_ms)
+    if rows is None:
+        return fold_one_by_one(records, now_ms)
+    return Fold(
+        _changes(rows),
+        records=len(records),
+        last_sequence=records[-1]["dynamodb"]["SequenceNumber"] if records else None,
+        last_created_at_ms=_last_created_at_ms(records),
+    )
+
+
+def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
+    """Fold a batch so that what cannot be understood is told from the rest."""
     result = Fold(records=len(records))
-    changes = result.changes
+    rows: dict[str, list[Row]] = {}
     for record in records:
         sequence: int | None = None
         try:
@@ -79,27 +96,26 @@ def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             result.rejected.append(Rejected(record, str(poison), sequence))
             continue
         if change is not None:
-            changes.setdefault(change.counter, []).append(change)
+            rows.setdefault(change.counter, []).append(row_of(change))
+    result.changes = _changes(rows)
     result.last_created_at_ms = _last_created_at_ms(records)
     return result
 
 
-def after(changes: Sequence[Change], watermark: int | None) -> list[Change]:
+def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, Changes]:
+    return {counter: Changes(counter, found) for counter, found in rows.items()}
+
+
+def after(changes: Changes, watermark: int | None) -> Changes:
     """The changes above a watermark: those that its total has not taken in."""
-    if watermark is None:
-        return list(changes)
-    return [change for change in changes if change.sequence > watermark]
+    return changes if watermark is None else changes.above(watermark)
 
 
-def step_of(changes: Sequence[Change]) -> Step:
+def step_of(changes: Changes) -> Step:
     """Changes of one counter (at least one) as one."""
-    return Step(
-        first=changes[0].sequence,
-        last=changes[-1].sequence,
-        delta=amount.total_of(change.delta for change in changes),
-        events=sum(change.events for change in changes),
-        entries=sum(change.entries for change in changes),
-    )
+    sequences, deltas, events, entries = zip(*changes.rows, strict=False)
+    first, last = int(sequences[0]), int(sequences[-1])
+    return Step(first, last, amount.total_of(deltas), sum(events), sum(entries))
 
 
 def _last_created_at_ms(records: Sequence[Mapping[str, Any]]) -> int | None:

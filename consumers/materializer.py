@@ -14,8 +14,10 @@ twice. A crash between any two steps leaves records to be delivered again, no mo
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.due import DueMarker
@@ -101,9 +103,7 @@ class Materializer:
 
         index = DueMarker(door, self.table, self.rules, now_ms).mark if self.rules else None
         writer = TotalWriter(door, self.table, str(shard), set_aside, now_ms, index)
-        with ThreadPoolExecutor(_WRITERS, "countledger-materializer") as pool:
-            written = pool.map(writer.write, folded.changes.keys(), folded.changes.values())
-            outcome = _outcome(folded, dict(zip(folded.changes, written, strict=True)), now_ms)
+        outcome = _outcome(folded, _write_all(writer, folded), now_ms)
         if outcome.retry_from is None:
             self._advance(door, outcome, folded, shard)
         return outcome
@@ -128,6 +128,27 @@ class Materializer:
         except CountledgerError as error:
             outcome.failed[f"progress of {shard}"] = error
             outcome.retry_from = int(folded.last_sequence)
+
+
+@cache
+def _writers(_process: int) -> ThreadPoolExecutor:
+    """The threads that write; kept, for to start them anew costs as much as six updates.
+
+    Args:
+        _process: the id of this process: a child made by a fork has none of its parent's threads.
+    """
+    return ThreadPoolExecutor(_WRITERS, "countledger-materializer")
+
+
+def _write_all(writer: TotalWriter, folded: Fold) -> dict[str, Written]:
+    """What became of each counter; nothing is on its way any more when this returns or raises."""
+    pool = _writers(os.getpid())
+    writing = {
+        counter: pool.submit(writer.write, counter, changes)
+        for counter, changes in folded.changes.items()
+    }
+    wait(writing.values())
+    return {counter: one.result() for counter, one in writing.items()}
 
 
 def _outcome(folded: Fold, written: Mapping[str, Written], now_ms: int) -> Outcome:

@@ -14,7 +14,7 @@ from countledger.ledger import amount, keys
 from countledger.ledger.limits import FORMAT, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.ledger.amount import Amount
 
@@ -75,6 +75,23 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
         raise Poison("the record has no creation time") from None
 
 
+def surely_young_from_s(now_ms: int) -> float:
+    """A time, in seconds as the stream tells it, from which on no record is too old."""
+    return (now_ms - STREAM_RECORD_MAX_AGE_MS) / SECOND_MS + 1
+
+
+def are_sequences(texts: Sequence[str]) -> bool:
+    """Whether every one of them is surely a sequence number, asked of all at once.
+
+    Raises:
+        TypeError, ValueError: one is no text.
+    """
+    sizes = set(map(len, texts))
+    return (
+        0 not in sizes and max(sizes) <= _SEQUENCE_MAX_DIGITS and "".join(texts).encode().isdigit()
+    )
+
+
 def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change | None:
     """What a record adds to a total, or None for nothing.
 
@@ -96,10 +113,10 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     if now_ms - created_at_ms(record) > STREAM_RECORD_MAX_AGE_MS:
         raise Poison("the record is older than a stream keeps records")
     stream = record["dynamodb"]
-    delta, events = _worth(stream.get("NewImage"), "new")
+    delta, events = worth_of(stream.get("NewImage"), "new")
     if name == "INSERT":
         return Change(sequence, counter, delta, events, 1)
-    old_delta, old_events = _worth(stream.get("OldImage"), "old")
+    old_delta, old_events = worth_of(stream.get("OldImage"), "old")
     if delta == old_delta and events == old_events:
         return None
     return Change(
@@ -119,8 +136,16 @@ def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
     return counter, entry, name
 
 
-def _worth(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside
-    """Delta and number of events of an entry's image."""
+def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside
+    """Delta and number of events of an entry's image.
+
+    Args:
+        image: as the stream has it.
+        which: new or old, for the reason.
+
+    Raises:
+        Poison: it has none, or of a format that this release does not read.
+    """
     try:
         if "v" in image and image["v"] != {"N": str(FORMAT)}:
             raise Poison(f"the {which} image has format {image['v']}; this release reads {FORMAT}")

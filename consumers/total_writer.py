@@ -20,8 +20,9 @@ from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from countledger.consumers.changes import Changes
     from countledger.consumers.record import Change
     from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
@@ -103,7 +104,7 @@ class TotalWriter:
     now_ms: int
     index: Callable[[Item], None] | None = None
 
-    def write(self, counter: str, changes: Sequence[Change]) -> Written:
+    def write(self, counter: str, changes: Changes) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
 
         What the service calls invalid is halved until the culprit stands alone. It is set aside
@@ -134,9 +135,9 @@ class TotalWriter:
             return error
         return None
 
-    def _apply(self, counter: str, changes: Sequence[Change]) -> tuple[int, Item]:
+    def _apply(self, counter: str, changes: Changes) -> tuple[int, Item]:
         """Write what is not in yet; how many that was, and the total's item as it is now."""
-        pending = list(changes)
+        pending = changes
         for _ in range(_ATTEMPTS):
             step = step_of(pending)
             if not amount.fits(step.delta):

@@ -43,6 +43,12 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.settings import Settings
 from countledger.ledger.total import Total
+from countledger.producers.buffer_assembly import buffered_producer
+from countledger.producers.buffer_errors import Failure
+from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffer_statistics import BufferStatistics
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.buffering import Buffering
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
@@ -52,7 +58,7 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     import boto3
@@ -60,22 +66,30 @@ if TYPE_CHECKING:
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.alerts import Alerts
+    from countledger.producers.asynchronous import AsyncBufferedProducer
+    from countledger.producers.ingest.expired_queue import ExpiredEntries
+    from countledger.producers.kinesis.producer import KinesisProducer
 
 __all__ = [
     "Amount",
     "Audit",
+    "BufferStatistics",
+    "BufferedProducer",
+    "Buffering",
     "CountLedger",
     "CountledgerError",
     "Direction",
     "Entry",
     "Event",
     "ExactSum",
+    "Failure",
     "Freshness",
     "Head",
     "IdempotencyKey",
     "Judgement",
     "Kind",
     "Namespace",
+    "Pending",
     "Receipt",
     "Remedy",
     "Repair",
@@ -164,6 +178,43 @@ class CountLedger:
             Unacknowledged: again there was no clear answer.
         """
         return self._recorder.resend(entry)
+
+    def buffered(
+        self,
+        buffering: Buffering | None = None,
+        *,
+        on_failure: Callable[[Failure], object] | None = None,
+    ) -> BufferedProducer:
+        """A producer that takes events at once and sends them in the background, in batches.
+
+        As many write units as `record`; coalesced events share one entry and its units.
+
+        Args:
+            buffering: its bounds, whether it coalesces, and its spool; None takes the defaults.
+            on_failure: told of each failure; without it, `flush` and `close` raise them.
+
+        Raises:
+            SetupError: there is no such stack, or the spool cannot be used.
+        """
+        return buffered_producer(
+            self.connection, buffering or Buffering(), self._make_namespaces, on_failure
+        )
+
+    def buffered_async(
+        self,
+        buffering: Buffering | None = None,
+        *,
+        on_failure: Callable[[Failure], object] | None = None,
+    ) -> AsyncBufferedProducer:
+        """As `buffered`, for an event loop: use it by `async with`. Needs the extra `async`.
+
+        To find the stack may take a call: make it before the loop runs, or name the tables.
+        """
+        from countledger.producers.asynchronous_assembly import async_producer  # noqa: PLC0415 - asyncio is dear
+
+        return async_producer(
+            self.connection, buffering or Buffering(), self.namespaces, on_failure
+        )
 
     def total(self, counter: str) -> Total:
         """A counter's total: exact up to the stream's lag; of a strict counter, its value.
@@ -266,6 +317,9 @@ class CountLedger:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The namespaces of the stack: make, read and list them."""
+        return self._make_namespaces()
+
+    def _make_namespaces(self) -> Namespaces:
         return Namespaces(
             self.connection.door("standard"),
             self.connection.setting("ledger_table"),
@@ -288,6 +342,30 @@ class CountLedger:
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
         )
+
+    @cached_property
+    def kinesis(self) -> KinesisProducer:
+        """Send events through the stack's stream, thousands to a call; needs the extra `kinesis`.
+
+        Raises:
+            StackNotFound: the stack was deployed without a stream.
+            SetupError: the extra is not installed.
+        """
+        from countledger.producers.kinesis.producer import producer_of  # noqa: PLC0415 - an extra
+
+        return producer_of(self.connection)
+
+    @cached_property
+    def expired(self) -> ExpiredEntries:
+        """What came through Kinesis too late to be counted: list it, and send it again.
+
+        Raises:
+            StackNotFound: the stack was deployed without a stream.
+            SetupError: the extra `kinesis` is not installed.
+        """
+        from countledger.producers.ingest.expired_queue import expired_of  # noqa: PLC0415 - an extra
+
+        return expired_of(self.connection, self.namespaces)
 
     @cached_property
     def audit(self) -> Auditor:

@@ -1,7 +1,7 @@
 """The event source mappings of the template that a pump plays on this machine."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +13,14 @@ class StreamMapping:
         id_output: the output with its id; a stack without that output has no such mapping.
         stream_output: the output with the ARN of the stream that it reads.
         function_output: the output with the name of the function that it invokes.
+        service: whose stream it is.
     """
 
     logical_id: str
     id_output: str
     stream_output: str
     function_output: str
+    service: Literal["dynamodb", "kinesis"] = "dynamodb"
 
 
 MATERIALIZER: Final = StreamMapping(
@@ -35,4 +37,12 @@ JUDGE: Final = StreamMapping(
     "JudgeFunctionName",
 )
 
-MAPPINGS: Final = (MATERIALIZER, JUDGE)
+INGEST: Final = StreamMapping(
+    "IngestMapping",
+    "IngestMappingId",
+    "IngestStreamArn",
+    "IngestFunctionName",
+    "kinesis",
+)
+
+MAPPINGS: Final = (MATERIALIZER, JUDGE, INGEST)

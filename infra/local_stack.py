@@ -22,10 +22,11 @@ from botocore.config import Config
 
 from countledger.infra.deploy import Deployment, deploy
 from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
+from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.lane import OnFailure
 from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, StreamMapping
 from countledger.infra.pump import Pump, lambda_invoker
-from countledger.infra.shards import StreamSource
+from countledger.infra.shards import Source, StreamSource
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
 
@@ -190,6 +191,16 @@ class LocalStack:
             )
         return self._credentials[policy_output]
 
+    def drain(self) -> None:
+        """Return once all that was sent so far has gone through every function.
+
+        Raises:
+            PumpStalled: a function went on failing.
+        """
+        # Through the stream into the ledger first, and then into the totals.
+        for mapping in reversed(self.pumps):
+            self.pumps[mapping].drain()
+
     def new_pump(
         self,
         settings: MappingSettings | None = None,
@@ -216,16 +227,20 @@ class LocalStack:
         )
         settings = settings or mapping_settings(mapping.logical_id)
         return Pump(
-            source=StreamSource(
-                self.client("dynamodbstreams"),
-                stream_arn or self.outputs[mapping.stream_output],
-                record_filter(settings.filter_patterns),
+            source=self._source(
+                mapping, stream_arn or self.outputs[mapping.stream_output], settings
             ),
             invoke=lambda_invoker(client, function_name or self.outputs[mapping.function_output]),
             settings=settings,
             on_failure=on_failure,
             now_s=now_s,
         )
+
+    def _source(self, mapping: StreamMapping, arn: str, settings: MappingSettings) -> Source:
+        if mapping.service == "kinesis":
+            return KinesisSource(self.client("kinesis"), arn)
+        passes = record_filter(settings.filter_patterns)
+        return StreamSource(self.client("dynamodbstreams"), arn, passes)
 
     def _deploy(self) -> None:
         s3 = self.client("s3")

@@ -21,6 +21,8 @@ from countledger.infra.running import State
 from countledger.ledger.errors import CountledgerError
 
 WATCH_PAUSE_S: Final = 0.5
+# On this machine a stream costs nothing: every way in is there to be tried.
+PARAMETERS: Final = {"IngestStream": "provisioned"}
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -46,7 +48,7 @@ def main() -> int:
 def serve(stack_name: str, ready_fd: int, stopping: threading.Event) -> int:
     """Run the stack, say when it is ready, wait for the end."""
     directory = Path(tempfile.gettempdir())
-    with LocalStack(name=stack_name, parent_dir=directory) as stack:
+    with LocalStack(name=stack_name, parent_dir=directory, parameters=PARAMETERS) as stack:
         State(
             url=stack.url,
             environment=stack.environment(),

@@ -7,7 +7,8 @@ are equal values of equal type whatever they were spelled like.
 from __future__ import annotations
 
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
-from typing import TYPE_CHECKING, Final, TypeAlias
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.ledger.errors import BadDelta, shown
 from countledger.ledger.limits import NUMBER_MAX_DIGITS
@@ -50,9 +51,14 @@ def negated(value: Amount) -> Amount:
 
 def total_of(amounts: Iterable[Amount]) -> Amount:
     """The exact sum of amounts; 0 for none."""
+    held: tuple[Any, ...] = tuple(amounts)
+    try:
+        return sum(map(index, held))
+    except TypeError:
+        pass  # a decimal is among them
     whole = 0
     rest = Decimal(0)
-    for amount in amounts:
+    for amount in held:
         if isinstance(amount, int):
             whole += amount
         else:

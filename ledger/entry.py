@@ -64,17 +64,22 @@ class Entry:
 
 def encode_entry(entry: Entry, spread: int) -> Item:
     """The entry's item in `ledger`; the same entry gives the same item, always."""
-    return {
+    item: Item = {
         "counter": entry.counter,
         "entry": keys.entry_key(entry.id, spread),
         "delta": entry.delta,
         "at": entry.at_ms,
         "origin": entry.origin,
-        "events": entry.events if entry.events != 1 else None,
-        "key": entry.key,
-        "note": dict(entry.note) if entry.note else None,
-        "occurred_at": entry.occurred_at_ms,
     }
+    if entry.events != 1:
+        item["events"] = entry.events
+    if entry.key is not None:
+        item["key"] = entry.key
+    if entry.note:
+        item["note"] = dict(entry.note)
+    if entry.occurred_at_ms is not None:
+        item["occurred_at"] = entry.occurred_at_ms
+    return item
 
 
 def decode_entry(item: Item) -> Entry:
@@ -141,16 +146,15 @@ def check_age(entry: Entry, *, now_ms: int, horizon_ms: int, clock_skew_ms: int)
         KeyExpired: it was made longer ago than the horizon.
         ClockSkew: it is dated further ahead than clocks may differ.
     """
-    what = describe_entry(entry)
     age_ms = now_ms - entry.at_ms
     if age_ms > horizon_ms:
         raise KeyExpired(
-            f"{what} was made {show_duration(age_ms)} ago, beyond the "
+            f"{describe_entry(entry)} was made {show_duration(age_ms)} ago, beyond the "
             f"horizon of {show_duration(horizon_ms)}: whether it counted is no longer known; look "
             "for it in the change log before you make a new one"
         )
     if -age_ms > clock_skew_ms:
         raise ClockSkew(
-            f"{what} is dated {show_duration(-age_ms)} ahead; clocks "
+            f"{describe_entry(entry)} is dated {show_duration(-age_ms)} ahead; clocks "
             f"may differ by {show_duration(clock_skew_ms)}: correct the time or this clock"
         )

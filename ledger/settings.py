@@ -37,6 +37,9 @@ class Settings(BaseSettings):
     alert_bus: str | None = None
     alert_topic_arns: str | None = None
     alert_dead_letter_queue_url: str | None = None
+    ingest_stream_arn: str | None = None
+    ingest_quarantine_queue_url: str | None = None
+    ingest_expired_queue_url: str | None = None
     clock_skew_ms: int = Field(default=CLOCK_SKEW_DEFAULT_MS, ge=0, le=HOUR_MS)
     replication_bound_ms: int = Field(default=REPLICATION_BOUND_DEFAULT_MS, ge=0, le=DAY_MS)
 

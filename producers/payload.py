@@ -20,7 +20,7 @@ from countledger.producers.event import Event
 MAX_BYTES: Final = 16_384
 _INTEGER_MAX_DIGITS: Final = 1_000
 # What is smaller is a time in seconds, of our days, rather than one in milliseconds of 1973.
-_LEAST_MS: Final = 100_000_000_000
+LEAST_MS: Final = 100_000_000_000
 _DIGITS: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -51,7 +51,7 @@ def parse_time(value: object) -> datetime:
 
 
 def _from_ms(at_ms: int) -> datetime:
-    if abs(at_ms) < _LEAST_MS:
+    if abs(at_ms) < LEAST_MS:
         raise BadTime(
             f"time {at_ms} looks like seconds; give milliseconds since the epoch, or (for a time "
             "before 1973) ISO 8601"
@@ -112,6 +112,19 @@ def parse_event_line(line: str | bytes) -> Event:
     Raises:
         BadInput: naming the field, its value and the rule that it breaks.
     """
+    value = load_object(line)
+    try:
+        return EventPayload.model_validate(value).event()
+    except ValidationError as error:
+        raise BadPayload(first_problem(error)) from None
+
+
+def load_object(line: str | bytes) -> dict[str, Any]:
+    """The object in a text of JSON, its numbers exact.
+
+    Raises:
+        BadPayload: the text is too long, no JSON, no object, or names a field twice.
+    """
     if len(line) > MAX_BYTES:
         raise BadPayload(f"the line is longer than {MAX_BYTES} bytes")
     try:
@@ -127,10 +140,7 @@ def parse_event_line(line: str | bytes) -> Event:
         raise BadPayload(f"the line is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise BadPayload(f"the line is no object (it is {shown(value)})")
-    try:
-        return EventPayload.model_validate(value).event()
-    except ValidationError as error:
-        raise BadPayload(_first_problem(error)) from None
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -157,7 +167,8 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
+    """The first rule that a payload breaks, with the field and its value."""
     problem = error.errors(include_url=False)[0]
     field = shown(".".join(str(part) for part in problem["loc"]))[1:-1]
     cause = problem.get("ctx", {}).get("error")

@@ -116,11 +116,12 @@ class Sender:
         waits_ms = self.backoff.waits_ms(self.random)
         lost = False
         while pending:
-            outcomes |= self._refuse_too_old(pending)
+            namespaces, refused = self._refuse_too_old(pending)
+            outcomes |= refused
             if not pending:
                 break
             try:
-                taken, error = self._put_batch(pending)
+                taken, error = self._put_batch(pending, namespaces)
             except RequestRejected:
                 # The service names no culprit. Sent one by one, only it fails.
                 return _in_order(outcomes | {n: self.outcome_of(e) for n, e in pending.items()})
@@ -143,11 +144,21 @@ class Sender:
         except CountledgerError as error:
             return error
 
-    def _put_batch(self, pending: dict[int, Entry]) -> tuple[dict[int, Outcome], CountledgerError]:
+    def _put_batch(
+        self, pending: dict[int, Entry], namespaces: dict[int, Namespace]
+    ) -> tuple[dict[int, Outcome], CountledgerError]:
         """One attempt: the receipts of what was taken, and why the rest was not."""
-        items = {n: _stored_form(e, self._namespace(e)) for n, e in pending.items()}
+        items = {n: _stored_form(e, namespaces[n]) for n, e in pending.items()}
+        # All of them may leave from the one moment to the other: as they leave, one comparison.
+        from_ms = max(e.at_ms for e in pending.values()) - self.clock_skew_ms
+        to_ms = min(e.at_ms + namespaces[n].horizon_ms for n, e in pending.items())
+
+        def still_young() -> None:
+            if not from_ms <= self.clock.now_ms() <= to_ms:
+                self._check_ages(pending, namespaces)
+
         try:
-            with looking(lambda: self._check_ages(pending)):
+            with looking(still_young):
                 unprocessed = self.door.put_batch(self.table, list(items.values()))
         except RequestRejected:
             raise
@@ -160,20 +171,24 @@ class Sender:
             if (item["counter"], item["entry"]) not in left
         }, Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
 
-    def _refuse_too_old(self, pending: dict[int, Entry]) -> dict[int, Outcome]:
-        """Take out of `pending` what may not be sent (any more)."""
+    def _refuse_too_old(
+        self, pending: dict[int, Entry]
+    ) -> tuple[dict[int, Namespace], dict[int, Outcome]]:
+        """Take out of `pending` what may not be sent (any more); the namespaces of the rest."""
+        namespaces: dict[int, Namespace] = {}
         refused: dict[int, Outcome] = {}
         for number, entry in list(pending.items()):
             try:
-                self._check_age(entry, self._namespace(entry))
+                namespaces[number] = self._namespace(entry)
+                self._check_age(entry, namespaces[number])
             except BadInput as error:
                 refused[number] = error
                 del pending[number]
-        return refused
+        return namespaces, refused
 
-    def _check_ages(self, pending: dict[int, Entry]) -> None:
-        for entry in pending.values():
-            self._check_age(entry, self._namespace(entry))
+    def _check_ages(self, pending: dict[int, Entry], namespaces: dict[int, Namespace]) -> None:
+        for number, entry in pending.items():
+            self._check_age(entry, namespaces[number])
 
     def _check_age(self, entry: Entry, namespace: Namespace) -> None:
         check_age(
@@ -196,7 +211,7 @@ class Sender:
 
 
 def _stored_form(entry: Entry, namespace: Namespace) -> Item:
-    return {n: v for n, v in encode_entry(entry, namespace.spread).items() if v is not None}
+    return encode_entry(entry, namespace.spread)
 
 
 def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> CountledgerError:

@@ -15,6 +15,7 @@ from countledger.infra.cli import (
     deploy,
     emit,
     engine,
+    ingest,
     moving,
     namespaces,
     schedules,
@@ -101,6 +102,7 @@ app.command("entries", rich_help_panel=CHECK)(totals.entries)
 app.command("watch", rich_help_panel=CHECK)(watch.watch)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
+app.add_typer(ingest.app, name="ingest", rich_help_panel=CHECK)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
 app.command("export", rich_help_panel=MOVE)(moving.export)

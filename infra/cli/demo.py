@@ -13,10 +13,12 @@ from countledger.infra.cli.engine import require_engine
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show_json
 from countledger.infra.cli.progress import Bars, open_progress
+from countledger.infra.cli.usage import BadUsage
 from countledger.infra.demo.checkout import own_repository
 from countledger.infra.demo.git import open_repository
 from countledger.infra.demo.job import Job, Stage
 from countledger.infra.demo.summary import print_summary
+from countledger.infra.demo.ways import COALESCED, WAYS, Via
 from countledger.ledger.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ def demo(
         Path | None,
         typer.Option(help="A git repository. [dim]Else countledger's own[/dim]"),
     ] = None,
+    via: Annotated[
+        Via, typer.Option(help="How events go in: straight into DynamoDB, or through Kinesis.")
+    ] = Via.DYNAMODB,
+    coalesce: Annotated[
+        bool, typer.Option("--coalesce", help="Sum up events of one counter before they go in.")
+    ] = False,
 ) -> int:
     """Count a git repository, and check every total against git.
 
@@ -47,6 +55,10 @@ def demo(
     that. To use a running stack (of countledger up, or on AWS), say so here: --stack-name,
     --endpoint-url, --profile or --region.
 
+    With --coalesce, events of one counter go in as one entry, with their sum and their number. They
+    have no keys then: what is sent twice is the entry of every tenth event, and a second run on the
+    same stack counts once more.
+
     In a counter's name, a byte that counter names may not hold stands as %XX and % as %25; a name
     that is too long is cut and ends in %~ and its SHA-256.
 
@@ -55,18 +67,31 @@ def demo(
     Examples:
       countledger demo
       countledger demo --repo ~/src/project --json
+      countledger demo --via kinesis
+      countledger demo --coalesce
       countledger demo --stack-name countledger               [dim]where countledger up runs[/dim]
     """
+    if coalesce and via is Via.KINESIS:
+        raise BadUsage("--coalesce goes straight into DynamoDB: leave out --via kinesis")
+    way = COALESCED if coalesce else WAYS[via]
     clock = SystemClock()
     started_s = clock.now_ms() / 1_000
     # What can be refused is refused before an engine is started for it.
     with (
         open_repository(repo if repo is not None else own_repository()) as view,
         open_progress() as progress,
-        _stack(options, progress) as client,
+        _stack(options, progress, via) as (client, settle),
     ):
         fresh = not options.names_a_stack
-        job = Job(client, view, clock=clock, on_stage=_bars(progress), fresh=fresh)
+        job = Job(
+            client,
+            view,
+            clock=clock,
+            on_stage=_bars(progress),
+            way=way,
+            settle=settle,
+            fresh=fresh,
+        )
         report = job.run(started_s)
     if options.json:
         show_json(report.document())
@@ -76,16 +101,22 @@ def demo(
 
 
 @contextmanager
-def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
-    """A client of the stack to count on: the one that the options name, or one of our own."""
+def _stack(
+    options: Options, progress: Bars, via: Via
+) -> Iterator[tuple[CountLedger, Callable[[], None]]]:
+    """A client of the stack to count on: the one that the options name, or one of our own.
+
+    With it comes what returns once nothing is on its way; only of our own stack this is known.
+    """
     if options.names_a_stack:
-        yield options.client()
+        yield options.client(), lambda: None
         return
     require_engine()
     from countledger.infra.local_stack import LocalStack  # noqa: PLC0415 - it is an extra
 
     progress.say("Starting AWS on this machine ...")
-    with LocalStack() as stack:
+    parameters = {"IngestStream": "provisioned"} if via is Via.KINESIS else None
+    with LocalStack(parameters=parameters) as stack:
         # All names are given, so that none is taken from the user's environment.
         outputs = stack.outputs
         settings = Settings(
@@ -98,8 +129,9 @@ def _stack(options: Options, progress: Bars) -> Iterator[CountLedger]:
             counters_stream_arn=outputs["CountersStreamArn"],
             alert_bus=outputs["AlertBusName"],
             alert_topic_arns=outputs["AlertTopicArns"],
+            ingest_stream_arn=outputs.get("IngestStreamArn"),
         )
-        yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url)
+        yield CountLedger(settings, session=stack.session(), endpoint_url=stack.url), stack.drain
 
 
 def _bars(progress: Bars) -> Callable[[Stage], None]:

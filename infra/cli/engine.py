@@ -40,6 +40,9 @@ _IN_THE_WAY: Final = (
     "COUNTLEDGER_ALERT_BUS",
     "COUNTLEDGER_ALERT_TOPIC_ARNS",
     "COUNTLEDGER_ALERT_DEAD_LETTER_QUEUE_URL",
+    "COUNTLEDGER_INGEST_STREAM_ARN",
+    "COUNTLEDGER_INGEST_QUARANTINE_QUEUE_URL",
+    "COUNTLEDGER_INGEST_EXPIRED_QUEUE_URL",
 )
 
 
@@ -60,9 +63,9 @@ def up(
 ) -> int:
     """Start AWS with the deployed stack on this machine, in the background.
 
-    It finds a free port on loopback, deploys the stack, and prints the settings that point a
-    shell at it, and nothing else, so that eval can take them. If it runs already, it prints them
-    again.
+    It finds a free port on loopback, deploys the stack (with a stream of Kinesis), and prints the
+    settings that point a shell at it, and nothing else, so that eval can take them. If it runs
+    already, it prints them again.
 
     The data live as long as it runs: countledger down forgets them.
 

@@ -14,13 +14,14 @@ from collections import Counter, deque
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger import CountledgerError, Event
+from countledger import CountledgerError, Event, Receipt
 from countledger.infra.demo.history import LINES, count_commits, read_steps
 from countledger.infra.demo.lag import Lag
 from countledger.infra.demo.long_files import AlertCheck, LongFiles
 from countledger.infra.demo.report import Report, Wrong
 from countledger.infra.demo.resends import Sending, with_resends
 from countledger.infra.demo.truth import read_truth
+from countledger.infra.demo.ways import DIRECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from countledger import CountLedger, Total
     from countledger.infra.demo.git import View
     from countledger.infra.demo.history import Step
+    from countledger.infra.demo.ways import Way
     from countledger.ledger.clock import Clock
+    from countledger.producers.kinesis.sender import Sent
 
 # A look at the materializer's progress costs a few reads.
 _LOOK_EVERY_S: Final = 0.5
@@ -65,18 +68,24 @@ class Job:
         *,
         clock: Clock,
         on_stage: Callable[[Stage], None],
+        way: Way = DIRECT,
+        settle: Callable[[], None] = lambda: None,
         fresh: bool = False,
     ) -> None:
-        """Prepare a run.
+        """Describe a run; nothing is emitted yet.
 
         Args:
             client: of the stack to count on.
             view: the repository.
-            clock: waits, and tells how long things take.
-            on_stage: told how far the run is.
+            clock: tells the time, and waits.
+            on_stage: told how far it is.
+            way: how events go into the ledger.
+            settle: returns once nothing is on its way any more, where somebody can tell.
             fresh: whether nothing was ever counted on the stack.
         """
         self._client = client
+        self._way = way
+        self._settle = settle
         self._view = view
         self._clock = clock
         self._on_stage = on_stage
@@ -85,6 +94,7 @@ class Job:
         self._events_of: Counter[str] = Counter()
         self._sum_of: Counter[str] = Counter()
         self._sent: deque[Sending] = deque()
+        self._entries: set[str] = set()
         self._lag = Lag()
         self._long_files = LongFiles(client, clock, fresh)
         self._before = self._handled()
@@ -104,7 +114,10 @@ class Job:
         begun_s = self._now_s()
         self._emit()
         emitted_s = self._now_s()
-        totals = self._await_totals()
+        self._await_totals()
+        # What counted twice may be behind the last event that was missing.
+        self._settle()
+        totals = self._client.totals(self._events_of)
         arrived_s = self._now_s()
         truth = read_truth(self._view)
         totals |= self._client.totals(sorted(truth.keys() - totals.keys()))
@@ -116,7 +129,9 @@ class Job:
             commits=self._commits,
             events=self._emitted,
             resent=self._resent,
-            duplicates=self._duplicates,
+            duplicates=self._duplicates if self._way.tells else None,
+            via=str(self._way.via),
+            entries=self._recorded if self._way.coalesces else None,
             counters=len(totals),
             wrong=find_wrong(totals, self._sum_of, truth),
             missing=self._missing(totals),
@@ -133,13 +148,14 @@ class Job:
 
     def _emit(self) -> None:
         sendings = with_resends(self._steps())
-        for outcome in self._client.record_many(map(self._event_of, sendings)):
+        for outcome in self._way.send(self._client, map(self._event_of, sendings)):
             if isinstance(outcome, CountledgerError):
                 raise outcome
             sending = self._sent.popleft()
+            known = outcome.status == "duplicate" if isinstance(outcome, Receipt) else sending.again
             self._resent += sending.again
-            self._duplicates += outcome.status == "duplicate"
-            self._recorded += outcome.status == "recorded"
+            self._duplicates += known
+            self._recorded += not known and self._is_another(outcome)
             if not sending.again:
                 self._emitted += 1
                 self._count(sending.step)
@@ -155,6 +171,14 @@ class Job:
         now_s = self._now_s()
         self._long_files.acknowledged(step.counter, before, before + step.delta, now_s)
 
+    def _is_another(self, outcome: Receipt | Sent) -> bool:
+        """Whether an event is recorded by an entry of its own, or by one not met before."""
+        if not self._way.coalesces:
+            return True
+        before = len(self._entries)
+        self._entries.add(outcome.id)
+        return len(self._entries) > before
+
     def _steps(self) -> Iterator[Step]:
         for steps in read_steps(self._view):
             self._commits += 1
@@ -166,22 +190,20 @@ class Job:
         step = sending.step
         return Event(step.counter, step.delta, key=step.key)
 
-    def _await_totals(self) -> dict[str, Total]:
-        """The totals once they have every event, or once nothing moves any more."""
+    def _await_totals(self) -> None:
+        """Return once the totals have every event, or once nothing moves any more."""
         moved_s, last = self._now_s(), -1
-        totals: dict[str, Total] = {}
         while self._now_s() - moved_s < _STALLED_S:
             arrived = self._look()
-            if arrived >= self._recorded:
-                totals = self._client.totals(self._events_of)
-                missing = self._missing(totals)
+            # How many are new to the ledger, not every way tells.
+            if arrived >= self._recorded or not self._way.tells:
+                missing = self._missing(self._client.totals(self._events_of))
                 if not missing:
-                    return totals
+                    return
                 arrived = self._emitted - missing
             if arrived != last:
                 moved_s, last = self._now_s(), arrived
             self._clock.sleep_ms(_WAIT_MS)
-        return self._client.totals(self._events_of)
 
     def _await_alerts(self, totals: dict[str, Total]) -> AlertCheck:
         """What the alerts are worth once all are told, or once no more come."""

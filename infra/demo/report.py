@@ -33,7 +33,7 @@ class Report:
         commits: along the first parent.
         events: emitted, each counted once however often it was sent.
         resent: how many of them were sent a second time.
-        duplicates: sendings that the ledger knew already.
+        duplicates: sendings that the ledger knew already; None where the way in does not tell.
         counters: how many were checked against git.
         wrong: totals that are not what git says.
         missing: events that had not reached their totals when nothing moved any more.
@@ -46,6 +46,8 @@ class Report:
         materializer_write_units: consumed by keeping totals.
         largest: the biggest totals, by counter.
         alerts: of files that passed 1,000 lines, checked against what their totals did.
+        via: what the events went through.
+        entries: how many the events were coalesced into; None where each has its own.
     """
 
     repo: str
@@ -54,7 +56,7 @@ class Report:
     commits: int
     events: int
     resent: int
-    duplicates: int
+    duplicates: int | None
     counters: int
     wrong: tuple[Wrong, ...]
     missing: int
@@ -67,12 +69,19 @@ class Report:
     materializer_write_units: float
     largest: Mapping[str, Amount]
     alerts: AlertCheck
+    via: str = "dynamodb"
+    entries: int | None = None
 
     @property
     def good(self) -> bool:
         """Whether every total is right, every second sending recognised, every alert due."""
-        right = not self.wrong and not self.missing and self.duplicates >= self.resent
+        right = not (self.wrong or self.missing or self.unrecognised)
         return right and self.alerts.good
+
+    @property
+    def unrecognised(self) -> int:
+        """How many second sendings the ledger did not say to know; 0 where nobody tells."""
+        return 0 if self.duplicates is None else max(self.resent - self.duplicates, 0)
 
     @property
     def emit_events_per_second(self) -> float:
@@ -93,10 +102,12 @@ class Report:
         """The report for programs: one flat object."""
         return {
             "repo": self.repo,
+            "via": self.via,
             "head": self.head,
             "shallow": self.shallow,
             "commits": self.commits,
             "events": self.events,
+            "entries": self.entries,
             "resent": self.resent,
             "duplicates": self.duplicates,
             "counters": self.counters,

@@ -40,9 +40,9 @@ def _facts(report: Report) -> Text:
     for name, value in (
         ("repository", f"{report.repo} at {report.head[:12]}{shallow}"),
         ("commits", f"{report.commits:,}"),
-        ("events", f"{report.events:,}"),
-        ("resent", f"{report.resent:,} under their keys"),
-        ("duplicates", f"{report.duplicates:,} recognised"),
+        ("events", _events(report)),
+        ("resent", f"{report.resent:,} under their {'keys' if report.entries is None else 'ids'}"),
+        ("duplicates", _duplicates(report)),
         ("counters", f"{report.counters:,} checked against git"),
         ("wrong totals", f"{len(report.wrong):,}"),
         ("emitted", f"{report.emit_events_per_second:,.0f} events/s"),
@@ -56,7 +56,22 @@ def _facts(report: Report) -> Text:
     return text
 
 
+def _events(report: Report) -> str:
+    if report.entries is None:
+        return f"{report.events:,}"
+    return f"{report.events:,}, coalesced into {report.entries:,} entries"
+
+
+def _duplicates(report: Report) -> str:
+    if report.duplicates is None:
+        return "told by the ingest's metrics; the totals show that none counted"
+    return f"{report.duplicates:,} recognised"
+
+
 def _cost(report: Report) -> str:
+    if report.duplicates is None:
+        materializer = report.materializer_write_units / report.events
+        return f"{materializer:.2f} per event by the materializer, and the ingest's: 1 per sending"
     producer = report.producer_write_units / report.events
     materializer = report.materializer_write_units / report.events
     return (
@@ -107,12 +122,13 @@ def _verdict(report: Report) -> Text:
         reasons.append(f"{len(report.wrong):,} totals are not what git says")
     if report.missing:
         reasons.append(f"{report.missing:,} events did not reach their totals")
-    if report.duplicates < report.resent:
-        reasons.append(f"only {report.duplicates:,} of {report.resent:,} retries were recognised")
     alerts = report.alerts
     if not alerts.good:
         reasons.append(
             f"{len(alerts.missing):,} alerts are missing, {len(alerts.unexpected):,} should not be "
             f"there, {len(alerts.silent):,} long files never alerted"
         )
+    if report.unrecognised:
+        known = report.resent - report.unrecognised
+        reasons.append(f"only {known:,} of {report.resent:,} retries were recognised")
     return Text(f"WRONG: {'; '.join(reasons)}.", style="bold red")

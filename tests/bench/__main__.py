@@ -1,16 +1,56 @@
-"""`make bench`: run the benchmarks and print their tables."""
+"""`make bench`: run the benchmarks, print their tables and keep the raw numbers."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import platform
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import boto3
 from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import compact, emit, fold, judge, strict
+from tests.bench import compact, judge, page, strict
+from tests.bench.rounds import rows_of, run
+from tests.bench.suite import SUITES
+
+if TYPE_CHECKING:
+    from tests.bench.rounds import Row
+
+_KEPT: Final = Path("build/bench")
+_WIDTH: Final = 120
 
 
-def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
-    """Print one benchmark."""
+def show_rows(title: str, each: str, rows: list[Row]) -> Table:
+    """A table of ways that were measured in rounds."""
+    table = Table(title=title, box=None)
+    table.add_column("", no_wrap=True)
+    for heading in (
+        f"CPU us a {each}",
+        "lowest",
+        "highest",
+        f"{each}s/s, core",
+        "cheaper",
+        "wall us",
+        "write units",
+    ):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        costs = (f"{cost:,.2f}" for cost in (row.cpu_us, row.lowest_us, row.highest_us))
+        rate, cheaper = f"{1e6 / row.cpu_us:,.0f}", f"{row.cheaper:.2f}x"
+        table.add_row(
+            row.way, *costs, rate, cheaper, f"{row.wall_us:,.1f}", f"{row.write_units:.3f}"
+        )
+    return table
+
+
+def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> Table:
+    """One benchmark on the embedded engine."""
     table = Table(title=title, box=None)
     table.add_column("")
     table.add_column("us each", justify="right")
@@ -18,11 +58,11 @@ def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
     table.add_column(ratio, justify="right")
     for name, cost_us, factor in rows:
         table.add_row(name, f"{cost_us:,.2f}", f"{1e6 / cost_us:,.0f}", f"{factor:.2f}x")
-    Console().print(table)
+    return table
 
 
-def show_attempts(rows: list[strict.Measured]) -> None:
-    """Print how often the strict methods write."""
+def show_attempts(rows: list[strict.Measured]) -> Table:
+    """How often the strict methods write."""
     table = Table(title="Changing a strict counter", box=None)
     for heading in ("", "writers", "writes for each change", "gave up", "changes each second"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -34,11 +74,11 @@ def show_attempts(rows: list[strict.Measured]) -> None:
             f"{row.contended:.1%}",
             f"{row.each_second:,.0f}",
         )
-    Console().print(table)
+    return table
 
 
-def show_bins(rows: list[strict.SoldOut]) -> None:
-    """Print what it costs to sell a stock to the last one."""
+def show_bins(rows: list[strict.SoldOut]) -> Table:
+    """What it costs to sell a stock to the last one."""
     table = Table(title="Selling out a strict counter, eight sellers", box=None)
     for heading in ("bins", "write units a ticket", "read units a ticket", "tickets each second"):
         table.add_column(heading, justify="right")
@@ -49,13 +89,63 @@ def show_bins(rows: list[strict.SoldOut]) -> None:
             f"{row.read_units:.2f}",
             f"{row.each_second:,.0f}",
         )
-    Console().print(table)
+    return table
 
 
-with LocalStack(pumping=False) as stack:
-    show("Emitting an entry", "against put_item", emit.rows(stack))
-    show("Merging an entry", "against bare deletes", compact.rows(stack))
-    show_attempts(strict.rows(stack))
-    show_bins(strict.bins_rows(stack))
-show("Folding a stream record", "of the least possible", fold.rows())
-show("Judging a stream record of a total", "of no rules", judge.rows())
+def machine() -> str:
+    """What it ran on."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        named = (line for line in info.read_text().splitlines() if line.startswith("model name"))
+        model = next(named, model).rpartition(": ")[2]
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{model}, {platform.system()}, {python}, boto3 {boto3.__version__}"
+
+
+def in_rounds(rounds: int, console: Console) -> dict[str, Any]:
+    """Run what is measured in rounds; print and keep it."""
+    now = datetime.now(UTC)
+    found = run(rounds, lambda text: console.print(f"[dim]{text}[/dim]"))
+    for name, suite in SUITES.items():
+        rows = rows_of(one for one in found if one.table == name)
+        console.print(show_rows(suite.title, suite.each, rows))
+    raw = {
+        "date": f"{now:%Y-%m-%d}",
+        "machine": machine(),
+        "rounds": rounds,
+        "measurements": [asdict(one) for one in found],
+    }
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    kept = _KEPT / f"{now:%Y%m%dT%H%M%SZ}.json"
+    kept.write_text(json.dumps(raw, indent=1) + "\n")
+    console.print(f"raw numbers: {kept}")
+    return raw
+
+
+def on_the_engine(console: Console) -> None:
+    """Run what needs an engine behind it."""
+    with LocalStack(pumping=False) as stack:
+        console.print(show("Merging an entry", "against bare deletes", compact.rows(stack)))
+        console.print(show_attempts(strict.rows(stack)))
+        console.print(show_bins(strict.bins_rows(stack)))
+    console.print(show("Judging a stream record of a total", "of no rules", judge.rows()))
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured")
+    parser.add_argument("--page", action="store_true", help="write docs/performance.md anew")
+    parser.add_argument("--no-engine", action="store_true", help="only what is measured in rounds")
+    chosen = parser.parse_args()
+    console = Console()
+    console.width = max(console.width, _WIDTH)
+    raw = in_rounds(chosen.rounds, console)
+    if chosen.page:
+        page.write(raw)
+    if not chosen.no_engine:
+        on_the_engine(console)
+
+
+main()

@@ -1,20 +1,15 @@
-"""What a stream record costs the materializer before it writes, against the least possible fold."""
+"""A batch of stream records, our fold of it, and the least possible one."""
 
 from __future__ import annotations
 
 import json
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countledger.consumers.fold import fold, step_of
 from countledger.ledger.ids import new_id
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 RECORDS = 1_000
 COUNTERS = 64
-ROUNDS = 30
 NOW_MS = 1_800_000_000_000
 
 
@@ -63,20 +58,3 @@ def ours(records: list[dict[str, Any]]) -> None:
     """The materializer's own: checked, in order, ready to be dropped again."""
     for changes in fold(records, NOW_MS).changes.values():
         step_of(changes)
-
-
-def microseconds_per_record(work: Callable[[list[dict[str, Any]]], object]) -> float:
-    """The best of several rounds: the others say what else the machine was doing."""
-    records = batch()
-    best = float("inf")
-    for _ in range(ROUNDS):
-        begun = time.process_time()
-        work(records)
-        best = min(best, time.process_time() - begun)
-    return best / RECORDS * 1e6
-
-
-def rows() -> list[tuple[str, float, float]]:
-    """Name, microseconds per record, and how many times the least possible."""
-    least_us, ours_us = microseconds_per_record(least_possible), microseconds_per_record(ours)
-    return [("least possible fold", least_us, 1.0), ("our fold", ours_us, ours_us / least_us)]

@@ -84,6 +84,31 @@ def test_every_total_of_an_odd_repository_is_right(odd: Repository) -> None:
     assert 0 < report["end_to_end_events_per_second"] <= report["emit_events_per_second"]
 
 
+def test_every_total_is_right_through_kinesis(odd: Repository) -> None:
+    """A stream and its ingest stand between; every tenth event comes twice all the same."""
+    done = NO_AWS("demo", "--repo", str(odd.path), "--via", "kinesis", "--json")
+
+    assert done.code == 0, done
+    report = done.json
+    assert (report["via"], report["duplicates"]) == ("kinesis", None)
+    assert report["events"] == events_of(odd) + 2 - 1
+    assert report["resent"] == report["events"] // 10 > 0
+    assert [report["wrong"], report["missing"]] == [0, 0]
+
+
+def test_every_total_is_right_when_events_are_coalesced(odd: Repository) -> None:
+    """Sum and number of events are in fewer entries; every tenth event's entry is sent twice."""
+    done = NO_AWS("demo", "--repo", str(odd.path), "--coalesce", "--json")
+
+    assert done.code == 0, done
+    report = done.json
+    assert report["events"] == events_of(odd) + 2 - 1
+    assert 0 < report["entries"] < report["events"]
+    assert report["resent"] == report["duplicates"] == report["events"] // 10 > 0
+    assert [report["wrong"], report["missing"]] == [0, 0]
+    assert NO_AWS("demo", "--coalesce", "--via", "kinesis").code == 2
+
+
 def test_a_subdirectory_and_the_working_directory_will_do(odd: Repository) -> None:
     """The summary for people says the same and names the largest counters."""
     inside = odd.path / "sub"

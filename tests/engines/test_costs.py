@@ -10,8 +10,11 @@ from countledger.ledger import keys
 from countledger.ledger.change_log import newest_first
 from countledger.ledger.door import Door
 from countledger.producers.event import Event
+from tests.bench.prices import BATCH_UNITS
 from tests.engines.differences import Difference
 from tests.engines.store import Store
+from tests.unit.consumers.records import record
+from tests.unit.ledger.clocks import ManualClock
 
 KB_NOTE = {"note": "x" * 1_000}
 LONG_KEY = "k" * 1_024
@@ -132,6 +135,23 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
     assert _spent(materializer.door) == (4, 0)
     (progress,) = store.totals().progress([str(shard)]).values()
     assert (progress.records, progress.updates, progress.write_units) == (12, 3, 4)
+
+
+def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, namespace: str) -> None:
+    """One for each entry, one for each total, one for the progress: 1.065 for each event."""
+    recorder = store.recorder()
+    recorder.sender.namespaces.create(namespace)
+    names = [f"{namespace}:{number % 64}" for number in range(1_000)]
+    materializer = store.materializer(clock=ManualClock())
+
+    list(recorder.record_many(Event(name, 1) for name in names))
+    materializer.apply(
+        [record(10**24 + number, counter=name) for number, name in enumerate(names)],
+        Shard("costs", namespace),
+    )
+
+    assert _spent(recorder.sender.door) == (1_000, 0)
+    assert _spent(materializer.door) == (BATCH_UNITS, 0) == (65, 0)
 
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.consumers import watermark
+from countledger.consumers.changes import Changes
 from countledger.consumers.fold import after, fold, step_of
 from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import ConditionFailed
@@ -70,7 +71,7 @@ def test_a_total_is_exact_whatever_is_delivered_again(
 
     for shard, begin, end in deliveries:
         writer = TotalWriter(door, TABLE, f"label/{shard}", _refuse, NOW_MS)
-        changes = fold(shards[shard][begin:end], NOW_MS).changes.get(COUNTER, [])
+        changes = fold(shards[shard][begin:end], NOW_MS).changes.get(COUNTER, Changes(COUNTER, ()))
         if changes:
             written = writer.write(COUNTER, changes)
             assert written.error is None

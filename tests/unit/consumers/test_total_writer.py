@@ -25,6 +25,7 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryDoor
 
 if TYPE_CHECKING:
+    from countledger.consumers.changes import Changes
     from countledger.consumers.record import Change
 
 TABLE = "counters"
@@ -46,7 +47,7 @@ class Aside:
         self.sequences.append(change.sequence)
 
 
-def _changes(*deltas: int | str) -> list[Change]:
+def _changes(*deltas: int | str) -> Changes:
     records = [record(100 + n, delta) for n, delta in enumerate(deltas)]
     return fold(records, NOW_MS).changes[COUNTER]
 

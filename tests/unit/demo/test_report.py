@@ -45,6 +45,8 @@ def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
     assert GOOD.good
     assert replace(GOOD, duplicates=3).good
     assert not replace(GOOD, duplicates=1).good
+    # A way in that does not tell leaves it to the totals.
+    assert replace(GOOD, duplicates=None).good
     assert not replace(GOOD, missing=1).good
     assert not replace(GOOD, alerts=AlertCheck(silent=("lines:a",))).good
     assert not replace(GOOD, wrong=(Wrong("lines:a", 7, 7, 8),)).good

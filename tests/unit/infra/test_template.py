@@ -15,6 +15,7 @@ from countledger.infra.template import (
     template_text,
 )
 from countledger.ledger import keys
+from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.settings import Settings
 
 TEMPLATE = load_template()
@@ -266,6 +267,7 @@ def test_everything_can_be_encrypted_with_the_customers_key() -> None:
     encrypted = {
         "AWS::DynamoDB::GlobalTable",
         "AWS::DynamoDB::Table",
+        "AWS::Kinesis::Stream",
         "AWS::Lambda::Function",
         "AWS::Logs::LogGroup",
         "AWS::SQS::Queue",
@@ -338,7 +340,44 @@ def test_outputs_are_the_agreed_ones() -> None:
         "ReadPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",
+        "IngestStreamArn",
+        "IngestFunctionName",
+        "IngestMappingId",
+        "IngestQuarantineQueueUrl",
+        "IngestExpiredQueueUrl",
+        "KinesisPolicyArn",
     }
+
+
+def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
+    """Nothing of the way through Kinesis is made, and nothing else may refer to it."""
+    parts = [name for name in RESOURCES if name.startswith(("Ingest", "Kinesis"))]
+    assert len(parts) == 14
+    assert {RESOURCES[name].get("Condition") for name in parts} == {"HasIngest"}
+    outputs = [one for name, one in TEMPLATE["Outputs"].items() if name.startswith("Ingest")]
+    assert {one["Condition"] for one in outputs} == {"HasIngest"}
+    assert TEMPLATE["Parameters"]["IngestStream"]["Default"] == "none"
+    for name, one in RESOURCES.items():
+        if name not in parts:
+            text = json.dumps(one["Properties"]).replace('{"Fn::If": ["HasIngest"', "")
+            assert ("Ingest" in text) == (name == "OperatePolicy"), name
+
+
+def test_the_ingests_mapping_never_skips() -> None:
+    """What can never be written is quarantined by the function; all else comes again."""
+    settings = mapping_settings("IngestMapping")
+
+    assert (settings.retries, settings.record_age_s) == (-1, -1)
+    assert settings.bisect
+    assert settings.partial_failures
+    assert settings.starting_position == "TRIM_HORIZON"
+
+
+def test_what_expires_in_a_backlog_is_still_in_the_stream() -> None:
+    """So that it is seen, and quarantined, before the stream forgets it."""
+    hours = TEMPLATE["Parameters"]["IngestRetentionHours"]["Default"]
+
+    assert hours * HOUR_MS > HORIZON_DEFAULT_MS + HOUR_MS
 
 
 def test_an_unknown_resource_is_refused() -> None:

@@ -1,0 +1,102 @@
+"""`countledger ingest`: what came through Kinesis too late, and sending it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show
+from countledger.ledger.errors import BadInput, CountledgerError
+from countledger.producers.ingest.expired import Late, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from countledger.infra.cli.output import Row
+
+FINDINGS: Final = 1
+
+app = typer.Typer(
+    help="""What came through Kinesis too late.
+
+An entry that waits in a backlog for longer than the horizon of its namespace is not counted, but
+kept in a queue for fourteen days. Here they are listed, and sent again.""",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+@shared
+def expired(options: Options) -> int:
+    """List the entries that came too late, and whether they were counted.
+
+    "uncounted": never; it can be sent again safely. "counted": it is in the ledger, by an earlier
+    sending. "unknown": it may have been counted, and merged since. "refused": its key is taken by
+    an entry with another delta. The exit code is 1 when there are any.
+
+    Examples:
+      countledger ingest expired
+      countledger ingest expired --json
+    """
+    lates = list(options.client().expired.list())
+    _print(options, lates)
+    return FINDINGS if lates else 0
+
+
+@app.command()
+@shared
+def resend(
+    options: Options,
+    *,
+    even_if_counted: Annotated[
+        bool,
+        typer.Option(
+            "--even-if-counted",
+            help="Send also those of which nobody knows: what was counted then counts twice.",
+        ),
+    ] = False,
+) -> int:
+    """Send the entries again that came too late and were never counted.
+
+    Each becomes a new entry, made now; its old time is kept as its business time. Running this
+    again counts nothing twice. What is "unknown" or "refused" stays in the queue, and the exit
+    code is then 1. Look for an unknown one with countledger entries --archived first, if its
+    namespace has an archive.
+
+    Examples:
+      countledger ingest resend
+      countledger ingest resend --even-if-counted      [dim]a double count is better than none[/dim]
+    """
+    lates = list(options.client().expired.resend(even_if_counted=even_if_counted))
+    _print(options, lates)
+    failures = [late.sent for late in lates if isinstance(late.sent, CountledgerError)]
+    for failure in failures:
+        notice(str(failure))
+    unknown = sum(not late.settled and late.standing is Standing.UNKNOWN for late in lates)
+    if unknown and not even_if_counted:
+        notice(
+            f"{unknown} may have been counted before and stay in the queue; --even-if-counted "
+            "sends them as well"
+        )
+    hard = [failure.exit_code for failure in failures if not isinstance(failure, BadInput)]
+    return max([*hard, 0 if all(late.settled for late in lates) else FINDINGS])
+
+
+def _print(options: Options, lates: Iterable[Late]) -> None:
+    rows = [_row(late) for late in lates]
+    show(options, rows, rows)
+
+
+def _row(late: Late) -> Row:
+    entry = late.entry
+    return {
+        "counter": entry.counter,
+        "delta": entry.delta,
+        "made": entry.at,
+        "id": entry.id,
+        "key": entry.key,
+        "standing": str(late.standing),
+        "sent": str(late.sent) if late.sent is not None else None,
+    }

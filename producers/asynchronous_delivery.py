@@ -1,0 +1,57 @@
+"""Delivering a batch from an event loop, as `buffer_delivery` does from a thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from countledger.ledger.errors import CountledgerError
+from countledger.producers.buffer_delivery import Delivered, NotedBackoff, given_up, settle_spool
+from countledger.producers.coalesce import keep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.entry import Entry
+    from countledger.producers.asynchronous_sender import AsyncSender
+    from countledger.producers.buffer import Batch
+    from countledger.producers.sender import Outcome
+    from countledger.producers.spool import Spool
+
+
+async def deliver(
+    batch: Batch, sender: AsyncSender, spool: Spool | None, *, attempts: int
+) -> Delivered:
+    """Send a batch until it is acknowledged, refused or given up; it raises nothing of its own."""
+    backoff = NotedBackoff(attempts)
+    try:
+        keep(batch.pendings, spool)
+    except CountledgerError as error:
+        return Delivered([error] * len(batch.pendings), 0)
+    entries = [one.entry for one in batch.pendings if one.entry is not None]
+    try:
+        outcomes = await _send(replace(sender, backoff=backoff), entries, keyed=batch.keyed)
+    # Whatever it is, a bug of ours too: the entries must come back to their owner.
+    except Exception as error:  # noqa: BLE001
+        outcomes = [given_up(entry, repr(error)) for entry in entries]
+    if spool is not None:
+        settle_spool(spool, batch.pendings, outcomes)
+    return Delivered(outcomes, len(backoff.waits))
+
+
+async def _send(sender: AsyncSender, entries: Sequence[Entry], *, keyed: bool) -> list[Outcome]:
+    outcomes: dict[int, Outcome] = {}
+    good: dict[int, Entry] = {}
+    for number, entry in enumerate(entries):
+        try:
+            await sender.meet(entry)
+        except CountledgerError as error:
+            outcomes[number] = error
+        else:
+            good[number] = entry
+    if keyed:
+        outcomes |= {number: await sender.outcome_soon(entry) for number, entry in good.items()}
+    elif good:
+        sent = await sender.send_batch_soon(list(good.values()))
+        outcomes |= dict(zip(good, sent, strict=True))
+    return [outcomes[number] for number in range(len(entries))]

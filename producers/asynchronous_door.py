@@ -1,0 +1,92 @@
+"""The door to DynamoDB for an event loop: the two writes of a producer, awaited.
+
+What they send, what they cost and what their failures mean is the door's own (`ledger.door`); only
+the client is another one.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from countledger.ledger.attributes import decode, encode
+from countledger.ledger.departure import watch
+from countledger.ledger.door import _METERED, Door, _consumed
+from countledger.ledger.errors import SetupError
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.operations import Put
+
+
+class AsyncDoor(Door):
+    """Carries out operations through a client of aiobotocore."""
+
+    __slots__ = ()
+
+    async def put_soon(self, write: Put) -> None:
+        """As `put`."""
+        what = f"PutItem on {write.table}"
+        client: Any = self.client
+        with translated(what), self._conditions():
+            answer = await client.put_item(**write.arguments(), **_METERED)
+        self.meter.written(_consumed(answer, what))
+
+    async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """As `put_batch`."""
+        requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
+        what = f"BatchWriteItem on {table}"
+        client: Any = self.client
+        with translated(what):
+            answer = await client.batch_write_item(RequestItems={table: requests}, **_METERED)
+        self.meter.written(_consumed(answer, what))
+        left = answer["UnprocessedItems"].get(table, [])
+        return [decode(request["PutRequest"]["Item"]) for request in left]
+
+
+@asynccontextmanager
+async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
+    """A door of this event loop, whose SDK does not retry.
+
+    Raises:
+        SetupError: aiobotocore is not installed, or the client cannot be made.
+    """
+    try:
+        from aiobotocore.session import AioSession  # noqa: PLC0415 - it is an extra
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            "aiobotocore is not installed: pip install 'countledger[async]'"
+        ) from error
+    profile = connection.session.profile_name
+    # boto3 calls it so where none is named; named, it would have to exist.
+    session: Any = AioSession(profile=None if profile == "default" else profile)
+    with translated("the dynamodb client"):
+        made = session.create_client(
+            "dynamodb",
+            endpoint_url=connection.endpoint_url,
+            region_name=connection.region,
+            config=connection.config("dynamodb", "none"),
+            **_given_credentials(connection),
+        )
+        client = await made.__aenter__()
+    try:
+        watch(client)
+        yield AsyncDoor(client, connection.meter)
+    finally:
+        await made.__aexit__(None, None, None)
+
+
+def _given_credentials(connection: Connection) -> dict[str, str | None]:
+    """Credentials that were handed in with the session; all others aiobotocore finds itself."""
+    found: Any = connection.session.get_credentials()
+    if found is None or found.method != "explicit":
+        return {}
+    return {
+        "aws_access_key_id": found.access_key,
+        "aws_secret_access_key": found.secret_key,
+        "aws_session_token": found.token,
+    }

@@ -1,0 +1,55 @@
+"""A buffered producer of a stack: what it is built from, and what each process makes anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.producers.buffer_delivery import Delivery
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.coalesce import EntryMaker
+from countledger.producers.sender import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.namespace import Namespaces
+    from countledger.producers.buffer_errors import Failure
+    from countledger.producers.buffering import Buffering
+
+
+def ledger_name(connection: Connection) -> str:
+    """Which ledger a spool is filled for."""
+    return f"table {connection.setting('ledger_table')} in {connection.region}"
+
+
+def buffered_producer(
+    connection: Connection,
+    buffering: Buffering,
+    make_namespaces: Callable[[], Namespaces],
+    on_failure: Callable[[Failure], object] | None,
+) -> BufferedProducer:
+    """A buffered producer of a stack.
+
+    Raises:
+        SetupError: there is no such stack, or the spool cannot be used.
+    """
+    table = connection.setting("ledger_table")
+
+    def make_delivery() -> Delivery:
+        # A process of its own connections: a fork must not talk over its parent's.
+        sender = Sender(
+            connection.door("none"),
+            table,
+            make_namespaces(),
+            clock_skew_ms=connection.settings.clock_skew_ms,
+        )
+        return Delivery(sender, buffering.attempts)
+
+    return BufferedProducer(
+        buffering,
+        make_delivery,
+        EntryMaker(connection.region),
+        ledger=ledger_name(connection),
+        on_failure=on_failure,
+    )

@@ -1,0 +1,202 @@
+"""One process's buffer behind one lock: events come in, senders' threads take batches out.
+
+What is to be sent when is the state machine's (`buffer`); this adds a lock, threads that wait for
+something to be due, and callers that wait for room or for outcomes.
+"""
+
+from __future__ import annotations
+
+from threading import Condition, Lock, Thread, get_ident
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import CountledgerError
+from countledger.producers.buffer_delivery import Delivered
+from countledger.producers.buffer_holdings import ticks_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from countledger.ledger.amount import Amount
+    from countledger.producers.buffer import Batch
+    from countledger.producers.buffer_delivery import Delivery
+    from countledger.producers.buffer_errors import Failure
+    from countledger.producers.buffer_holdings import Holdings
+    from countledger.producers.buffer_pending import Pending
+    from countledger.producers.buffer_statistics import BufferStatistics
+
+_CLOSED: Final = "the producer was closed before it could be"
+
+
+class Desk:
+    """One process's buffer and the threads that empty it.
+
+    Args:
+        holdings: what it has in hand.
+        lock: the one of its outcomes.
+        make_delivery: called once, on the first sender's thread.
+    """
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        lock: Lock,
+        make_delivery: Callable[[], Delivery],
+    ) -> None:
+        self.holdings = holdings
+        self.buffer = holdings.buffer
+        self.outcomes = holdings.outcomes
+        self.lock = lock
+        self._make_delivery = make_delivery
+        self._delivery: Delivery | None = None
+        self._making = Lock()
+        self._work = Condition(lock)
+        self._senders = self._idle = self._timers = 0
+        self._sender_ids: set[int] = set()
+
+    # ---- taking ----
+
+    def join(self, counter: object, delta: Amount) -> Pending | None:
+        """Take an event that joins a pending entry of its counter; None where there is none."""
+        if not isinstance(counter, str):
+            return None
+        with self.lock:
+            pending = self.buffer.join(counter, delta)
+            if pending is not None:
+                self.holdings.events += 1
+                if self.buffer.window_is_empty:
+                    self._wake(ticks_ms())
+            return pending
+
+    def take_in(self, pendings: Sequence[Pending]) -> list[Pending]:
+        """Take events in, once there is room; each one's own pending, or the one that it joined.
+
+        Raises:
+            BufferFull: there is no room, and the producer is not to wait.
+            ProducerClosed: it is at its end.
+            SpoolRefused: they could not be spooled.
+        """
+        size = sum(pending.size for pending in pendings)
+        with self.lock:
+            # A callback of ours that adds must not wait for the very thread that it runs on.
+            ours = get_ident() in self._sender_ids
+            while not self.holdings.has_room(len(pendings), size, over=ours):
+                self._wake(ticks_ms())
+                if self.holdings.buffering.when_full == "error":
+                    raise self.holdings.full()
+                self.outcomes.changed.wait()
+            if self.holdings.spool is None:
+                return self._take(pendings)
+        try:
+            self.holdings.spool.append([one for one in pendings if one.rows is None])
+        except BaseException:
+            with self.lock:
+                self.buffer.release(len(pendings), size)
+                self.outcomes.changed.notify_all()
+            raise
+        with self.lock:
+            return self._take(pendings)
+
+    def _take(self, pendings: Sequence[Pending]) -> list[Pending]:
+        taken = [self.holdings.take(pending) for pending in pendings]
+        self._wake(ticks_ms())
+        return taken
+
+    # ---- sending ----
+
+    def _wake(self, now_ms: float) -> None:
+        """See to it that somebody sends what is due, and that somebody minds the time."""
+        due = self.buffer.batches_due(now_ms)
+        if due <= 0 and (self._timers or self.buffer.due_in_ms(now_ms) is None):
+            return
+        if self._idle:
+            self._work.notify(max(due, 1))
+        elif self._senders < int(self.buffer.limit):
+            try:
+                Thread(target=self._send_on, name="countledger-sender", daemon=True).start()
+            except RuntimeError:
+                return  # no thread to be had; those that there are go on, or who waits helps itself
+            self._senders += 1
+
+    def _send_on(self) -> None:
+        """A sender's life."""
+        self._sender_ids.add(get_ident())
+        while (batch := self._next_batch()) is not None:
+            self.deliver(batch)
+
+    def _next_batch(self) -> Batch | None:
+        with self.lock:
+            while True:
+                now_ms = ticks_ms()
+                batch = self.holdings.next_batch(now_ms)
+                if batch is not None:
+                    self._wake(now_ms)
+                    return batch
+                if self.outcomes.abandoned or (self.holdings.closed and not self.buffer.entries):
+                    self._senders -= 1
+                    return None
+                due_ms = None if self._timers else self.buffer.due_in_ms(now_ms)
+                self._idle += 1
+                self._timers += due_ms is not None
+                self._work.wait(None if due_ms is None else due_ms / 1_000)
+                self._timers -= due_ms is not None
+                self._idle -= 1
+
+    def deliver(self, batch: Batch) -> None:
+        """Send a batch, and tell whoever waits for it."""
+        delivered = self._delivered(batch)
+        with self.lock:
+            self.outcomes.settle(batch.pendings, delivered.outcomes)
+        self.outcomes.tell(batch.pendings)
+        # Only now: who waits for all to end, waits for the callbacks too.
+        with self.lock:
+            self.holdings.ended(batch, delivered)
+            self.outcomes.changed.notify_all()
+            self._wake(ticks_ms())
+
+    def _delivered(self, batch: Batch) -> Delivered:
+        try:
+            with self._making:
+                if self._delivery is None:
+                    self._delivery = self._make_delivery()
+        except CountledgerError as error:
+            return Delivered([error] * len(batch.pendings), 0)
+        return self._delivery.deliver(batch, self.holdings.spool)
+
+    # ---- ending ----
+
+    def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
+        """Send all that was taken so far, and wait for it; the failures nobody has asked after.
+
+        Raises:
+            StillBuffered: the time was over before.
+        """
+        until_s = None if timeout_s is None else monotonic() + timeout_s
+        with self.lock:
+            mark = self.buffer.hurry()
+            for _ in self.outcomes.waiting(until_s):
+                if self.buffer.settled_through(mark):
+                    return self.outcomes.take_failures()
+                self._wake(ticks_ms())
+            raise self.holdings.still_buffered(timeout_s)
+
+    def close(self, timeout_s: float | None) -> tuple[Failure, ...]:
+        """Take no more, send all that is left, and hand back what could not be sent in time."""
+        until_s = None if timeout_s is None else monotonic() + timeout_s
+        with self.lock:
+            self.holdings.closed = True
+            self.outcomes.changed.notify_all()
+            for _ in self.outcomes.waiting(until_s):
+                self.buffer.hurry()
+                self._wake(ticks_ms())
+                if not self.buffer.entries:
+                    break
+            self._work.notify_all()
+            left, failures = self.holdings.hand_back()
+        self.outcomes.tell(left)
+        return failures
+
+    def statistics(self) -> BufferStatistics:
+        """What was done so far, and what waits."""
+        with self.lock:
+            return self.holdings.statistics()

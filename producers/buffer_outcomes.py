@@ -1,0 +1,162 @@
+"""What became of the entries of a buffer: who waits is told, and what failed is not forgotten."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from threading import Condition, Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from countledger.producers.buffer_errors import Failure, ProducerClosed
+from countledger.producers.buffer_pending import Pending
+from countledger.producers.receipt import Receipt, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.entry import Entry
+    from countledger.producers.sender import Outcome
+
+_LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many entries came to which end."""
+
+    recorded: int = 0
+    duplicates: int = 0
+    failed: int = 0
+
+    def count(self, outcome: Outcome) -> None:
+        """One more."""
+        if not isinstance(outcome, Receipt):
+            self.failed += 1
+        elif outcome.status is Status.RECORDED:
+            self.recorded += 1
+        else:
+            self.duplicates += 1
+
+
+class Outcomes:
+    """The outcomes of one process's buffer.
+
+    Args:
+        lock: the buffer's; whoever waits for an outcome waits under it.
+        on_failure: told of each failure, on a sender's thread; without it they are kept.
+    """
+
+    def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
+        self.changed = Condition(lock)
+        self.tally = Tally()
+        # In a fork: the parent's entries, whose outcomes nobody will ever hear of here.
+        self.abandoned = False
+        self._on_failure = on_failure
+        self._failed: deque[Pending] = deque()
+        # The rows in the spool of entries that failed, should they be added again.
+        self._rows: dict[tuple[str, str], list[int]] = {}
+
+    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:
+        """A new entry on its way."""
+        return Pending(self, counter, delta, entry)
+
+    def settle(self, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
+        """Note outcomes; called under the lock."""
+        for pending, outcome in zip(pendings, outcomes, strict=True):
+            pending.outcome = outcome
+            self.tally.count(outcome)
+            if not isinstance(outcome, Receipt) and not pending.callbacks:
+                if self._on_failure is None:
+                    self._failed.append(pending)
+                else:
+                    pending.seen = True
+            if pending.rows and pending.entry and not isinstance(outcome, Receipt):
+                self._rows[pending.entry.counter, pending.entry.id] = pending.rows[:1]
+        self.changed.notify_all()
+
+    def tell(self, pendings: Iterable[Pending]) -> None:
+        """Call whoever wants to be called; outside of the lock."""
+        for pending in pendings:
+            for callback in pending.callbacks or ():
+                _call(callback, pending)
+            pending.callbacks = None
+            outcome = pending.outcome
+            if outcome is None or isinstance(outcome, Receipt) or self._on_failure is None:
+                continue
+            _call(self._on_failure, Failure(pending.entry, outcome))
+
+    def outcome_of(self, pending: Pending, timeout_s: float | None) -> Outcome:
+        """Wait for an entry's outcome.
+
+        Raises:
+            TimeoutError: it is not known yet.
+            ProducerClosed: this is a fork of the process that it belongs to.
+        """
+        if pending.outcome is None:
+            if self.abandoned:
+                raise ProducerClosed(
+                    "the entry was added before this process was forked: ask its parent"
+                )
+            until_s = None if timeout_s is None else monotonic() + timeout_s
+            pending.seen = True  # by whom it is waited for, it is not told to others
+            with self.changed:
+                for _ in self.waiting(until_s):
+                    if pending.done:
+                        break
+        if pending.outcome is None:
+            pending.seen = False
+            raise TimeoutError(f"no outcome of an entry of {pending.counter!r} in {timeout_s} s")
+        pending.seen = True
+        return pending.outcome
+
+    def waiting(self, until_s: float | None) -> Iterator[None]:
+        """Yield at once, and after each change; end when the time is over. Under the lock."""
+        while True:
+            yield
+            left_s = None if until_s is None else until_s - monotonic()
+            if left_s is not None and left_s <= 0:
+                return
+            self.changed.wait(left_s)
+
+    def call_when_done(self, pending: Pending, callback: Callable[[Pending], object]) -> None:
+        """Have a function called once the outcome is known; here and now if it is."""
+        with self.changed:
+            if pending.outcome is None:
+                pending.callbacks = [*(pending.callbacks or ()), callback]
+                return
+        pending.seen = True
+        _call(callback, pending)
+
+    def unseen(self) -> int:
+        """How many failures nobody has asked after; called under the lock."""
+        while self._failed and self._failed[0].seen:
+            self._failed.popleft()
+        return len(self._failed)
+
+    def take_failures(self) -> tuple[Failure, ...]:
+        """The failures that nobody has asked after, once; called under the lock."""
+        failures = tuple(
+            Failure(pending.entry, pending.outcome)
+            for pending in self._failed
+            if not pending.seen
+            and pending.outcome is not None
+            and not isinstance(pending.outcome, Receipt)
+        )
+        self._failed.clear()
+        return failures
+
+    def rows_of(self, counter: str, entry_id: str) -> list[int] | None:
+        """Where an entry that failed lies in the spool."""
+        return self._rows.pop((counter, entry_id), None)
+
+
+def _call(callback: Callable[[_T], object], value: _T) -> None:
+    """Call what an app handed in: its errors are its own, and stop nothing here."""
+    try:
+        callback(value)
+    except Exception:  # noqa: BLE001 - an app's error must not end a sender's thread
+        _LOG.exception("a callback of a buffered producer failed")

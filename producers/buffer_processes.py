@@ -1,0 +1,57 @@
+"""Buffered producers and their process: none ends with events in hand, none is two processes'."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import CountledgerError
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Buffering(Protocol):
+        """What has events in hand."""
+
+        def close(self, timeout_s: float | None = ...) -> None:
+            """Send what is left."""
+
+        def start_anew(self) -> None:
+            """Begin again in a fork, with nothing in hand."""
+
+
+_LOG: Final = logging.getLogger(__name__)
+# They are kept alive until they are closed: what they hold must not be collected with them.
+_OPEN: Final[dict[Buffering, None]] = {}
+
+
+def opened(producer: Buffering) -> None:
+    """A producer may have events in hand from now on."""
+    _OPEN[producer] = None
+
+
+def closed(producer: Buffering) -> None:
+    """A producer has none any more."""
+    _OPEN.pop(producer, None)
+
+
+def _close_all() -> None:
+    """The process ends; the senders' threads still run."""
+    for producer in list(_OPEN):
+        try:
+            producer.close()
+        except CountledgerError:
+            _LOG.exception("entries were in hand as the process ended")
+
+
+def _start_anew() -> None:
+    """A fork has none of the threads, its locks may be held for ever, the events are not its."""
+    for producer in list(_OPEN):
+        producer.start_anew()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

@@ -1,0 +1,118 @@
+"""The Lambda function of the ingest: wiring, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from countledger.ledger.connection import Connection
+from countledger.ledger.errors import BadPayload
+from countledger.ledger.namespace import Namespaces
+from countledger.producers.ingest.ingest import Ingest, Outcome
+from countledger.producers.ingest.quarantine import QueueQuarantine
+from countledger.producers.ingest.reading import Kind
+from countledger.producers.ingest.writing import Writer
+from countledger.producers.sender import Sender
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    ingest: Ingest
+    logger: Logger
+    metrics: Metrics
+
+
+@cache
+def _parts() -> _Parts:
+    """Built at the first invocation, from the function's environment."""
+    connection = Connection.open()
+    ledger = connection.setting("ledger_table")
+    namespaces = Namespaces(
+        connection.door("standard"),
+        ledger,
+        region=connection.region,
+        home_region=connection.setting("home_region"),
+    )
+    sender = Sender(
+        connection.door("none"),
+        ledger,
+        namespaces,
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
+    quarantine = QueueQuarantine(
+        connection.queues(),
+        connection.setting("ingest_quarantine_queue_url"),
+        connection.setting("ingest_expired_queue_url"),
+    )
+    return _Parts(Ingest(Writer(sender), quarantine, connection.region), Logger(), Metrics())
+
+
+def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Bring a batch of records of the stream into the ledger.
+
+    Args:
+        event: as an event source mapping of Kinesis sends it.
+        context: of the invocation.
+
+    Returns:
+        From which record on the shard has to be delivered again, if at all.
+
+    Raises:
+        BadPayload: the event holds records that are none of Kinesis.
+    """
+    parts = _parts()
+    records = event.get("Records") or []
+    stream, shard = source_of(records)
+    outcome = parts.ingest.apply(records, stream=stream, shard=shard)
+    _report(parts, outcome, shard, context)
+    if outcome.retry_from is None:
+        return {"batchItemFailures": []}
+    first = records[outcome.retry_from]["kinesis"]["sequenceNumber"]
+    return {"batchItemFailures": [{"itemIdentifier": first}]}
+
+
+def source_of(records: list[dict[str, Any]]) -> tuple[str, str]:
+    """The stream and the shard that a batch comes from, for people who look into the quarantine.
+
+    Raises:
+        BadPayload: a record does not tell.
+    """
+    if not records:
+        return "", ""
+    try:
+        shard, _, _ = records[0]["eventID"].partition(":")
+        return records[0]["eventSourceARN"], shard
+    except (KeyError, TypeError, AttributeError) as error:
+        raise BadPayload(f"the event's first record is none of Kinesis: {error!r}") from None
+
+
+def _report(parts: _Parts, outcome: Outcome, shard: str, context: LambdaContext) -> None:
+    for error in outcome.errors:
+        parts.logger.error("records are to be delivered again", reason=error)
+    quarantined = {str(kind): count for kind, count in outcome.quarantined.items()}
+    parts.logger.info(
+        "batch",
+        shard=shard,
+        request_id=getattr(context, "aws_request_id", None),
+        records=outcome.records,
+        payloads=outcome.payloads,
+        accepted=outcome.accepted,
+        duplicates=outcome.duplicates,
+        quarantined=quarantined,
+        retry_from=outcome.retry_from,
+    )
+    metrics = parts.metrics
+    metrics.add_metric("IngestRecords", MetricUnit.Count, outcome.records)
+    metrics.add_metric("IngestPayloads", MetricUnit.Count, outcome.payloads)
+    metrics.add_metric("IngestAccepted", MetricUnit.Count, outcome.accepted)
+    metrics.add_metric("IngestDuplicates", MetricUnit.Count, outcome.duplicates)
+    metrics.add_metric("IngestQuarantined", MetricUnit.Count, sum(outcome.quarantined.values()))
+    metrics.add_metric("IngestExpired", MetricUnit.Count, outcome.quarantined.get(Kind.EXPIRED, 0))
+    metrics.flush_metrics()

@@ -1,0 +1,1 @@
+"""Entries on their way through Kinesis: packed, sent, and unpacked again."""

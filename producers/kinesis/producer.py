@@ -1,0 +1,92 @@
+"""The producer: events become entries, and go into the stream many to a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import CountledgerError, SetupError
+from countledger.ledger.ids import new_id
+from countledger.producers.event import make_entry
+from countledger.producers.kinesis.sender import KinesisSender, Outcome, Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.entry import Entry
+    from countledger.producers.event import Event
+
+# About ten records of the stream: enough to hide what a call costs, few enough to answer soon.
+_CHUNK: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class KinesisProducer:
+    """Sends events through Kinesis; the ingest function writes them into the ledger.
+
+    Safe to share between threads.
+
+    Attributes:
+        sender: brings entries into the stream.
+        region: where this process works.
+        clock: tells the time at which an entry is made.
+        new_id: makes an id for a millisecond.
+    """
+
+    sender: KinesisSender
+    region: str
+    clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[int], str] = new_id
+
+    def send_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
+        """Send events, some thousands at a time; no units of DynamoDB until they are ingested.
+
+        They are gathered until some thousands are there or the feed ends: of a slow feed, give what
+        there is. Several events of one key may be ingested in any order.
+
+        Yields:
+            One outcome for each event, in their order: `Sent`, or the error of this event as a
+            value. An `Unacknowledged` carries the entry: `resend` it, it cannot count twice.
+
+        Raises:
+            SetupError: what concerns every event: no stream, no permission, nothing reachable;
+                behind the outcomes of all events that had been sent.
+        """
+        feed = iter(events)
+        while chunk := list(islice(feed, _CHUNK)):
+            now_ms = self.clock.now_ms()
+            outcomes = self.sender.send_batch(
+                [
+                    make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id)
+                    for event in chunk
+                ]
+            )
+            fatal = next((one for one in outcomes if isinstance(one, SetupError)), None)
+            if fatal is None or any(isinstance(one, Sent) for one in outcomes):
+                yield from outcomes
+            if fatal is not None:
+                raise fatal
+
+    def resend(self, entry: Entry) -> Sent:
+        """Send an entry again as it is.
+
+        Raises:
+            CountledgerError: its outcome, where it is none of success.
+        """
+        (outcome,) = self.sender.send_batch([entry])
+        if isinstance(outcome, CountledgerError):
+            raise outcome
+        return outcome
+
+
+def producer_of(connection: Connection) -> KinesisProducer:
+    """A producer on the stack's stream.
+
+    Raises:
+        StackNotFound: the stack has no stream; deploy it with the parameter IngestStream.
+    """
+    sender = KinesisSender(connection.kinesis(), connection.setting("ingest_stream_arn"))
+    return KinesisProducer(sender, connection.region)

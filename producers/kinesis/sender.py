@@ -1,0 +1,165 @@
+"""Sending entries into the stream: packed, by PutRecords, what failed again and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import (
+    CountledgerError,
+    Throttled,
+    Unacknowledged,
+    Unclear,
+    Unreachable,
+)
+from countledger.ledger.retry import Backoff
+from countledger.ledger.service_errors import translated
+from countledger.producers.kinesis.aggregate import Aggregate, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_kinesis import KinesisClient
+
+    from countledger.ledger.entry import Entry
+
+# What one call of the service takes: so many records, and so many bytes with their keys.
+CALL_RECORDS: Final = 500
+CALL_BYTES: Final = 5 * 1024 * 1024
+_AGAIN: Final = (Throttled, Unclear, Unreachable)
+# The sequence number of a record, or why it has none.
+_Answer: TypeAlias = str | CountledgerError
+
+
+class Sent(NamedTuple):
+    """The acknowledgement of the stream: it holds the entry, which will be in the ledger.
+
+    A refusal by the ledger (a key used with another delta, a strict counter) cannot be known here:
+    such an entry goes to the ingest's quarantine.
+    """
+
+    counter: str
+    """The counter's name."""
+    id: str
+    """The entry's identity."""
+    sequence: str
+    """The sequence number of the record that carries it."""
+
+
+Outcome: TypeAlias = Sent | CountledgerError
+
+
+@dataclass(frozen=True, slots=True)
+class KinesisSender:
+    """Sends entries into a stream.
+
+    Attributes:
+        client: of Kinesis; its SDK does not retry.
+        stream: the stream's ARN or name.
+        clock: waits between the attempts.
+        random: what the jitter is drawn from.
+        backoff: how often a record is sent, and how long between.
+    """
+
+    client: KinesisClient
+    stream: str
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    backoff: Backoff = field(default_factory=Backoff)
+
+    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Send entries; one call for up to 5 MB of them, and one for each retry.
+
+        Sent again, an entry is known again by the ingest: it cannot count twice.
+
+        Returns:
+            One outcome for each entry, in their order; an error is this entry's own.
+        """
+        outcomes: list[Outcome] = []
+        for call in calls(pack(entries)):
+            for record, answer in zip(call, self._put(call), strict=True):
+                outcomes += _outcomes(record, answer)
+        return outcomes
+
+    def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
+        """Each record's sequence number, or why it has none."""
+        answers: dict[int, _Answer] = {}
+        lost: set[int] = set()  # with an attempt that was never answered and may have got through
+        pending = list(range(len(records)))
+        waits_ms = self.backoff.waits_ms(self.random)
+        while pending:
+            told = self._attempt([records[number] for number in pending])
+            answers |= dict(zip(pending, told, strict=True))
+            lost |= {number for number in pending if isinstance(answers[number], Unclear)}
+            pending = [number for number in pending if isinstance(answers[number], _AGAIN)]
+            wait_ms = next(waits_ms, None)
+            if wait_ms is None:
+                break
+            if pending:
+                self.clock.sleep_ms(wait_ms)
+        for number in lost:
+            answer = answers[number]
+            if not isinstance(answer, str):
+                answers[number] = Unclear(str(answer))
+        return [answers[number] for number in range(len(records))]
+
+    def _attempt(self, records: Sequence[Aggregate]) -> list[_Answer]:
+        what = f"PutRecords on {self.stream}"
+        place: Any = {"StreamARN" if self.stream.startswith("arn:") else "StreamName": self.stream}
+        try:
+            with translated(what):
+                answer = self.client.put_records(
+                    Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
+                    **place,
+                )
+        except CountledgerError as error:
+            return [error] * len(records)
+        told: Any = answer.get("Records", [])
+        if len(told) != len(records):
+            # botocore takes whatever comes with status 200 for a success.
+            return [Unclear(f"{what}: no clear answer (it tells of {len(told)} records)")] * len(
+                records
+            )
+        return [_told(one, what) for one in told]
+
+
+def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
+    """The records, as many to a call as it takes."""
+    held: list[Aggregate] = []
+    size = 0
+    for record in records:
+        if held and (len(held) == CALL_RECORDS or size + record.size_bytes > CALL_BYTES):
+            yield held
+            held, size = [], 0
+        held.append(record)
+        size += record.size_bytes
+    if held:
+        yield held
+
+
+def _told(answer: dict[str, str], what: str) -> _Answer:
+    """What the service says of one record of a call."""
+    code = answer.get("ErrorCode")
+    if code == "ProvisionedThroughputExceededException":
+        return Throttled(f"{what}: the shard is busy")
+    sequence = answer.get("SequenceNumber")
+    if code or not sequence:
+        return Unclear(f"{what}: {code or 'no clear answer'}: {answer.get('ErrorMessage', '')}")
+    return sequence
+
+
+def _outcomes(record: Aggregate, answer: _Answer) -> list[Outcome]:
+    if isinstance(answer, str):
+        return [Sent(entry.counter, entry.id, answer) for entry in record.entries]
+    if not isinstance(answer, Throttled | Unclear):
+        return [answer] * len(record.entries)
+    return [
+        Unacknowledged(
+            f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({answer}); it "
+            "may or may not be in the stream: resend this very entry, it cannot count twice",
+            entry,
+        )
+        for entry in record.entries
+    ]

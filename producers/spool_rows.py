@@ -1,0 +1,70 @@
+"""What a spool's rows hold: an entry whole, or an event that no entry was made of yet."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from countledger.ledger.amount import Amount, parse_delta_text, to_text
+from countledger.ledger.entry import Entry
+
+if TYPE_CHECKING:
+    from countledger.producers.buffer_pending import Pending
+
+
+class Spooled(NamedTuple):
+    """One row.
+
+    Attributes:
+        row: its number.
+        counter: the counter's name.
+        delta: what it adds.
+        entry: the entry, or None for an event that waits to be coalesced.
+    """
+
+    row: int
+    counter: str
+    delta: Amount
+    entry: Entry | None
+
+
+def encode_row(pending: Pending) -> str:
+    """The text of a pending entry, or of the one event that it was added for."""
+    entry = pending.entry
+    if entry is None:
+        return json.dumps({"counter": pending.counter, "delta": to_text(pending.delta)})
+    return encode_entry_row(entry)
+
+
+def encode_entry_row(entry: Entry) -> str:
+    """The text of an entry."""
+    facts = {
+        "counter": entry.counter,
+        "delta": to_text(entry.delta),
+        "id": entry.id,
+        "at_ms": entry.at_ms,
+        "origin": entry.origin,
+        "events": entry.events,
+        "key": entry.key,
+        "note": dict(entry.note) if entry.note else None,
+        "occurred_at_ms": entry.occurred_at_ms,
+    }
+    return json.dumps({name: value for name, value in facts.items() if value is not None})
+
+
+def decode_row(row: int, text: str) -> Spooled:
+    """A row as it was spooled.
+
+    Raises:
+        ValueError, KeyError, TypeError: it was not.
+    """
+    facts: dict[str, Any] = json.loads(text)
+    counter, delta = facts.pop("counter"), _delta(facts.pop("delta"))
+    if "id" not in facts:
+        return Spooled(row, counter, delta, None)
+    return Spooled(row, counter, delta, Entry(counter=counter, delta=delta, **facts))
+
+
+def _delta(text: str) -> Amount:
+    """The sum of a coalesced entry may be 0; an event's delta may not."""
+    return 0 if text == "0" else parse_delta_text(text)

@@ -1,0 +1,168 @@
+"""The ways to emit that are measured: ours and those of others, against the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import boto3
+
+from countledger import CountLedger, Event, Settings
+from countledger.ledger.limits import BATCH_WRITE_ITEMS
+from countledger.producers.buffering import Buffering
+from tests.bench.way import Way, Work, uniform, zipf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+REGION: Final = "us-east-1"
+TABLE: Final = "bench-ledger"
+_STREAM: Final = f"arn:aws:kinesis:{REGION}:000000000000:stream/bench"
+_IN_FLIGHT: Final = 16
+
+
+def ledger_at(url: str) -> CountLedger:
+    """A client of ours."""
+    settings = Settings(
+        ledger_table=TABLE,
+        counters_table="bench-counters",
+        ingest_stream_arn=_STREAM,
+        home_region=REGION,
+    )
+    return CountLedger(settings, endpoint_url=url)
+
+
+def plain_item(counter: str) -> dict[str, Any]:
+    """What somebody writes who keeps a ledger by hand."""
+    return {
+        "counter": {"S": counter},
+        "entry": {"S": f"e#{uuid.uuid4()}"},
+        "delta": {"N": "1"},
+        "at": {"N": str(time.time_ns() // 1_000_000)},
+        "origin": {"S": REGION},
+    }
+
+
+def _boto3_put(url: str) -> Work:
+    client = boto3.client("dynamodb", region_name=REGION, endpoint_url=url)
+
+    def work(counters: Sequence[str]) -> float:
+        for counter in counters:
+            client.put_item(TableName=TABLE, Item=plain_item(counter))
+        return len(counters)
+
+    return work
+
+
+def _boto3_batch(url: str) -> Work:
+    client = boto3.client("dynamodb", region_name=REGION, endpoint_url=url)
+
+    def work(counters: Sequence[str]) -> float:
+        for start in range(0, len(counters), BATCH_WRITE_ITEMS):
+            some = counters[start : start + BATCH_WRITE_ITEMS]
+            puts: Any = [{"PutRequest": {"Item": plain_item(counter)}} for counter in some]
+            client.batch_write_item(RequestItems={TABLE: puts})
+        return len(counters)
+
+    return work
+
+
+def _aiodynamo_put(url: str) -> Work:
+    # Imported where it is measured: another way's process is to know nothing of it.
+    from aiodynamo.client import Client  # noqa: PLC0415
+    from aiodynamo.credentials import Key, StaticCredentials  # noqa: PLC0415
+    from aiodynamo.http.aiohttp import AIOHTTP  # noqa: PLC0415
+    from aiohttp import ClientSession  # noqa: PLC0415
+    from yarl import URL  # noqa: PLC0415
+
+    async def some(client: Client, counters: Iterator[str]) -> None:
+        for counter in counters:
+            typed = plain_item(counter)
+            item = {name: value.get("S") or int(value["N"]) for name, value in typed.items()}
+            await client.put_item(TABLE, item)
+
+    async def put(counters: Iterator[str]) -> None:
+        credentials = StaticCredentials(Key("x", "y"))
+        async with ClientSession() as session:
+            client = Client(AIOHTTP(session), credentials, REGION, URL(url))
+            await asyncio.gather(*(some(client, counters) for _ in range(_IN_FLIGHT)))
+
+    def work(counters: Sequence[str]) -> float:
+        asyncio.run(put(iter(counters)))
+        return len(counters)
+
+    return work
+
+
+def _ours(emit: Callable[[CountLedger, Sequence[str]], None], url: str) -> Work:
+    """Whatever of ours: what it cost is what the service reported."""
+    ledger = ledger_at(url)
+
+    def work(counters: Sequence[str]) -> float:
+        before = ledger.write_units
+        emit(ledger, counters)
+        return ledger.write_units - before
+
+    return work
+
+
+def _record(ledger: CountLedger, counters: Sequence[str]) -> None:
+    for counter in counters:
+        ledger.record(counter, 1)
+
+
+def _record_many(ledger: CountLedger, counters: Sequence[str]) -> None:
+    _all_in(ledger.record_many(Event(counter, 1) for counter in counters))
+
+
+def _record_many_keyed(ledger: CountLedger, counters: Sequence[str]) -> None:
+    run = uuid.uuid4().hex
+    events = (Event(counter, 1, f"{run}-{number}") for number, counter in enumerate(counters))
+    _all_in(ledger.record_many(events))
+
+
+def _buffered(buffering: Buffering, ledger: CountLedger, counters: Sequence[str]) -> None:
+    with ledger.buffered(buffering) as producer:
+        for counter in counters:
+            producer.add(counter, 1)
+
+
+def _buffered_async(ledger: CountLedger, counters: Sequence[str]) -> None:
+    async def emit() -> None:
+        async with ledger.buffered_async() as producer:
+            for counter in counters:
+                await producer.add(counter, 1)
+
+    asyncio.run(emit())
+
+
+def _kinesis(ledger: CountLedger, counters: Sequence[str]) -> None:
+    _all_in(ledger.kinesis.send_many(Event(counter, 1) for counter in counters))
+
+
+def _all_in(outcomes: Iterable[object]) -> None:
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+_EACH: Final = partial(_buffered, Buffering())
+_COALESCED: Final = partial(_buffered, Buffering(coalesce=True))
+
+# The first one is what the others are compared with.
+WAYS: Final = (
+    Way("boto3: put_item, one by one", _boto3_put, 1_000),
+    Way("aiodynamo: put_item, 16 in flight", _aiodynamo_put, 4_000),
+    Way("boto3: batch_write_item of 25", _boto3_batch, 10_000),
+    Way("record", partial(_ours, _record), 1_000),
+    Way("record_many, with keys", partial(_ours, _record_many_keyed), 1_000),
+    Way("record_many", partial(_ours, _record_many), 20_000),
+    Way("buffered", partial(_ours, _EACH), 20_000),
+    Way("buffered_async", partial(_ours, _buffered_async), 20_000),
+    Way("buffered, coalescing, uniform", partial(_ours, _COALESCED), 100_000, uniform),
+    Way("buffered, coalescing, Zipf", partial(_ours, _COALESCED), 100_000, zipf),
+    Way("kinesis", partial(_ours, _kinesis), 50_000, zipf),
+)

@@ -1,0 +1,31 @@
+"""Measures one way once, in a process of its own: `python -m tests.bench.one TABLE ROW URL`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from tests.bench.processor import CLIENT, stay_on
+from tests.bench.suite import SUITES
+
+
+def measure(table: str, row: int, url: str) -> dict[str, float]:
+    """Processor time, time and write units for each event, after a tenth of them to warm up."""
+    way = SUITES[table].ways[row]
+    work = way.prepare(url)
+    counters = way.counters(way.events)
+    work(counters[: way.events // 10])
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    units = work(counters)
+    cpu_s, wall_s = time.process_time() - began_cpu_s, time.perf_counter() - began_s
+    return {
+        "cpu_us": cpu_s / way.events * 1e6,
+        "wall_us": wall_s / way.events * 1e6,
+        "write_units": units / way.events,
+    }
+
+
+if __name__ == "__main__":
+    stay_on(CLIENT)
+    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), sys.argv[3])))  # noqa: T201

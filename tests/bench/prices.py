@@ -1,0 +1,100 @@
+"""What a million events cost, by list prices and by the units that the tests hold the product to.
+
+Prices are of us-east-1, on demand, table class Standard, in US dollars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+# When they were looked up; those of DynamoDB have been these since 2024-11-01.
+AS_OF: Final = "2026-11-21"
+
+_MILLION: Final = 1_000_000
+_WRITE_UNITS_MILLION: Final = 0.625
+_LAMBDA_REQUEST: Final = 0.20 / _MILLION
+_LAMBDA_GB_SECOND: Final = 0.0000133334
+_SHARD_HOUR: Final = 0.015
+_SHARD_BYTES_AN_HOUR: Final = 3_600 * 1_000_000
+_PUT_UNITS_MILLION: Final = 0.014
+_PUT_UNIT_BYTES: Final = 25_000
+
+# A batch of the materializer as a test has it: 1,000 records of 64 counters cost 65 units.
+BATCH_RECORDS: Final = 1_000
+BATCH_UNITS: Final = 65
+_BATCH_GB_SECONDS: Final = 0.25 * 0.060
+# To merge an entry later, with its share of the heads, by each way to retire it.
+BY_DELETES: Final = 1.06
+BY_TRANSACTIONS: Final = 2.06
+# What an event takes in an aggregated record, counter names of a dozen letters.
+KINESIS_BYTES: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What events cost one way.
+
+    Attributes:
+        way: its name.
+        entries: how many entries, or other writes of one unit, an event takes.
+        totals: write units for each event, for totals and the progress of the shard.
+        rest: dollars for a million events that are not for write units: Kinesis and Lambda.
+        merges: whether its entries are compacted at some time.
+    """
+
+    way: str
+    entries: float
+    totals: float = 0.0
+    rest: float = 0.0
+    merges: bool = False
+
+    @property
+    def units(self) -> float:
+        """Write units for each event until its total is right."""
+        return self.entries + self.totals
+
+    @property
+    def dollars(self) -> float:
+        """For a million events until their totals are right."""
+        return self.units * _WRITE_UNITS_MILLION + self.rest
+
+    def compacted(self, units: float) -> float | None:
+        """The same, and for merging their entries later at so many units each."""
+        if not self.merges:
+            return None
+        return self.dollars + self.entries * units * _WRITE_UNITS_MILLION
+
+
+def price_of(way: str, entries: float, *, streamed: bool = False) -> Price:
+    """One of our ways.
+
+    Args:
+        way: its name.
+        entries: how many entries an event takes.
+        streamed: whether events come through Kinesis, over shards that are kept full.
+    """
+    invocations = _MILLION * entries / BATCH_RECORDS * (2 if streamed else 1)
+    lambda_ = invocations * (_LAMBDA_REQUEST + _BATCH_GB_SECONDS * _LAMBDA_GB_SECOND)
+    sent = _MILLION * KINESIS_BYTES if streamed else 0
+    hours, put_units = sent / _SHARD_BYTES_AN_HOUR, sent / _PUT_UNIT_BYTES
+    kinesis = hours * _SHARD_HOUR + put_units / _MILLION * _PUT_UNITS_MILLION
+    totals = entries * BATCH_UNITS / BATCH_RECORDS
+    return Price(way, entries, totals, rest=lambda_ + kinesis, merges=True)
+
+
+def prices(uniform: float, zipf: float) -> list[Price]:
+    """Every way, and two usual ones beside them.
+
+    Args:
+        uniform: entries for each event, coalesced, of counters that are all as likely.
+        zipf: the same, Zipf-distributed.
+    """
+    return [
+        Price("an atomic counter (a retry counts twice)", 1.0),
+        Price("a marker and a counter in one transaction", 4.0),
+        price_of("`record`, `record_many`, buffered", 1.0),
+        price_of("through Kinesis", 1.0, streamed=True),
+        price_of("buffered, coalescing, uniform", uniform),
+        price_of("buffered, coalescing, Zipf", zipf),
+    ]

@@ -1,0 +1,240 @@
+"""Through Kinesis into the ledger and its totals, on the deployed stack, under its roles."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger import CountLedger, Event, Settings
+from countledger.infra.local_mappings import INGEST
+from countledger.infra.local_stack import LocalStack
+from countledger.ledger.errors import AccessDenied, StackNotFound
+from countledger.ledger.limits import HORIZON_DEFAULT_MS
+from countledger.producers.kinesis.aggregate import pack
+from countledger.producers.kinesis.library import MAGIC
+from tests.e2e.command import Command
+from tests.unit.producers.kinesis.entries import entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def streaming() -> Iterator[LocalStack]:
+    """A stack with a stream of two shards, IAM enforced; its pumps are driven by hand."""
+    parameters = {"IngestStream": "provisioned", "IngestShards": "2"}
+    with LocalStack(
+        name="countledger-kinesis", auth=True, pumping=False, parameters=parameters
+    ) as stack:
+        yield stack
+
+
+@pytest.fixture
+def counter() -> str:
+    """A counter of this test alone."""
+    return f"e2e:{uuid.uuid4().hex}"
+
+
+def actor(stack: LocalStack, policy: str) -> CountLedger:
+    """Someone who works on the stack under exactly one of its policies."""
+    session = stack.session(stack.credentials_for(policy))
+    return CountLedger(Settings(stack_name=stack.name), session=session, endpoint_url=stack.url)
+
+
+def put(stack: LocalStack, *data: bytes) -> None:
+    """Put records into the stream, as a producer in any language would."""
+    stack.client("kinesis").put_records(
+        StreamARN=stack.outputs["IngestStreamArn"],
+        Records=[{"Data": one, "PartitionKey": uuid.uuid4().hex} for one in data],
+    )
+
+
+def drain(stack: LocalStack) -> None:
+    """Until everything has gone through both functions."""
+    stack.pumps[INGEST].drain()
+    stack.pump.drain()
+
+
+def letters(stack: LocalStack, output: str) -> list[dict[str, Any]]:
+    """What lies in a queue of the ingest, for whoever operates."""
+    sqs = stack.client("sqs", stack.credentials_for("OperatePolicyArn"))
+    answer = sqs.receive_message(QueueUrl=stack.outputs[output], MaxNumberOfMessages=10)
+    for message in answer.get("Messages", []):
+        sqs.delete_message(QueueUrl=stack.outputs[output], ReceiptHandle=message["ReceiptHandle"])
+    bodies = [json.loads(message["Body"]) for message in answer.get("Messages", [])]
+    return [one for body in bodies for one in body["rejected"]]
+
+
+def metrics(stack: LocalStack) -> list[dict[str, Any]]:
+    """The lines of the embedded metric format in the ingest's log."""
+    logs = stack.client("logs")
+    groups = [one["logGroupName"] for one in logs.describe_log_groups()["logGroups"]]
+    messages = [
+        event["message"].strip()
+        for group in groups
+        for event in logs.filter_log_events(logGroupName=group)["events"]
+    ]
+    return [json.loads(one) for one in messages if one[:1] == "{" and '"IngestPayloads"' in one]
+
+
+def test_what_is_sent_through_the_stream_is_counted_once(
+    streaming: LocalStack, counter: str
+) -> None:
+    """By an app that may do nothing but send; with keys and without; also what is sent twice."""
+    producer = actor(streaming, "KinesisPolicyArn")
+    events = [Event(f"{counter}-{n % 3}", n) for n in range(1, 1_201)]
+    events += [Event(f"{counter}-0", 1_000_000, key="order-1")] * 2
+
+    outcomes = list(producer.kinesis.send_many(events))
+    list(producer.kinesis.send_many(events[-1:]))
+    drain(streaming)
+
+    assert len({one.id for one in outcomes}) == 1_201  # type: ignore[union-attr]
+    totals = actor(streaming, "ReadPolicyArn").totals([f"{counter}-{n}" for n in range(3)])
+    assert sum(total.events for total in totals.values()) == 1_201
+    assert sum(int(total.total) for total in totals.values()) == 1_200 * 1_201 // 2 + 1_000_000
+    with pytest.raises(AccessDenied):
+        producer.record(counter, 1)
+
+
+def test_plain_broken_and_expired_records_are_told_apart(
+    streaming: LocalStack, counter: str
+) -> None:
+    """Each ends in the ledger or in a queue, and none of them holds up the stream."""
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    (expired,) = pack([entry(7, counter, at_ms=old)])
+    (whole,) = pack([entry(5, counter, at_ms=int(time.time() * 1_000))])
+    plain = json.dumps({"v": 1, "counter": counter, "delta": 3, "key": "p"}).encode()
+
+    put(streaming, plain, whole.data, whole.data[:-1], MAGIC, b"nonsense", expired.data)
+    drain(streaming)
+
+    assert actor(streaming, "ReadPolicyArn").exact(counter).sum == 8
+    broken = letters(streaming, "IngestQuarantineQueueUrl")
+    assert sorted(one["kind"] for one in broken) == ["malformed", "unreadable", "unreadable"]
+    told = metrics(streaming)
+    assert sum(one["IngestExpired"][0] for one in told) >= 1
+    for one in told:
+        out = one["IngestDuplicates"][0] + one["IngestQuarantined"][0]
+        assert one["IngestPayloads"][0] == one["IngestAccepted"][0] + out
+        assert one["service"] == f"{streaming.name}-ingest"
+    (late,) = letters(streaming, "IngestExpiredQueueUrl")
+    assert late["kind"] == "expired"
+    assert json.loads(late["text"])["delta"] == 7
+
+
+def test_the_guides_example_runs(streaming: LocalStack) -> None:
+    """As it stands there, and a thousand events are counted."""
+    guide = (Path(__file__).parents[2] / "docs" / "kinesis.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        env={**os.environ, **streaming.environment()},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    drain(streaming)
+
+    assert done.returncode == 0, done.stderr
+    assert actor(streaming, "ReadPolicyArn").total("likes:post-1").total == 1_000
+
+
+def test_a_stream_that_is_split_and_merged_is_read_to_its_end(
+    streaming: LocalStack, counter: str
+) -> None:
+    """The pump goes on with the children; what a parent still holds, this engine forgets."""
+    kinesis, arn = streaming.client("kinesis"), streaming.outputs["IngestStreamArn"]
+    ledger = CountLedger(
+        Settings(stack_name=streaming.name), session=streaming.session(), endpoint_url=streaming.url
+    )
+    send = ledger.kinesis.send_many
+    list(send([Event(counter, 1)] * 5))
+    drain(streaming)
+    first, second = open_shards(kinesis, arn)
+    middle = str(sum(map(int, first["HashKeyRange"].values())) // 2)
+    kinesis.split_shard(StreamARN=arn, ShardToSplit=first["ShardId"], NewStartingHashKey=middle)
+    list(send([Event(counter, 1)] * 5))
+    drain(streaming)
+    left, right = (one for one in open_shards(kinesis, arn) if one["ShardId"] != second["ShardId"])
+    kinesis.merge_shards(
+        StreamARN=arn, ShardToMerge=left["ShardId"], AdjacentShardToMerge=right["ShardId"]
+    )
+    list(send([Event(counter, 1)] * 5))
+    drain(streaming)
+
+    assert ledger.total(counter).total == 15
+    assert len(open_shards(kinesis, arn)) == 2
+
+
+def open_shards(kinesis: Any, arn: str) -> list[Any]:  # noqa: ANN401 - a boto3 client
+    """The shards that take records, by their hash keys."""
+    found = [
+        one
+        for one in kinesis.list_shards(StreamARN=arn)["Shards"]
+        if "EndingSequenceNumber" not in one["SequenceNumberRange"]
+    ]
+    return sorted(found, key=lambda one: int(one["HashKeyRange"]["StartingHashKey"]))
+
+
+def test_what_came_too_late_is_listed_and_sent_again_by_command(
+    streaming: LocalStack, counter: str
+) -> None:
+    """Once, however often the command is run; and then it is gone from the queue."""
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    (record,) = pack([entry(7, counter, at_ms=old), entry(9, counter, at_ms=old)])
+    put(streaming, record.data, record.data)
+    drain(streaming)
+    command = Command(streaming.environment())
+
+    shown = command("ingest", "expired", "--json")
+    sent = command("ingest", "resend", "--json")
+    left = command("ingest", "expired", "--json")
+    drain(streaming)
+
+    assert [shown.code, sent.code, left.code] == [1, 0, 0]
+    assert {one["standing"] for one in shown.json} == {"uncounted"}
+    # The record came twice, and so may its entries.
+    assert {one["delta"] for one in sent.json} == {7, 9}
+    assert left.json == []
+    assert actor(streaming, "ReadPolicyArn").total(counter).total == 16
+
+
+def test_a_stream_that_is_delivered_again_from_its_start_changes_no_total(
+    streaming: LocalStack, counter: str
+) -> None:
+    """A mapping that lost its place reads everything once more."""
+    ledger = CountLedger(
+        Settings(stack_name=streaming.name), session=streaming.session(), endpoint_url=streaming.url
+    )
+    list(ledger.kinesis.send_many([Event(counter, n, key=f"k{n}") for n in range(1, 6)]))
+    list(ledger.kinesis.send_many([Event(counter, n) for n in range(1, 6)]))
+    drain(streaming)
+    before = ledger.total(counter)
+
+    streaming.new_pump(mapping=INGEST).drain()
+    streaming.pump.drain()
+
+    assert before.total == 30
+    assert ledger.total(counter) == before
+
+
+def test_a_stack_without_a_stream_says_how_to_have_one(stack: LocalStack) -> None:
+    """One line, with the parameter."""
+    ledger = CountLedger(
+        Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
+    )
+
+    with pytest.raises(StackNotFound, match="IngestStream"):
+        _ = ledger.kinesis

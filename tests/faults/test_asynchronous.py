@@ -1,0 +1,108 @@
+"""An app with an event loop under load, its entries on their way through aiobotocore."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import cycle
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from countledger import Buffering, CountLedger
+from countledger.ledger.departure import looking
+from countledger.ledger.errors import KeyExpired, Unreachable
+from countledger.ledger.expressions import Absent
+from countledger.ledger.operations import Put
+from countledger.producers.asynchronous_door import open_door
+from countledger.producers.receipt import Status
+from tests.engines.store import Store
+from tests.faults.injection import Attempts, Fault, Kind
+from tests.faults.test_buffered import expect
+
+HANDLERS, REQUESTS = 50, 40
+# What a request may wait for the loop; an engine beside it on one core takes its share as well.
+PATIENCE_S = 2.0
+
+
+def client_of(store: Store) -> CountLedger:
+    """A client of a new process."""
+    return CountLedger(
+        store.connection.settings,
+        session=store.engine.session,
+        endpoint_url=store.engine.endpoint_url,
+    )
+
+
+def broken_now_and_then() -> Iterator[Fault | None]:
+    """Of five attempts one is never answered, applied or not."""
+    lost = cycle([Fault(Kind.TIMEOUT, applied=True), Fault(Kind.RESET)])
+    for number in range(1_000):
+        yield next(lost) if number % 5 == 1 else None
+
+
+def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, counter: str) -> None:
+    """Two thousand requests of fifty handlers on a bad network; the loop is never held up."""
+    ledger = client_of(store)
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        last = monotonic()
+        while True:
+            await asyncio.sleep(0.005)
+            gaps.append(monotonic() - last)
+            last = monotonic()
+
+    async def serve(producer: Any, name: int) -> None:  # noqa: ANN401
+        for number in range(REQUESTS):
+            key = f"{name}-{number}" if number % 10 == 0 else None
+            pending = await producer.add(counter, 1, key=key)
+            if number % 8 == 0:
+                assert (await pending).status is Status.RECORDED
+
+    async def app() -> None:
+        async with ledger.buffered_async(Buffering(linger_ms=20)) as producer:
+            attempts = Attempts(_plan=broken_now_and_then())
+            events: Any = producer._sender.door.client.meta.events
+            events.register_first("before-send.dynamodb", lambda request, **_: attempts(request))
+            ticker = asyncio.create_task(tick())
+            await asyncio.gather(*(serve(producer, name) for name in range(HANDLERS)))
+            await producer.flush()
+            ticker.cancel()
+            statistics = producer.statistics
+        faults = sum(fault is not None for fault in attempts.made)
+        assert statistics.recorded == statistics.events == HANDLERS * REQUESTS
+        assert statistics.waits == faults > 10
+
+    asyncio.run(asyncio.wait_for(app(), 120))
+
+    expect(store, counter, total=HANDLERS * REQUESTS, events=HANDLERS * REQUESTS)
+    assert max(gaps) < PATIENCE_S
+
+
+def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> None:
+    """What must not leave does not, though it is signed already."""
+
+    def too_late() -> None:
+        raise KeyExpired("too late")
+
+    async def work() -> None:
+        async with open_door(client_of(store).connection) as door:
+            item = {"counter": counter, "entry": "e#x", "delta": 1}
+            with looking(too_late), pytest.raises(KeyExpired):
+                await door.put_soon(Put(store.ledger, item, Absent("entry")))
+
+    asyncio.run(work())
+    expect(store, counter, total=0, events=0)
+
+
+def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
+    """An endpoint that does not answer is unreachable, and nothing was written."""
+    settings = store.connection.settings
+    ledger = CountLedger(settings, session=store.engine.session, endpoint_url="http://127.0.0.1:9")
+
+    async def work() -> None:
+        async with open_door(ledger.connection) as door:
+            with pytest.raises(Unreachable):
+                await door.put_soon(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
+
+    asyncio.run(work())

@@ -1,0 +1,164 @@
+"""What an app hears, and what the ledger holds, when the writes of a buffer go wrong."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import repeat
+from pathlib import Path
+
+import pytest
+
+from countledger import Buffering
+from countledger.producers import buffer_delivery, buffer_processes, buffered
+from countledger.producers.buffer_delivery import Delivery
+from countledger.producers.buffer_errors import NotRecorded
+from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.coalesce import EntryMaker
+from countledger.producers.recorder import Recorder
+from countledger.producers.spool import Spool
+from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.injection import FAULTS, GARBLED, LOST_ANSWERS, Fault, Kind, faults
+from tests.faults.leftovers import unprocessed
+from tests.faults.product import recorder_of, writer_of
+from tests.faults.ways import known
+
+PATIENT_MS = 30_000
+PLAIN = Buffering(linger_ms=PATIENT_MS, attempts=8)
+COALESCING = Buffering(linger_ms=PATIENT_MS, attempts=8, coalesce=True)
+
+
+def buffered_on(recorder: Recorder, buffering: Buffering) -> BufferedProducer:
+    """The buffered producer of a process, which waits for nothing between its attempts."""
+    return BufferedProducer(
+        buffering,
+        lambda: Delivery(recorder.sender, buffering.attempts),
+        EntryMaker(recorder.region, recorder.clock),
+        ledger="under test",
+    )
+
+
+def expect(store: Store, counter: str, *, total: int, events: int) -> None:
+    """The ledger holds exactly so much.
+
+    Raises:
+        WrongNumber: it does not.
+    """
+    exact = store.exact().read(counter)
+    if (exact.sum, exact.events) != (total, events):
+        raise WrongNumber(f"{exact.sum} of {exact.events} events, not {total} of {events}")
+
+
+def sending_before_the_spool_knows(patch: pytest.MonkeyPatch) -> None:
+    """Coalesced entries are sent while the spool still holds their events."""
+
+    def keep(_pendings: Iterable[Pending], _spool: Spool | None) -> None:
+        pass
+
+    patch.setattr(buffer_delivery, "keep", keep)
+
+
+@pytest.mark.parametrize("buffering", [PLAIN, COALESCING], ids=["plain", "coalescing"])
+@pytest.mark.parametrize("fault", [*FAULTS, *GARBLED], ids=str)
+def test_p1_one_fault_is_got_over(
+    store: Store, counter: str, buffering: Buffering, fault: Fault
+) -> None:
+    """Whatever happens to the first attempt: each event counts once, and is acknowledged."""
+    recorder = known(recorder_of(store), counter)
+
+    with (
+        faults(writer_of(recorder), plan=[fault]),
+        buffered_on(recorder, buffering) as producer,
+    ):
+        for _ in range(30):
+            producer.add(counter, 7)
+        producer.add(counter, 7, key="k")
+        producer.flush()
+        waits = producer.statistics.waits
+
+    assert waits == 1
+    expect(store, counter, total=31 * 7, events=31)
+
+
+@pytest.mark.parametrize("buffering", [PLAIN, COALESCING], ids=["plain", "coalescing"])
+@pytest.mark.parametrize("fault", [FAULTS[0], LOST_ANSWERS[0], FAULTS[-1]], ids=str)
+def test_p1_faults_without_end_are_handed_back(
+    store: Store, counter: str, buffering: Buffering, fault: Fault
+) -> None:
+    """Each failed entry comes back; sent again by another process it counts once in any case."""
+    recorder = known(recorder_of(store), counter)
+
+    producer = buffered_on(recorder, buffering)
+    for _ in range(30):
+        producer.add(counter, 7)
+    with faults(writer_of(recorder), plan=repeat(fault)), pytest.raises(NotRecorded) as raised:
+        producer.close()
+    back = [failure.entry for failure in raised.value.failures if failure.entry]
+    later = buffered_on(recorder_of(store), buffering)
+    for entry in back:
+        later.resend(entry)
+    later.close()
+
+    assert len(back) == (1 if buffering.coalesce else 30)
+    expect(store, counter, total=210, events=30)
+
+
+def test_throttling_slows_down_and_loses_nothing(store: Store, counter: str) -> None:
+    """Sixty refusals in a row: fewer batches at once, and every event is in."""
+    recorder = known(recorder_of(store), counter)
+    senders: list[int] = []
+
+    with (
+        faults(writer_of(recorder), at="BatchWriteItem", plan=repeat(Fault(Kind.THROTTLE), 60)),
+        buffered_on(recorder, replace(PLAIN, attempts=100)) as producer,
+    ):
+        for _ in range(1_000):
+            pending = producer.add(counter, 1)
+            pending.add_done_callback(lambda _: senders.append(producer.statistics.senders))
+        producer.flush()
+        statistics = producer.statistics
+
+    assert (statistics.waits, statistics.recorded, statistics.failed) == (60, 1_000, 0)
+    assert min(senders) < PLAIN.senders
+    expect(store, counter, total=1_000, events=1_000)
+
+
+def test_what_a_batch_leaves_is_sent_again(store: Store, counter: str) -> None:
+    """The service may take some of a batch only."""
+    recorder = known(recorder_of(store), counter)
+    with (
+        unprocessed(writer_of(recorder), [10, 3]),
+        buffered_on(recorder, PLAIN) as producer,
+    ):
+        for _ in range(25):
+            producer.add(counter, 1)
+    expect(store, counter, total=25, events=25)
+
+
+@judged(sending_before_the_spool_knows)
+@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+def test_p1_a_crash_after_a_lost_answer_counts_once(
+    rule: Rule, store: Store, counter: str, tmp_path: Path, fault: Fault
+) -> None:
+    """The next start sends the very entry that the last one had sent."""
+    with rule.watched():
+        spooling = replace(COALESCING, spool=tmp_path / "spool", attempts=1)
+        recorder = known(recorder_of(store), counter)
+        doomed = buffered_on(recorder, spooling)
+        with faults(writer_of(recorder), plan=repeat(fault)), suppress(NotRecorded):
+            for _ in range(30):
+                doomed.add(counter, 7)
+            doomed.flush()
+        crash(doomed)
+        buffered_on(recorder_of(store), spooling).close()
+        expect(store, counter, total=210, events=30)
+
+
+def crash(producer: BufferedProducer) -> None:
+    """The process dies with nothing under way; the kernel lets go of its file."""
+    producer.start_anew()
+    spool = buffered._THE_PARENTS.pop().holdings.spool
+    assert spool is not None
+    spool.connection.close()
+    buffer_processes.closed(producer)

@@ -1,0 +1,41 @@
+"""Buffered producers over tables in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.producers.buffer_delivery import Delivery
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.buffering import Buffering
+from countledger.producers.coalesce import EntryMaker
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.producers.senders import REGION, sender_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.producers.buffer_errors import Failure
+    from tests.unit.ledger.memory import MemoryDoor
+
+# Longer than any test: what is sent is sent for another reason than its age.
+PATIENT_MS = 30_000
+
+
+def producer_on(
+    door: MemoryDoor,
+    buffering: Buffering | None = None,
+    *,
+    clock: ManualClock | None = None,
+    on_failure: Callable[[Failure], object] | None = None,
+    ledger: str = "in memory",
+) -> BufferedProducer:
+    """A producer at the home region; its waits between attempts are none."""
+    buffering = buffering or Buffering(linger_ms=PATIENT_MS)
+    clock = clock or ManualClock()
+
+    def make_delivery() -> Delivery:
+        return Delivery(sender_on(door, clock), buffering.attempts)
+
+    return BufferedProducer(
+        buffering, make_delivery, EntryMaker(REGION, clock), ledger=ledger, on_failure=on_failure
+    )

@@ -1,0 +1,27 @@
+"""The function's border: what an event has to tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from countledger.ledger.errors import BadPayload
+from countledger.producers.ingest.handler import source_of
+from tests.unit.producers.kinesis.streams import delivered
+
+
+def test_stream_and_shard_come_from_the_records() -> None:
+    """Lambda tells them nowhere else."""
+    assert source_of([delivered(b"", arrived_s=1.0)]) == (
+        "arn:aws:kinesis:eu-west-1:000000000000:stream/events",
+        "shardId-000000000000",
+    )
+    assert source_of([]) == ("", "")
+
+
+@pytest.mark.parametrize("record", [{}, None, {"eventID": 7}, {"eventID": "a:1"}])
+def test_a_record_that_does_not_tell_is_refused(record: Any) -> None:  # noqa: ANN401 - anything
+    """The mapping is wrong: no record may be skipped for it."""
+    with pytest.raises(BadPayload, match="none of Kinesis"):
+        source_of([record])

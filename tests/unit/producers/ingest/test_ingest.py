@@ -1,0 +1,269 @@
+"""What comes through the stream is in the ledger once, or in the quarantine with the reason."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.ledger.errors import (
+    AccessDenied,
+    BadPayload,
+    RequestRejected,
+    Throttled,
+    Unclear,
+)
+from countledger.ledger.ids import IdempotencyKey, new_id
+from countledger.ledger.limits import HORIZON_DEFAULT_MS
+from countledger.ledger.namespace import Kind as NamespaceKind
+from countledger.ledger.namespace import Namespaces
+from countledger.producers.event import Event, make_entry
+from countledger.producers.ingest.reading import Kind
+from countledger.producers.kinesis.aggregate import pack, unpack
+from countledger.producers.kinesis.message import encode
+from countledger.producers.payload import parse_time
+from tests.unit.ledger.clocks import NOW_MS
+from tests.unit.ledger.memory import Fault
+from tests.unit.producers.ingest.world import World, law_holds
+from tests.unit.producers.kinesis.entries import ORIGIN, entry
+from tests.unit.producers.senders import REGION, TABLE
+
+
+def packed(*deltas: int, at_ms: int = NOW_MS) -> bytes:
+    """An aggregated record of plain entries."""
+    (record,) = pack([entry(delta, at_ms=at_ms) for delta in deltas])
+    return record.data
+
+
+def keyed(delta: int, key: str, at_ms: int | None = None) -> bytes:
+    """A plain record of an entry with a key."""
+    whole = key if at_ms is None else IdempotencyKey(key, parse_time(at_ms))
+    event = Event("likes:post-1", delta, whole)
+    return encode(make_entry(event, now_ms=NOW_MS, origin=ORIGIN, new_id=new_id))
+
+
+def test_aggregated_and_plain_records_go_into_the_ledger() -> None:
+    """Those with an id by batches of 25, one call each."""
+    world = World()
+
+    outcome = world.apply(packed(*range(1, 51)), encode(entry(100)), keyed(200, "k"))
+
+    assert sorted(world.deltas()) == [*range(1, 51), 100, 200]
+    assert (outcome.payloads, outcome.accepted, outcome.retry_from) == (52, 52, None)
+    assert world.door.calls.count("put_batch") == 3
+    assert world.quarantine.rejected() == []
+    assert law_holds(outcome)
+
+
+def test_a_batch_that_comes_again_changes_nothing() -> None:
+    """Entries of an id are written over themselves, those with a key are duplicates."""
+    world = World()
+    data = [packed(1, 2), keyed(3, "k"), keyed(4, "k", NOW_MS)]
+    world.apply(*data)
+    before = world.door.items(TABLE)
+
+    outcome = world.apply(*data)
+
+    assert world.door.items(TABLE) == before
+    assert (outcome.accepted, outcome.duplicates) == (2, 2)
+
+
+def test_a_record_that_its_producer_sent_twice_counts_once() -> None:
+    """After a lost answer it lies in the stream a second time, in the same batch or a later one."""
+    world = World()
+    record = packed(1, 2)
+
+    outcome = world.apply(record, packed(3), record)
+    later = world.apply(record)
+
+    assert sorted(world.deltas()) == [1, 2, 3]
+    assert (outcome.payloads, outcome.accepted, outcome.duplicates) == (5, 3, 2)
+    assert law_holds(outcome)
+    assert law_holds(later)
+
+
+def test_one_id_with_two_contents_is_no_entry_twice() -> None:
+    """The first is written, the second goes to the quarantine with the reason."""
+    world = World()
+    first = entry(1)
+
+    outcome = world.apply(encode(first), encode(replace(first, delta=2)))
+
+    assert world.deltas() == [1]
+    (one,) = world.quarantine.rejected()
+    assert "two contents" in one["reason"]
+    assert outcome.quarantined == {Kind.REFUSED: 1}
+
+
+def test_a_key_used_with_another_delta_is_refused_and_told() -> None:
+    """Of several the first one counts."""
+    world = World()
+
+    outcome = world.apply(keyed(1, "k"), keyed(2, "k"), keyed(1, "k"))
+
+    assert world.deltas() == [1]
+    assert (outcome.accepted, outcome.duplicates, outcome.quarantined) == (1, 1, {Kind.REFUSED: 1})
+    (one,) = world.quarantine.rejected()
+    assert (one["kind"], one["sequence"], one["part"]) == ("refused", f"{2:056d}", 0)
+    assert json.loads(one["text"])["delta"] == 2
+    assert "'k'" in one["reason"]
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"not json", Kind.MALFORMED),
+        (b"", Kind.MALFORMED),
+        (b"\xff\x00", Kind.MALFORMED),
+        (b'{"v": 2}', Kind.MALFORMED),
+        (b'{"v":1,"counter":"a","delta":1}', Kind.MALFORMED),
+        (packed(1, 2)[:-3], Kind.UNREADABLE),
+        (packed(1, 2)[:10], Kind.UNREADABLE),
+        (packed(1, at_ms=NOW_MS - HORIZON_DEFAULT_MS - 1), Kind.EXPIRED),
+        (packed(1, at_ms=NOW_MS + 3_600_000), Kind.REFUSED),
+    ],
+)
+def test_what_cannot_be_counted_does_not_stop_the_stream(data: bytes, kind: Kind) -> None:
+    """Its neighbours are written, and it lies in the quarantine with bytes, place and reason."""
+    world = World()
+
+    outcome = world.apply(packed(5), data, packed(7))
+
+    assert sorted(world.deltas()) == [5, 7]
+    assert outcome.quarantined == {kind: 1}
+    assert outcome.retry_from is None
+    (one,) = world.quarantine.rejected()
+    assert one["reason"]
+    assert one["sequence"] == f"{2:056d}"
+    assert len(world.quarantine.expired) == (kind is Kind.EXPIRED)
+    assert law_holds(outcome)
+
+
+def test_a_counter_of_another_kind_is_refused() -> None:
+    """Its namespace is asked once for a batch."""
+    world = World()
+    Namespaces(world.door, TABLE, REGION, REGION).create("tickets", kind=NamespaceKind.STRICT)
+    strict = [encode(entry(1, "tickets:hall")) for _ in range(3)]
+
+    outcome = world.apply(*strict, packed(9))
+
+    assert world.deltas() == [9]
+    assert outcome.quarantined == {Kind.REFUSED: 3}
+
+
+@pytest.mark.parametrize("error", [Throttled("slow"), Unclear("lost"), AccessDenied("no")])
+def test_what_fails_for_now_is_delivered_again_from_its_record_on(error: Exception) -> None:
+    """What stands before it is counted; what is behind it is counted when it comes again."""
+    world = World()
+    many = [packed(*range(25 * n + 1, 25 * n + 26)) for n in range(3)]
+    world.apply(packed(1_000))  # makes the namespace
+    world.door.faults.extend([None, *[Fault(error)] * 24])
+
+    outcome = world.apply(many[0], b"broken", many[1], b"spoilt", many[2])
+    counted = outcome.payloads
+
+    assert outcome.retry_from is not None
+    assert outcome.errors
+    assert law_holds(outcome)
+    assert counted == outcome.accepted + len(world.quarantine.rejected())
+    world.door.faults.clear()
+    rest = world.apply(*[many[0], b"broken", many[1], b"spoilt", many[2]][outcome.retry_from :])
+    assert counted + rest.payloads == 77
+    assert sorted(world.deltas()) == [*range(1, 76), 1_000]
+    assert {one["text"] for one in world.quarantine.rejected()} == {"broken", "spoilt"}
+
+
+def test_what_the_service_calls_invalid_goes_to_the_quarantine_alone() -> None:
+    """Another try would end the same: it may not hold up its shard."""
+    world = World()
+    world.apply(packed(1))
+    world.door.faults.extend([Fault(RequestRejected("no"))] * 2)
+
+    outcome = world.apply(packed(2, 3))
+
+    assert sorted(world.deltas()) == [1, 3]
+    assert outcome.quarantined == {Kind.REFUSED: 1}
+
+
+@pytest.mark.parametrize("fault", [Throttled("slow"), Unclear("lost"), AccessDenied("no")])
+def test_a_record_is_done_with_only_once_its_letter_is_kept(fault: Exception) -> None:
+    """Where the queue takes nothing the record comes again, and is quarantined then."""
+    world = World()
+    world.quarantine.faults.append(fault)
+
+    last = packed(2)
+
+    outcome = world.apply(packed(1), b"broken", last)
+    again = world.apply(b"broken", last)
+
+    assert (outcome.retry_from, outcome.payloads) == (1, 1)
+    assert again.quarantined == {Kind.MALFORMED: 1}
+    assert sorted(world.deltas()) == [1, 2]
+
+
+def test_a_bare_key_counts_as_made_when_it_arrived() -> None:
+    """So an old record of a backlog is expired, however often it is delivered."""
+    world = World()
+
+    outcome = world.apply(keyed(1, "k"), arrived_ms=NOW_MS - HORIZON_DEFAULT_MS - 1)
+
+    assert world.deltas() == []
+    assert outcome.quarantined == {Kind.EXPIRED: 1}
+
+
+def test_a_record_that_is_none_of_kinesis_fails_the_batch() -> None:
+    """The mapping is wrong, not the record: nothing may be skipped."""
+    records: list[Any] = [{"dynamodb": {}}, {}, {"kinesis": {"data": "%", "sequenceNumber": "1"}}]
+    for record in records:
+        with pytest.raises(BadPayload, match="none of Kinesis"):
+            World().ingest.apply([record], stream="", shard="")
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> bytes:
+    """A record that may have been flipped, cut, doubled or lengthened on its way."""
+    data = bytearray(packed(*draw(st.lists(st.integers(1, 50), min_size=1, max_size=4))))
+    for kind in draw(st.lists(st.sampled_from(["flip", "cut", "head", "tail"]), max_size=2)):
+        if kind == "flip" and data:
+            data[draw(st.integers(0, len(data) - 1))] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "cut":
+            del data[draw(st.integers(0, len(data))) :]
+        elif kind == "head":
+            del data[: draw(st.integers(0, 8))]
+        elif kind == "tail":
+            data += draw(st.binary(max_size=8))
+    return bytes(data)
+
+
+@given(st.lists(spoilt(), max_size=5), st.data())
+def test_whatever_happens_to_records_every_payload_is_counted_in_or_out(
+    records: list[bytes], data: st.DataObject
+) -> None:
+    """In = accepted + duplicates + quarantined, and the ledger holds what was accepted."""
+    world = World()
+    twice = data.draw(st.lists(st.sampled_from(records), max_size=2)) if records else []
+
+    outcome = world.apply(*records, *twice)
+
+    whole = [one for one in dict.fromkeys(records) if is_whole(one)]
+    sound = [payload for one in whole for payload in unpack(one)]
+    assert law_holds(outcome)
+    assert sorted(world.deltas()) == sorted(json.loads(one)["delta"] for one in sound)
+    assert outcome.accepted == len(sound)
+    assert len(world.quarantine.rejected()) == sum(outcome.quarantined.values())
+    # Whatever is broken is one; whatever is whole is as many as it carries.
+    assert outcome.payloads == sum(
+        len(unpack(one)) if is_whole(one) else 1 for one in [*records, *twice]
+    )
+
+
+def is_whole(data: bytes) -> bool:
+    """Whether a record is as it was packed: nothing else has the right checksum."""
+    try:
+        return all(json.loads(payload) for payload in unpack(data))
+    except Exception:  # noqa: BLE001 - whatever it is, it is not whole
+        return False

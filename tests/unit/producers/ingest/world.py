@@ -1,0 +1,91 @@
+"""The ingest over tables in memory, and a quarantine that keeps what it is given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from countledger.ledger.errors import RequestRejected
+from countledger.producers.ingest.ingest import Ingest, Outcome
+from countledger.producers.ingest.writing import Writer
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.producers.kinesis.streams import delivered
+from tests.unit.producers.senders import REGION, TABLE, sender_on
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.producers.ingest.quarantine import Letter
+
+
+@dataclass(frozen=True, slots=True)
+class StrictDoor(MemoryDoor):
+    """As the service, it refuses a batch that names an item twice."""
+
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write several items."""
+        if len({(item["counter"], item["entry"]) for item in items}) < len(items):
+            raise RequestRejected("Provided list of item keys contains duplicates")
+        return MemoryDoor.put_batch(self, table, items)
+
+
+@dataclass(slots=True)
+class MemoryQuarantine:
+    """Two queues.
+
+    Attributes:
+        letters: what the one for the broken and refused has.
+        expired: what the one for the expired has.
+        faults: what the coming messages meet, one each.
+    """
+
+    letters: list[Letter] = field(default_factory=list)
+    expired: list[Letter] = field(default_factory=list)
+    faults: list[Exception | None] = field(default_factory=list)
+
+    def put(self, letter: Letter, *, expired: bool) -> None:
+        """Keep a message."""
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+        (self.expired if expired else self.letters).append(letter)
+
+    def rejected(self) -> list[dict[str, Any]]:
+        """All that was rejected, of both queues."""
+        bodies = [json.loads(letter.body) for letter in self.letters + self.expired]
+        return [one for body in bodies for one in body["rejected"]]
+
+
+@dataclass(slots=True)
+class World:
+    """One ledger, one clock, one quarantine."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    door: StrictDoor = field(default_factory=StrictDoor)
+    quarantine: MemoryQuarantine = field(default_factory=MemoryQuarantine)
+
+    @property
+    def ingest(self) -> Ingest:
+        """The ingest."""
+        return Ingest(Writer(sender_on(self.door, self.clock)), self.quarantine, REGION)
+
+    def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> Outcome:
+        """Deliver a batch of records."""
+        records = [
+            delivered(one, sequence=number, arrived_s=arrived_ms / 1_000)
+            for number, one in enumerate(data, start=1)
+        ]
+        return self.ingest.apply(records, stream="arn:stream", shard="shard-1")
+
+    def deltas(self) -> list[Any]:
+        """What the ledger holds."""
+        return [item["delta"] for item in self.door.items(TABLE) if item["entry"][:2] == "e#"]
+
+
+def law_holds(outcome: Outcome) -> bool:
+    """Every payload is counted once: in = accepted + duplicates + quarantined."""
+    out = sum(outcome.quarantined.values())
+    return outcome.payloads == outcome.accepted + outcome.duplicates + out

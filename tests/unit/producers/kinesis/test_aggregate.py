@@ -1,0 +1,169 @@
+"""Packing and unpacking, against the format's own definition and the library's reader."""
+
+from __future__ import annotations
+
+import base64
+from hashlib import md5
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aws_kinesis_agg import deaggregator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from countledger.producers.kinesis.aggregate import (
+    TARGET_BYTES,
+    Aggregate,
+    BrokenAggregate,
+    pack,
+    unpack,
+)
+from countledger.producers.kinesis.library import MAGIC, new_aggregate
+from countledger.producers.kinesis.message import encode
+from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
+from tests.unit.producers.kinesis.entries import entries, entry
+
+if TYPE_CHECKING:
+    from countledger.ledger.entry import Entry
+
+
+def sealed(message: bytes) -> bytes:
+    """A record around a protobuf message."""
+    return MAGIC + message + md5(message, usedforsecurity=False).digest()
+
+
+def delivered(data: bytes) -> dict[str, Any]:
+    """A record as Lambda delivers it."""
+    return {
+        "kinesis": {
+            "kinesisSchemaVersion": "1.0",
+            "partitionKey": "p",
+            "sequenceNumber": "1",
+            "approximateArrivalTimestamp": 1.0,
+            "data": base64.b64encode(data).decode(),
+        }
+    }
+
+
+@given(st.lists(entries(), max_size=40), st.integers(20_000, 60_000))
+def test_every_entry_comes_out_once_and_in_order(many: list[Entry], limit: int) -> None:
+    """Whatever the limit, and no record is over it."""
+    records = list(pack(many, limit))
+
+    assert [payload for r in records for payload in unpack(r.data)] == [encode(e) for e in many]
+    assert [e for r in records for e in r.entries] == many
+    assert all(r.size_bytes <= limit for r in records)
+
+
+@given(st.integers(1, 3_000), st.integers(1_000, 30_000))
+def test_the_size_is_reckoned_to_the_byte(length: int, limit: int) -> None:
+    """A record is closed only when the next entry would not have fitted."""
+    many = [entry(counter="c" * (1 + (length + n) % 500)) for n in range(200)]
+    records = list(pack(many, limit))
+
+    for record, following in pairwise(records):
+        (alone,) = pack([following.entries[0]])
+        first = len(encode(following.entries[0]))
+        assert record.size_bytes <= limit
+        assert record.size_bytes + first + 9 > limit
+        assert alone.size_bytes <= limit
+
+
+def test_the_librarys_reader_reads_what_is_packed_here() -> None:
+    """So do the consumer libraries of other languages."""
+    many = [entry(delta) for delta in range(1, 1_000)]
+
+    records = deaggregator.deaggregate_records([delivered(r.data) for r in pack(many)])
+
+    assert [base64.b64decode(one["kinesis"]["data"]) for one in records] == [
+        encode(one) for one in many
+    ]
+    assert {one["kinesis"]["aggregated"] for one in records} == {True}
+
+
+def test_a_record_made_by_the_definition_alone_is_read() -> None:
+    """Its own keys, hash keys and tags, as a producer in C++ or Java would make it."""
+    aggregate = new_aggregate()
+    aggregate.partition_key_table.extend(["a", "b"])
+    aggregate.explicit_hash_key_table.append("123")
+    aggregate.records.add(partition_key_index=0, data=b"first")
+    second = aggregate.records.add(partition_key_index=1, explicit_hash_key_index=0, data=b"second")
+    second.tags.add(key="t", value="u")
+
+    assert unpack(sealed(aggregate.SerializeToString())) == [b"first", b"second"]
+
+
+def test_a_record_written_by_hand_is_read() -> None:
+    """Byte by byte, from the published format: tag, length, value."""
+    record = b"\x08\x00" + b"\x1a\x02{}"
+    message = b"\x0a\x01p" + b"\x1a" + bytes([len(record)]) + record
+
+    assert unpack(b"\xf3\x89\x9a\xc2" + message + md5(message).digest()) == [b"{}"]  # noqa: S324
+
+
+def test_a_plain_record_is_one_payload() -> None:
+    """Whatever it holds."""
+    assert unpack(b'{"v":1}') == [b'{"v":1}']
+    assert unpack(b"") == [b""]
+    assert unpack(MAGIC[:3]) == [MAGIC[:3]]
+
+
+@given(st.data())
+def test_one_flipped_bit_never_alters_an_entry(data: st.DataObject) -> None:
+    """It is found by the checksum, or it hits the magic and leaves something that is no JSON."""
+    (record,) = pack([entry(delta) for delta in range(1, 20)])
+    bit = data.draw(st.integers(0, 8 * len(record.data) - 1))
+    spoilt = bytearray(record.data)
+    spoilt[bit // 8] ^= 1 << bit % 8
+
+    if bit < 8 * len(MAGIC):
+        assert unpack(bytes(spoilt)) == [bytes(spoilt)]
+    else:
+        with pytest.raises(BrokenAggregate, match="checksum"):
+            unpack(bytes(spoilt))
+
+
+@given(st.data())
+def test_a_record_cut_short_is_never_taken_for_a_shorter_one(data: st.DataObject) -> None:
+    """Wherever it is cut behind the magic."""
+    (record,) = pack([entry(delta) for delta in range(1, 20)])
+    cut = data.draw(st.integers(len(MAGIC), len(record.data) - 1))
+
+    with pytest.raises(BrokenAggregate, match=r"cut short|checksum"):
+        unpack(record.data[:cut])
+
+
+@given(st.binary(max_size=200))
+def test_a_right_checksum_over_nonsense_is_refused_or_read_whole(message: bytes) -> None:
+    """By the definition alone: what protobuf takes for a record of its kind."""
+    try:
+        payloads = unpack(sealed(message))
+    except BrokenAggregate as broken:
+        assert "protobuf" in str(broken)  # noqa: PT017 - both ends are right
+    else:
+        aggregate = new_aggregate()
+        aggregate.ParseFromString(message)
+        assert payloads == [one.data for one in aggregate.records]
+
+
+@pytest.mark.parametrize(("size", "fit"), [(0, 500), (10_000, 500), (51_200, 102), (CALL_BYTES, 1)])
+def test_a_call_is_never_larger_than_the_service_takes(size: int, fit: int) -> None:
+    """500 records and 5 MB, keys included; all records in their order."""
+    key = "k" * 36
+    records = [Aggregate(key, b"x" * max(size - len(key), 0), ()) for _ in range(fit + 1)]
+
+    made = list(calls(iter(records)))
+
+    assert [one for call in made for one in call] == records
+    assert [len(call) for call in made] == [fit, 1]
+    assert fit <= CALL_RECORDS
+
+
+def test_one_partition_key_serves_a_record() -> None:
+    """That of its first entry: a consumer that checks keys against shards drops none."""
+    first, second = pack([entry() for _ in range(800)])
+
+    assert first.partition_key == first.entries[0].id
+    assert first.partition_key != second.partition_key
+    assert TARGET_BYTES - 200 < first.size_bytes <= TARGET_BYTES

@@ -1,0 +1,138 @@
+"""The message: version 1 of the JSON that an entry travels as."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+
+from countledger.ledger.errors import BadInput
+from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, KEY_MAX_BYTES, NOTE_MAX_BYTES
+from countledger.producers.event import Event, make_entry
+from countledger.producers.kinesis.message import decode, encode
+from countledger.producers.payload import MAX_BYTES, parse_time
+from tests.unit.ledger.clocks import NOW_MS
+from tests.unit.producers.kinesis.entries import ORIGIN, entries, entry
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from countledger.ledger.entry import Entry
+
+UUID7 = "0197a1b2-c3d4-7abc-9def-0123456789ab"
+PLAIN = {"v": 1, "counter": "likes:post-1", "delta": 3, "id": UUID7}
+
+
+def decoded(message: dict[str, Any], arrived_ms: int = NOW_MS) -> Entry:
+    """The entry of a message."""
+    return decode(json.dumps(message).encode(), arrived_ms=arrived_ms, origin=ORIGIN)
+
+
+@given(entries())
+def test_an_entry_comes_out_as_it_went_in(made: Entry) -> None:
+    """Of a bare key the arrival is the time; all else travels."""
+    assert decode(encode(made), arrived_ms=made.at_ms, origin=ORIGIN) == made
+
+
+@given(entries())
+def test_the_same_entry_gives_the_same_bytes(made: Entry) -> None:
+    """JSON, as any reader would have it."""
+    assert encode(made) == encode(made)
+    assert json.loads(encode(made))["counter"] == made.counter
+
+
+def test_the_form_can_never_change() -> None:
+    """Producers in other languages make it by hand."""
+    made = decoded(PLAIN)
+
+    assert encode(made).decode() == (
+        '{"v":1,"counter":"likes:post-1","delta":3,"id":"0197a1b2-c3d4-7abc-9def-0123456789ab"}'
+    )
+    assert made.at_ms == 0x0197A1B2C3D4
+
+
+def test_the_largest_entry_fits() -> None:
+    """Every part at its bound, and of characters that JSON escapes."""
+    key = IdempotencyKey("k" * KEY_MAX_BYTES, parse_time(NOW_MS))
+    event = Event("c" * COUNTER_NAME_MAX_BYTES, 1, key, note={"n": "\x01" * (NOTE_MAX_BYTES - 1)})
+    made = make_entry(event, now_ms=NOW_MS, origin=ORIGIN, new_id=str)
+
+    assert len(encode(made)) <= MAX_BYTES
+    assert decode(encode(made), arrived_ms=0, origin=ORIGIN) == made
+
+
+def test_a_key_is_the_identity_and_so_is_a_key_with_its_time() -> None:
+    """The ids are those of `record`: one event sent both ways counts once."""
+    bare = decoded({"v": 1, "counter": "a", "delta": 1, "key": "order-1"}, arrived_ms=5)
+    timed = decoded({"v": 1, "counter": "a", "delta": 1, "key": "order-1", "at": NOW_MS})
+
+    assert (bare.id, bare.at_ms) == (id_of_key("order-1"), 5)
+    assert timed.id == id_of_key(IdempotencyKey("order-1", parse_time(NOW_MS)))
+    assert timed.at_ms == NOW_MS
+
+
+def test_an_id_in_capitals_is_the_same_id() -> None:
+    """Some languages spell it so."""
+    assert decoded({**PLAIN, "id": UUID7.upper()}) == decoded(PLAIN)
+
+
+def test_decimals_stay_exact() -> None:
+    """As a number of JSON and as text."""
+    as_number = decode(
+        json.dumps(PLAIN).replace(": 3", ": 0.1").encode(), arrived_ms=0, origin=ORIGIN
+    )
+    as_text = decoded({**PLAIN, "delta": "0.1"})
+    exact: Decimal = as_text.delta  # type: ignore[assignment]
+
+    assert as_number == as_text
+    assert str(exact) == "0.1"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"v": 1, "counter": "a", "delta": 1}, "neither `id` nor `key`"),
+        ({**PLAIN, "key": "k"}, "both `id` and `key`"),
+        ({**PLAIN, "v": 2}, "version 2"),
+        ({**PLAIN, "v": True}, "version True"),
+        ({**PLAIN, "v": "1"}, "version '1'"),
+        ({"counter": "a", "delta": 1, "id": UUID7}, "version None"),
+        ({**PLAIN, "id": UUID7.replace("-7", "-4")}, "version 7"),
+        ({**PLAIN, "id": "k" + "0" * 32}, "version 7"),
+        ({**PLAIN, "id": 7}, "id: "),
+        ({**PLAIN, "at": NOW_MS}, "`at`"),
+        ({**PLAIN, "events": 0}, "events: "),
+        ({**PLAIN, "events": True}, "events: "),
+        ({"v": 1, "counter": "a", "delta": 1, "key": "k", "events": 2}, "`events` goes with"),
+        ({**PLAIN, "counter": "a#b"}, "reserved"),
+        ({**PLAIN, "delta": 0}, "delta 0"),
+        ({**PLAIN, "more": 1}, "more: "),
+    ],
+)
+def test_what_breaks_the_schema_is_refused_with_the_reason(
+    message: dict[str, Any], reason: str
+) -> None:
+    """One line that names the field."""
+    with pytest.raises(BadInput, match=reason) as caught:
+        decoded(message)
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"\xff\xfe{}", b'{"v":1,"v":1}', b"null", b"x" * (MAX_BYTES + 1)],
+)
+def test_what_is_no_object_is_refused(data: bytes) -> None:
+    """Bad JSON, other encodings, doubled fields, too much of it."""
+    with pytest.raises(BadInput):
+        decode(data, arrived_ms=0, origin=ORIGIN)
+
+
+def test_a_coalesced_entry_tells_its_number_of_events() -> None:
+    """Absent means one."""
+    assert decoded({**PLAIN, "events": 17}).events == 17
+    assert decoded(PLAIN).events == entry().events == 1

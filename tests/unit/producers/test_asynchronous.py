@@ -1,0 +1,284 @@
+"""The buffered producer of an event loop: as the one with threads, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from countledger.ledger.errors import (
+    BadDelta,
+    IdempotencyKeyReused,
+    NoCredentials,
+    RequestRejected,
+    Throttled,
+    Unacknowledged,
+    Unclear,
+)
+from countledger.ledger.limits import DAY_MS
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.asynchronous import AsyncBufferedProducer
+from countledger.producers.asynchronous_sender import AsyncSender
+from countledger.producers.buffer_errors import (
+    BufferFull,
+    NotRecorded,
+    ProducerClosed,
+    StillBuffered,
+)
+from countledger.producers.buffering import Buffering
+from countledger.producers.coalesce import EntryMaker
+from countledger.producers.event import Event
+from countledger.producers.receipt import Status
+from countledger.producers.spool import Spool
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.producers.buffers import PATIENT_MS
+from tests.unit.producers.senders import REGION, TABLE, entries_in
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from pathlib import Path
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Put
+    from countledger.producers.asynchronous_door import AsyncDoor
+
+
+class LoopDoor(MemoryDoor):
+    """Tables in memory, behind the interface of a door for event loops."""
+
+    async def put_soon(self, write: Put) -> None:
+        """As `put`."""
+        await asyncio.sleep(0)
+        self.put(write)
+
+    async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """As `put_batch`."""
+        await asyncio.sleep(0)
+        return self.put_batch(table, items)
+
+
+def producer_on(
+    door: LoopDoor, buffering: Buffering | None = None, clock: ManualClock | None = None
+) -> AsyncBufferedProducer:
+    """A producer at the home region."""
+    buffering = buffering or Buffering(linger_ms=PATIENT_MS)
+    clock = clock or ManualClock()
+
+    @asynccontextmanager
+    async def open_sender() -> AsyncIterator[AsyncSender]:
+        namespaces = Namespaces(MemoryDoor(tables=door.tables), TABLE, REGION, REGION)
+        yield AsyncSender(cast("AsyncDoor", door), TABLE, namespaces, clock)
+
+    def open_spool() -> Spool | None:
+        return None if buffering.spool is None else Spool.open(buffering.spool, ledger="memory")
+
+    return AsyncBufferedProducer(
+        buffering, open_sender, EntryMaker(REGION, clock), open_spool=open_spool
+    )
+
+
+def run(work: Coroutine[object, object, None]) -> None:
+    """Run one event loop, for so long and no longer."""
+    asyncio.run(asyncio.wait_for(work, 30))
+
+
+def test_each_event_has_a_receipt_to_be_awaited() -> None:
+    """Plain ones by batches of 25, keyed ones by conditional puts."""
+    door = LoopDoor()
+
+    async def work() -> None:
+        async with producer_on(door) as producer:
+            plain = [await producer.add("a:b", 1) for _ in range(60)]
+            first = await producer.add("a:b", 5, key="k")
+            again = await producer.add("a:b", 5, key="k")
+            other = await producer.add("a:b", 6, key="k")
+            assert (await first).status is Status.RECORDED
+            assert (await again).status is Status.DUPLICATE
+            with pytest.raises(IdempotencyKeyReused):
+                await other
+            await producer.flush()
+            assert all(pending.done for pending in plain)
+            assert producer.statistics.recorded == 61
+
+    run(work())
+    assert len(entries_in(door)) == 61
+    assert door.calls.count("put_batch") == 3
+
+
+def test_time_alone_sends_what_waits() -> None:
+    """Nobody flushes."""
+    door = LoopDoor()
+
+    async def work() -> None:
+        async with producer_on(door, Buffering(linger_ms=5)) as producer:
+            assert (await (await producer.add("a:b", 1))).status is Status.RECORDED
+
+    run(work())
+
+
+def test_coalesced_events_are_one_entry() -> None:
+    """Sum and number."""
+    door = LoopDoor()
+
+    async def work() -> None:
+        buffering = Buffering(coalesce=True, linger_ms=PATIENT_MS)
+        async with producer_on(door, buffering) as producer:
+            for delta in (1, 2, 4):
+                await producer.add("a:b", delta)
+
+    run(work())
+    (item,) = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+    assert (item["delta"], item["events"]) == (7, 3)
+
+
+def test_bad_input_is_refused_at_once() -> None:
+    """From the call itself."""
+
+    async def work() -> None:
+        async with producer_on(LoopDoor()) as producer:
+            with pytest.raises(BadDelta):
+                await producer.add("a:b", 0)
+        with pytest.raises(ProducerClosed):
+            await producer.add("a:b", 1)
+
+    run(work())
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("error", [Unclear("lost"), Throttled("slow")])
+def test_a_fault_is_got_over_and_faults_without_end_come_back(
+    error: Exception, key: str | None
+) -> None:
+    """With the entry, which can be sent again and counts once."""
+    applied = isinstance(error, Unclear) and key is None
+    door = LoopDoor(faults=[Fault(error, applied=applied)] * 3)
+
+    async def work() -> None:
+        async with producer_on(door, Buffering(linger_ms=1, attempts=2)) as producer:
+            pending = await producer.add("a:b", 1, key=key)
+            with pytest.raises(Unacknowledged) as raised:
+                await pending
+            again = await producer.resend(raised.value.entry)
+            assert (await again).id == raised.value.entry.id
+            assert producer.statistics.waits == 2
+
+    run(work())
+    assert entries_in(door) == [1]
+
+
+def test_an_old_entry_is_refused_and_a_rejected_batch_is_sent_one_by_one() -> None:
+    """The rules of the horizon and of the culprit are the same."""
+    clock = ManualClock()
+    door = LoopDoor(faults=[Fault(RequestRejected("no"))])
+
+    async def work() -> None:
+        async with producer_on(door, clock=clock) as producer:
+            pendings = [await producer.add("a:b", n) for n in (1, 2)]
+            await producer.flush()
+            assert {(await pending).status for pending in pendings} == {Status.RECORDED}
+            old = await producer.add("a:b", 3)
+            clock.at_ms += DAY_MS + 1
+            with pytest.raises(NotRecorded, match="beyond the horizon"):
+                await producer.flush()
+            assert old.done
+
+    run(work())
+    assert len(entries_in(door)) == 2
+
+
+def test_a_failure_is_told_once_and_is_its_counters_alone() -> None:
+    """By flush, where nobody has asked."""
+    door = LoopDoor()
+    Namespaces(MemoryDoor(tables=door.tables), TABLE, REGION, REGION).create(
+        "stock", kind=Kind.STRICT
+    )
+
+    async def work() -> None:
+        async with producer_on(door) as producer:
+            good = await producer.add("a:b", 1)
+            await producer.add("stock:b", 1)
+            with pytest.raises(NotRecorded) as raised:
+                await producer.flush()
+            assert len(raised.value.failures) == 1
+            assert (await good).status is Status.RECORDED
+            await producer.flush()
+
+    run(work())
+
+
+def test_a_full_buffer_refuses_or_waits() -> None:
+    """As chosen; nothing is lost."""
+    door = LoopDoor()
+
+    async def work() -> None:
+        error = Buffering(max_entries=25, linger_ms=PATIENT_MS, when_full="error")
+        async with producer_on(door, error) as producer:
+            await producer.add_many([Event("a:b", 1)] * 25)
+            with pytest.raises(BufferFull):
+                await producer.add("a:b", 1)
+        async with producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
+            await asyncio.gather(*(producer.add("a:b", 1) for _ in range(200)))
+
+    run(work())
+    assert len(entries_in(door)) == 225
+
+
+def test_close_ends_in_time_and_nobody_waits_for_ever() -> None:
+    """What is under way comes back, and so does what never was."""
+
+    class Stuck(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            await asyncio.sleep(60)
+            return await super().put_batch_soon(table, items)
+
+    async def work() -> None:
+        producer = producer_on(Stuck(), Buffering(senders=1, linger_ms=PATIENT_MS))
+        await producer.__aenter__()
+        pendings = await producer.add_many([Event("a:b", 1)] * 30)
+        waiter = asyncio.create_task(_awaited(pendings[0]))
+        await asyncio.sleep(0)
+        with pytest.raises(StillBuffered):
+            await producer.flush(0.01)
+        with pytest.raises(NotRecorded) as raised:
+            await producer.close(0.01)
+        assert len(raised.value.failures) == 30
+        assert isinstance(await waiter, Unacknowledged)
+
+    run(work())
+
+
+async def _awaited(pending: object) -> object:
+    try:
+        return await pending  # type: ignore[misc]
+    except Unacknowledged as error:
+        return error
+
+
+def test_a_spool_keeps_what_is_not_acknowledged(tmp_path: Path) -> None:
+    """For the next start, which sends it under the same id."""
+    door = LoopDoor(faults=[Fault(NoCredentials("expired"))])
+    buffering = Buffering(spool=tmp_path / "spool", linger_ms=PATIENT_MS)
+
+    async def first() -> None:
+        with pytest.raises(NotRecorded):
+            async with producer_on(door, buffering) as producer:
+                await producer.add("a:b", 1)
+
+    async def second() -> None:
+        async with producer_on(door, buffering) as producer:
+            assert producer.statistics.waiting == 1
+
+    run(first())
+    assert entries_in(door) == []
+    run(second())
+    run(second_is_empty(door, buffering))
+    assert entries_in(door) == [1]
+
+
+async def second_is_empty(door: LoopDoor, buffering: Buffering) -> None:
+    """What was acknowledged has left the spool."""
+    async with producer_on(door, buffering) as producer:
+        assert producer.statistics.waiting == 0

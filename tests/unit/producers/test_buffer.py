@@ -1,0 +1,266 @@
+"""The buffer's state machine: what is sent when, and that each entry goes out once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from countledger.ledger.amount import total_of
+from countledger.ledger.entry import Entry
+from countledger.producers.buffer import Batch, Buffer, size_of
+from countledger.producers.buffer_pending import Fates, Pending
+from countledger.producers.buffering import Buffering
+
+if TYPE_CHECKING:
+    from countledger.ledger.amount import Amount
+
+LINGER_MS = 100
+NOBODY = cast("Fates", None)
+
+
+def buffering(*, max_entries: int = 1_000, senders: int = 3, window_events: int = 50) -> Buffering:
+    return Buffering(
+        linger_ms=LINGER_MS,
+        max_entries=max_entries,
+        senders=senders,
+        window_events=window_events,
+    )
+
+
+def entry_of(counter: str, delta: Amount, key: str | None = None) -> Entry:
+    name = f"k{key}" if key else f"id-{counter}-{delta}"
+    return Entry(counter=counter, id=name, delta=delta, at_ms=1, origin="eu", key=key)
+
+
+def pending_of(counter: str, delta: Amount = 1, key: str | None = None) -> Pending:
+    pending = Pending(NOBODY, counter, delta, entry_of(counter, delta, key))
+    pending.size = size_of(counter, pending.entry)
+    return pending
+
+
+def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> Buffer:
+    """A buffer with so many entries."""
+    buffer = Buffer(buffering())
+    for number in range(count):
+        pending = pending_of(f"a:{number}", key=key and f"{key}-{number}")
+        assert buffer.reserve(1, pending.size)
+        buffer.put(pending, now_ms)
+    return buffer
+
+
+def test_a_full_batch_goes_at_once() -> None:
+    """The twenty-fifth entry waits for nobody."""
+    assert filled(24).take(0) is None
+    assert len(cast("Batch", filled(25).take(0)).pendings) == 25
+
+
+def test_what_lies_long_enough_goes_alone() -> None:
+    """Its age makes it due, to the millisecond, and the buffer says when."""
+    buffer = filled(1)
+
+    assert buffer.due_in_ms(40) == LINGER_MS - 40
+    assert buffer.take(LINGER_MS - 1) is None
+    assert buffer.take(LINGER_MS) is not None
+
+
+def test_a_keyed_entry_goes_at_once_and_alone() -> None:
+    """It gains nothing by waiting: a conditional put takes no company."""
+    batch = cast("Batch", filled(2, key="k").take(0))
+
+    assert batch.keyed
+    assert len(batch.pendings) == 1
+
+
+def test_entries_of_one_key_go_in_turn() -> None:
+    """The second is sent only once the first came to its end."""
+    buffer = filled(0)
+    for _ in range(2):
+        pending = pending_of("a:b", key="k")
+        buffer.reserve(1, pending.size)
+        buffer.put(pending, 0)
+
+    first = cast("Batch", buffer.take(0))
+    assert buffer.take(0) is None
+    buffer.settle(first, slow_down=False)
+    assert buffer.take(0) is not None
+
+
+def test_hurry_makes_all_due_and_knows_when_it_is_done() -> None:
+    """What comes behind the mark does not count."""
+    buffer = filled(3)
+    mark = buffer.hurry()
+    batch = cast("Batch", buffer.take(0))
+    late = pending_of("a:late")
+    buffer.reserve(1, late.size)
+    buffer.put(late, 0)
+
+    assert not buffer.settled_through(mark)
+    buffer.settle(batch, slow_down=False)
+    assert buffer.settled_through(mark)
+    assert buffer.take(0) is None
+
+
+def test_room_is_bounded_by_number_and_size_and_one_large_entry_always_fits() -> None:
+    """Else it could never be sent."""
+    buffer = Buffer(Buffering(max_entries=25, max_bytes=1_048_576))
+
+    assert buffer.reserve(1, 5_000_000)
+    assert not buffer.reserve(1, 1)
+    buffer.release(1, 5_000_000)
+    assert buffer.reserve(25, 25)
+    assert not buffer.reserve(1, 1)
+
+
+def test_throttling_halves_what_is_on_its_way_and_success_raises_it_again() -> None:
+    """Down to one at a time, and up to the senders there are."""
+    buffer = Buffer(buffering(senders=8))
+    limits = []
+    for slow_down in [True] * 4 + [False] * 60:
+        pending = pending_of("a:b")
+        buffer.reserve(1, pending.size)
+        buffer.put(pending, -LINGER_MS)
+        buffer.settle(cast("Batch", buffer.take(0)), slow_down=slow_down)
+        limits.append(int(buffer.limit))
+
+    assert limits[:4] == [4, 2, 1, 1]
+    assert limits[-1] == 8
+    assert limits[3:] == sorted(limits[3:])
+
+
+def test_no_more_is_on_its_way_than_may_be() -> None:
+    """Due or not: while all senders are at work, time alone makes nothing due."""
+    buffer = filled(200)
+    taken = [buffer.take(0) for _ in range(4)]
+
+    assert [batch is not None for batch in taken] == [True, True, True, False]
+    assert buffer.due_in_ms(10_000) is None
+    assert buffer.batches_due(10_000) == 0
+
+
+@pytest.mark.parametrize("events", [49, 50, 51])
+def test_a_window_closes_when_it_is_full(events: int) -> None:
+    """One entry for each counter, with the sum and the number of its events."""
+    buffer = Buffer(buffering(window_events=50))
+    add_all(buffer, ["a:b"] * events)
+    batch = buffer.take(0)
+
+    assert (batch is None) == (events < 50)
+    if batch is not None:
+        assert [(one.delta, one.events) for one in batch.pendings] == [(50, 50)]
+
+
+def add_all(buffer: Buffer, counters: list[str]) -> None:
+    for counter in counters:
+        if buffer.join(counter, 1) is None:
+            pending = Pending(NOBODY, counter, 1, None)
+            buffer.reserve(1, 0)
+            buffer.open(pending, 0)
+
+
+def test_a_sum_that_can_grow_no_further_goes_and_another_is_opened() -> None:
+    """38 digits are what a number of DynamoDB holds."""
+    buffer = Buffer(buffering())
+    largest = 10**38 - 1
+    buffer.open(Pending(NOBODY, "a:b", largest, None), 0)
+
+    assert buffer.join("a:b", 1) is None
+    buffer.open(Pending(NOBODY, "a:b", 1, None), 0)
+    buffer.hurry()
+
+    assert [one.delta for one in cast("Batch", buffer.take(0)).pendings] == [largest, 1]
+
+
+class Life(RuleBasedStateMachine):
+    """Any life of a buffer: whatever is added comes out once, and nothing waits for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = Buffer(buffering(max_entries=60, senders=2, window_events=20))
+        self.now_ms = 0.0
+        self.added: list[Amount] = []
+        self.events = 0
+        self.out: list[Pending] = []
+        self.under_way: list[Batch] = []
+
+    @rule(counter=st.sampled_from("abc"), delta=st.integers(-5, 5).filter(bool), key=st.booleans())
+    def add_entry(self, counter: str, delta: int, key: bool) -> None:  # noqa: FBT001
+        pending = pending_of(counter, delta, counter if key else None)
+        if self.buffer.reserve(1, pending.size):
+            self.buffer.put(pending, self.now_ms)
+            self._note(delta)
+
+    @rule(counter=st.sampled_from("abc"), delta=st.integers(-5, 5).filter(bool))
+    def add_event(self, counter: str, delta: int) -> None:
+        if self.buffer.join(counter, delta) is None:
+            if not self.buffer.reserve(1, 10):
+                return
+            pending = Pending(NOBODY, counter, delta, None)
+            pending.size = 10
+            self.buffer.open(pending, self.now_ms)
+        self._note(delta)
+
+    def _note(self, delta: Amount) -> None:
+        self.added.append(delta)
+        self.events += 1
+
+    @rule(ms=st.integers(0, 150))
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule()
+    def hurry(self) -> None:
+        self.buffer.hurry()
+
+    @rule()
+    def take(self) -> None:
+        due = self.buffer.batches_due(self.now_ms)
+        batch = self.buffer.take(self.now_ms)
+        if batch is None:
+            assert due <= 0 or self._blocked_by_a_key()
+            return
+        assert len(batch.pendings) <= (1 if batch.keyed else 25)
+        self.under_way.append(batch)
+        self.out += batch.pendings
+
+    def _blocked_by_a_key(self) -> bool:
+        return any(batch.keyed for batch in self.under_way)
+
+    @precondition(lambda self: self.under_way)
+    @rule(slow_down=st.booleans(), data=st.data())
+    def settle(self, slow_down: bool, data: st.DataObject) -> None:  # noqa: FBT001
+        batch = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        self.buffer.settle(batch, slow_down=slow_down)
+
+    @rule()
+    def withdraw(self) -> None:
+        self.out += self.buffer.withdraw()
+
+    @invariant()
+    def bounds_hold(self) -> None:
+        assert 0 <= self.buffer.entries <= 60
+        assert self.buffer.size >= 0
+        assert len(self.under_way) <= 2
+        keys = [one.counter for b in self.under_way if b.keyed for one in b.pendings]
+        assert len(keys) == len(set(keys))
+
+    def teardown(self) -> None:
+        """In the end all of it is sent, and room for all is there again."""
+        mark = self.buffer.hurry()
+        for _ in range(500):
+            self.take()
+            for batch in self.under_way:
+                self.buffer.settle(batch, slow_down=False)
+            self.under_way.clear()
+        assert self.buffer.settled_through(mark)
+        assert (self.buffer.entries, self.buffer.size) == (0, 0)
+        assert len({id(one) for one in self.out}) == len(self.out)
+        assert total_of(one.delta for one in self.out) == total_of(self.added)
+        assert sum(one.events for one in self.out) == self.events
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,455 @@
+"""The buffered producer: `add` returns at once, nothing is lost without a word."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.ledger.amount import total_of
+from countledger.ledger.errors import (
+    BadCounterName,
+    BadDelta,
+    IdempotencyKeyReused,
+    NoCredentials,
+    Throttled,
+    Unacknowledged,
+    Unclear,
+    WrongKind,
+)
+from countledger.ledger.namespace import Kind
+from countledger.producers.buffer_errors import (
+    BufferFull,
+    NotRecorded,
+    ProducerClosed,
+    StillBuffered,
+)
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.buffering import Buffering
+from countledger.producers.coalesce import EntryMaker
+from countledger.producers.event import Event
+from countledger.producers.receipt import Receipt, Status
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.producers.buffers import PATIENT_MS, producer_on
+from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.producers.buffer_delivery import Delivery
+    from countledger.producers.buffer_errors import Failure
+    from countledger.producers.buffer_pending import Pending
+
+COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
+
+
+class GatedDoor(MemoryDoor):
+    """A door that lets nothing through until it is opened."""
+
+    gate = threading.Event()
+
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Wait at the gate."""
+        assert self.gate.wait(20)
+        return super().put_batch(table, items)
+
+
+@pytest.fixture
+def gated() -> GatedDoor:
+    """A door whose gate is shut."""
+    GatedDoor.gate = threading.Event()
+    return GatedDoor()
+
+
+def test_each_event_has_a_receipt_to_come() -> None:
+    """The future of each tells when it is acknowledged."""
+    door = MemoryDoor()
+    with producer_on(door) as producer:
+        pendings = [producer.add("a:b", n) for n in range(1, 61)]
+        producer.flush()
+        receipts = [pending.result() for pending in pendings]
+
+    assert {receipt.status for receipt in receipts} == {Status.RECORDED}
+    assert sorted(map(str, entries_in(door))) == sorted(map(str, range(1, 61)))
+
+
+def test_an_event_waits_for_others_no_longer_than_it_lingers() -> None:
+    """Nobody flushes; time alone sends it."""
+    door = MemoryDoor()
+    producer = producer_on(door, Buffering(linger_ms=5))
+
+    assert producer.add("a:b", 1).result(20).status is Status.RECORDED
+    producer.close()
+
+
+def test_bad_input_is_refused_at_once_and_nothing_is_taken() -> None:
+    """The same errors as `record`, from the call itself; when coalescing, too."""
+    door = MemoryDoor()
+    for buffering in (Buffering(), COALESCING):
+        with producer_on(door, buffering) as producer:
+            producer.add("a:b", 1)
+            with pytest.raises(BadCounterName):
+                producer.add("a#b", 1)
+            with pytest.raises(BadCounterName):
+                producer.add(["a:b"], 1)  # type: ignore[arg-type]
+            with pytest.raises(BadDelta):
+                producer.add("a:b", 0)
+            with pytest.raises(BadDelta):
+                producer.add("a:b", 0.5)  # type: ignore[arg-type]
+            assert producer.statistics.events == 1
+
+    assert entries_in(door) == [1, 1]
+
+
+def test_keyed_events_go_by_conditional_put_and_are_known_again() -> None:
+    """Same key, same delta: duplicate. Another delta: refused, and handed back."""
+    door = MemoryDoor()
+    with producer_on(door) as producer:
+        first, again, other = (producer.add("a:b", d, key="k") for d in (1, 1, 2))
+        plain = producer.add("a:b", 5)
+        assert first.result().status is Status.RECORDED
+        assert again.result().status is Status.DUPLICATE
+        with pytest.raises(IdempotencyKeyReused):
+            other.result()
+        producer.flush()
+        assert plain.done
+
+    assert sorted(map(str, entries_in(door))) == ["1", "5"]
+
+
+def test_coalesced_events_are_one_entry_with_their_sum_and_number() -> None:
+    """Those with a key, a note or a time of their own stay what they are."""
+    door = MemoryDoor()
+    with producer_on(door, COALESCING) as producer:
+        pendings = [producer.add("a:b", delta) for delta in (1, 2, -5)]
+        zero = [producer.add("a:zero", delta) for delta in (1, -1)]
+        producer.add("a:b", 7, key="k")
+        producer.add("a:b", 7, note={"n": "1"})
+        producer.flush()
+        assert len({pending.result().id for pending in pendings}) == 1
+
+    items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+    facts = sorted((i["counter"], i["delta"], i.get("events", 1)) for i in items)
+    assert facts == [("a:b", -2, 3), ("a:b", 7, 1), ("a:b", 7, 1), ("a:zero", 0, 2)]
+    assert zero[0] is zero[1]
+
+
+def test_what_fails_comes_back_with_its_entry_and_can_be_sent_again() -> None:
+    """Under the same id: sent again it is the same entry."""
+    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied=True)] * 3)
+    producer = producer_on(door, Buffering(linger_ms=PATIENT_MS, attempts=3))
+    producer.add("a:b", 1)
+
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush()
+    ((entry, error),) = raised.value.failures
+    assert isinstance(error, Unacknowledged)
+    assert entry is not None
+    assert entry == error.entry
+    pending = producer.resend(entry)
+    producer.close()
+
+    assert pending.result().id == entry.id
+    assert entries_in(door) == [1]
+
+
+def test_a_failure_is_told_once() -> None:
+    """To the callback, to who asked for its result, or else by the next flush."""
+    told: list[Failure] = []
+    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))] * 2)
+    with producer_on(door, on_failure=told.append) as producer:
+        producer.add("a:b", 1)
+        producer.flush()
+    assert [type(failure.error) for failure in told] == [NoCredentials]
+
+    with producer_on(door) as producer:
+        pending = producer.add("a:b", 2)
+        heard: list[Pending] = []
+        called = producer.add("a:b", 3)
+        called.add_done_callback(heard.append)
+        with pytest.raises(NotRecorded):
+            producer.flush()
+        producer.flush()
+        assert heard == [called]
+        assert isinstance(pending.wait(), NoCredentials)
+
+    door.faults.append(Fault(NoCredentials("expired")))
+    with producer_on(door, Buffering(linger_ms=1)) as producer, pytest.raises(NoCredentials):
+        producer.add("a:b", 4).result(20)
+
+
+def test_a_failure_can_be_sent_again_from_its_callback() -> None:
+    """Also while the buffer is full: the thread that calls back does not wait for itself."""
+    door = MemoryDoor(faults=[Fault(Unclear("lost"))] * 2)
+    producer = producer_on(
+        door,
+        Buffering(max_entries=25, senders=1, attempts=1, linger_ms=PATIENT_MS),
+        on_failure=lambda failure: failure.entry and producer.resend(failure.entry),
+    )
+    for _ in range(200):
+        producer.add("a:b", 1)
+    producer.flush(20)
+    while producer.statistics.waiting:
+        producer.flush(20)
+    producer.close()
+
+    assert len(entries_in(door)) == 200
+
+
+def test_a_callback_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is logged, and the entries behind it are sent."""
+    door = MemoryDoor()
+    with producer_on(door) as producer, caplog.at_level(logging.ERROR):
+        producer.add("a:b", 1).add_done_callback(lambda _: 1 / 0)
+        producer.flush()
+        producer.add("a:b", 2)
+
+    assert sorted(map(str, entries_in(door))) == ["1", "2"]
+    assert "a callback of a buffered producer failed" in caplog.text
+
+
+def test_an_error_of_one_counter_is_no_other_counters() -> None:
+    """A strict counter in the same batch is refused alone."""
+    door = MemoryDoor()
+    sender_on(door, ManualClock()).namespaces.create("stock", kind=Kind.STRICT)
+    with producer_on(door) as producer:
+        good, bad = producer.add("a:b", 1), producer.add("stock:x", 1)
+        with pytest.raises(NotRecorded) as raised:
+            producer.flush()
+
+    assert good.result().status is Status.RECORDED
+    assert [type(failure.error) for failure in raised.value.failures] == [WrongKind]
+    assert bad.done
+
+
+def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
+    """As chosen; once there is room the waiting one is taken, and nothing is lost."""
+    producer = producer_on(gated, Buffering(max_entries=25, when_full="error"))
+    for _ in range(25):
+        producer.add("a:b", 1)
+    with pytest.raises(BufferFull, match="25 entries wait"):
+        producer.add("a:b", 1)
+    patient = producer_on(gated, Buffering(max_entries=25))
+    adder = threading.Thread(target=lambda: [patient.add("a:c", 1) for _ in range(60)])
+    adder.start()
+    GatedDoor.gate.set()
+    adder.join(20)
+    producer.close()
+    patient.close()
+
+    assert total_of(map(int, map(str, entries_in(gated)))) == 85
+
+
+def test_a_full_buffer_hurries() -> None:
+    """Who waits for room does not wait for company as well."""
+    door = MemoryDoor()
+    with producer_on(door, Buffering(max_entries=30, linger_ms=PATIENT_MS)) as producer:
+        for _ in range(100):
+            producer.add("a:b", 1)
+
+    assert len(entries_in(door)) == 100
+
+
+def test_failures_that_nobody_asks_after_are_bounded() -> None:
+    """They hold memory; at last the producer takes no more and says why."""
+    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))] * 2)
+    producer = producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS))
+    last = [producer.add("a:b", 1) for _ in range(25)][-1]
+    while not last.done:
+        threading.Event().wait(0.001)
+
+    with pytest.raises(BufferFull, match="nobody asked after them"):
+        producer.add("a:b", 1)
+    with pytest.raises(NotRecorded):
+        producer.flush()
+    producer.add("a:b", 1).add_done_callback(lambda _: None)
+    producer.close()
+
+
+def test_flush_and_close_end_in_time_and_hand_back_what_is_left(gated: GatedDoor) -> None:
+    """What flush leaves is still sent; what close leaves comes back, entry by entry."""
+    producer = producer_on(gated, Buffering(senders=1, linger_ms=PATIENT_MS))
+    pendings = [producer.add("a:b", 1) for _ in range(30)]
+
+    with pytest.raises(StillBuffered, match="30 entries"):
+        producer.flush(0)
+    with pytest.raises(NotRecorded) as raised:
+        producer.close(0)
+    back = {failure.entry.id for failure in raised.value.failures if failure.entry}
+    assert back == {pending.entry.id for pending in pendings if pending.entry}
+    GatedDoor.gate.set()
+    with pytest.raises(ProducerClosed):
+        producer.add("a:b", 1)
+
+
+def test_what_coalesced_and_was_not_sent_comes_back_as_entries(gated: GatedDoor) -> None:
+    """Sum and number are in them, ready to be sent again."""
+    producer = producer_on(gated, COALESCING)
+    producer._desk.buffer.limit = 0
+    for _ in range(3):
+        producer.add("a:b", 2)
+
+    with pytest.raises(NotRecorded) as raised:
+        producer.close(0)
+    ((entry, _),) = raised.value.failures
+    assert entry is not None
+    assert (entry.delta, entry.events) == (6, 3)
+
+
+def test_throttling_slows_down_and_loses_nothing() -> None:
+    """Fewer batches on their way at once, and every entry acknowledged in the end."""
+    door = MemoryDoor(faults=[Fault(Throttled("slow down"))] * 10)
+    with producer_on(door, Buffering(linger_ms=PATIENT_MS, senders=4)) as producer:
+        for _ in range(500):
+            producer.add("a:b", 1)
+        producer.flush()
+        statistics = producer.statistics
+
+    assert len(entries_in(door)) == statistics.recorded == 500
+    assert statistics.waits == 10
+
+
+def test_threads_add_at_once_and_every_event_counts_once() -> None:
+    """Eight of them, coalescing and not."""
+    for buffering in (Buffering(linger_ms=1), Buffering(coalesce=True, linger_ms=1)):
+        door = MemoryDoor()
+        with producer_on(door, buffering) as producer:
+
+            def add(name: int, producer: BufferedProducer = producer) -> None:
+                for n in range(500):
+                    producer.add(f"a:{(name + n) % 7}", 1)
+
+            threads = [threading.Thread(target=add, args=(n,)) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            producer.flush()
+            assert producer.statistics.events == 4_000
+        items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+        assert total_of(item["delta"] for item in items) == 4_000
+        assert sum(item.get("events", 1) for item in items) == 4_000
+
+
+def test_record_many_gives_each_events_outcome_in_order() -> None:
+    """Errors are values, as everywhere."""
+    door = MemoryDoor()
+    events = [Event("a:b", 1), Event("a:b", 1, "k"), Event("a:b", 2, "k"), Event("a:c", 3)]
+    with producer_on(door, Buffering(linger_ms=1)) as producer:
+        outcomes = list(producer.record_many(events))
+
+    assert [type(outcome) for outcome in outcomes] == [
+        Receipt,
+        Receipt,
+        IdempotencyKeyReused,
+        Receipt,
+    ]
+
+
+def test_a_lambda_sends_all_before_it_ends() -> None:
+    """Also when the handler fails; and it fails when there was no time to send."""
+    door = MemoryDoor()
+    producer = producer_on(door)
+
+    class Context:
+        left_ms = 10_000
+
+        def get_remaining_time_in_millis(self) -> int:
+            return self.left_ms
+
+    @producer.flushing
+    def handler(event: int, context: Context) -> int:
+        producer.add("a:b", event)
+        if event < 0:
+            raise ValueError(event)
+        return context.left_ms
+
+    assert handler(1, Context()) == 10_000
+    assert entries_in(door) == [1]
+    with pytest.raises(ValueError, match="-2"):
+        handler(-2, Context())
+    assert sorted(map(str, entries_in(door))) == ["-2", "1"]
+    hurried = Context()
+    hurried.left_ms = 500
+    with pytest.raises(StillBuffered):
+        handler(3, hurried)
+    producer.close()
+    assert len(entries_in(door)) == 3
+
+
+def test_a_fork_begins_with_nothing_in_hand() -> None:
+    """Its own events are its own, its parent's entries are its parent's, and no id comes twice."""
+    door = MemoryDoor()
+    producer = producer_on(door)
+    before = producer.add("a:parent", 1)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            mine = [producer.add("a:child", 1) for _ in range(30)]
+            producer.flush(20)
+            asked = "answered"
+            try:
+                before.result(20)
+            except ProducerClosed:
+                asked = "refused"
+            parents = [i for i in door.items(TABLE) if i["counter"] == "a:parent"]
+            ids = ",".join(pending.result().id for pending in mine)
+            os.write(write, f"{asked} {len(parents)} {ids}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        asked_there, parents_there, ids = pipe.read().split()
+    os.waitpid(child, 0)
+    ours = [producer.add("a:parent", 1) for _ in range(30)]
+    producer.close()
+
+    assert (asked_there, parents_there) == ("refused", "0")
+    assert not set(ids.split(",")) & {pending.result().id for pending in ours}
+    assert len(entries_in(door)) == 31
+
+
+def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
+    """Without a word of its own: at its exit."""
+    code = (
+        "import atexit\n"
+        "atexit.register(lambda: print(len(entries_in(door))))\n"
+        "from tests.unit.ledger.memory import MemoryDoor\n"
+        "door = MemoryDoor()\n"
+        "from tests.unit.producers.buffers import producer_on\n"
+        "from tests.unit.producers.senders import entries_in\n"
+        "[producer_on(door).add('a:b', 1) for _ in range(3)]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("3", "")
+
+
+def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
+    """Nothing can be sent, and nothing is lost."""
+
+    def make_delivery() -> Delivery:
+        raise NoCredentials("none")
+
+    producer = BufferedProducer(
+        Buffering(linger_ms=PATIENT_MS), make_delivery, EntryMaker(REGION), ledger="x"
+    )
+    producer.add("a:b", 1)
+
+    with pytest.raises(NotRecorded) as raised:
+        producer.close()
+    assert [failure.entry.delta for failure in raised.value.failures if failure.entry] == [1]

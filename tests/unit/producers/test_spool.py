@@ -1,0 +1,297 @@
+"""The spool: what is not acknowledged outlives its process, and counts once all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countledger.ledger.entry import Entry
+from countledger.ledger.errors import KeyExpired, Throttled, Unclear
+from countledger.ledger.limits import DAY_MS
+from countledger.producers.buffer_errors import NotRecorded, SpoolRefused
+from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffering import Buffering
+from countledger.producers.event import Event
+from countledger.producers.spool import Spool
+from countledger.producers.spool_rows import decode_row, encode_row
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.producers.buffers import PATIENT_MS, producer_on
+from tests.unit.producers.senders import TABLE, entries_in
+from tests.unit.producers.test_buffer import NOBODY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from countledger.producers.buffered import BufferedProducer
+
+LEDGER = "in memory"
+
+
+def spooling(path: Path, *, coalesce: bool = False, attempts: int = 2) -> Buffering:
+    return Buffering(
+        spool=path / "spool", linger_ms=PATIENT_MS, coalesce=coalesce, attempts=attempts
+    )
+
+
+def crash(producer: BufferedProducer) -> None:
+    """The process dies: nothing of it goes on, and the kernel lets go of its file."""
+    producer._desk.buffer.limit = 0
+    producer.start_anew()
+    assert producer.statistics.waiting == 0
+    from countledger.producers import buffer_processes, buffered  # noqa: PLC0415
+
+    desk = buffered._THE_PARENTS.pop()
+    assert desk.holdings.spool is not None
+    desk.holdings.spool.connection.close()
+    buffer_processes.closed(producer)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    delta=st.one_of(
+        st.integers(-(10**38) + 1, 10**38 - 1),
+        st.decimals(places=4, min_value=-(10**20), max_value=10**20).filter(
+            lambda value: value != value.to_integral_value()
+        ),
+    ),
+    key=st.none() | st.text(min_size=1),
+    note=st.none() | st.dictionaries(st.text(min_size=1), st.text(), min_size=1),
+    events=st.integers(1, 10**9),
+)
+def test_an_entry_comes_out_as_it_went_in(
+    delta: int | Decimal, key: str | None, note: dict[str, str] | None, events: int
+) -> None:
+    """To the last digit; a sum of 0, too."""
+    delta = delta.normalize() if isinstance(delta, Decimal) else delta
+    entry = Entry(
+        counter="a:b",
+        id="i",
+        delta=delta,
+        at_ms=1,
+        origin="eu",
+        events=events,
+        key=key,
+        note=note,
+        occurred_at_ms=None if key else 5,
+    )
+    row = decode_row(1, encode_row(Pending(NOBODY, "a:b", delta, entry)))
+
+    assert row.entry == entry
+    assert type(row.entry.delta) is type(delta)
+
+
+@pytest.mark.parametrize("coalesce", [False, True])
+def test_what_is_acknowledged_leaves_the_spool(tmp_path: Path, coalesce: bool) -> None:  # noqa: FBT001
+    """A process that ends well leaves nothing to send."""
+    door = MemoryDoor()
+    with producer_on(door, spooling(tmp_path, coalesce=coalesce)) as producer:
+        for n in range(60):
+            producer.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
+
+    with_it = Spool.open(tmp_path / "spool", ledger=LEDGER)
+    assert (with_it.kept(), with_it.refused()) == ([], [])
+    with_it.close()
+
+
+@pytest.mark.parametrize("coalesce", [False, True])
+def test_what_a_crash_leaves_is_sent_at_the_next_start(tmp_path: Path, coalesce: bool) -> None:  # noqa: FBT001
+    """Everything that `add` took, each once, whatever the next process is told to do."""
+    door = MemoryDoor()
+    doomed = producer_on(door, spooling(tmp_path, coalesce=coalesce))
+    doomed._desk.buffer.limit = 0
+    for n in range(40):
+        doomed.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
+    crash(doomed)
+
+    with producer_on(door, spooling(tmp_path, coalesce=not coalesce)) as next_one:
+        assert next_one.statistics.waiting > 0
+    items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+
+    assert sum(item["delta"] for item in items) == 40
+    assert sum(item.get("events", 1) for item in items) == 40
+
+
+@pytest.mark.parametrize("coalesce", [False, True])
+@pytest.mark.parametrize("applied", [False, True])
+def test_what_was_sent_without_an_answer_is_sent_again_under_its_id(
+    tmp_path: Path,
+    applied: bool,  # noqa: FBT001
+    coalesce: bool,  # noqa: FBT001
+) -> None:
+    """Whether the lost attempt was applied or not, it counts once."""
+    faults: list[Fault | None] = [Fault(Unclear("lost"), applied=applied)] * 2
+    door = MemoryDoor(faults=faults)
+    doomed = producer_on(door, spooling(tmp_path, coalesce=coalesce))
+    pending, *_ = [doomed.add("a:b", 1) for _ in range(3)]
+    with pytest.raises(NotRecorded):
+        doomed.flush()
+    assert pending.entry is not None
+    crash(doomed)
+
+    with producer_on(door, spooling(tmp_path)):
+        pass
+    items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+
+    assert sum(item["delta"] for item in items) == 3
+    assert len(items) == (1 if coalesce else 3)
+    assert pending.entry.id in {item["entry"].removeprefix("e#") for item in items}
+
+
+def test_an_entry_that_is_sent_again_and_arrives_leaves_the_spool(tmp_path: Path) -> None:
+    """Its row is the one of its first attempt."""
+    door = MemoryDoor(faults=[Fault(Throttled("slow down"))] * 2)
+    producer = producer_on(door, spooling(tmp_path))
+    producer.add("a:b", 1)
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush()
+    ((entry, _),) = raised.value.failures
+    assert entry is not None
+    producer.resend(entry)
+    producer.close()
+
+    spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
+    assert spool.kept() == []
+    spool.close()
+    assert entries_in(door) == [1]
+
+
+def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
+    """It is never sent, and never dropped without a word."""
+    door, clock = MemoryDoor(), ManualClock()
+    doomed = producer_on(door, spooling(tmp_path), clock=clock)
+    doomed._desk.buffer.limit = 0
+    doomed.add("a:b", 1)
+    crash(doomed)
+    clock.at_ms += DAY_MS + 1
+
+    for reported in (True, False):
+        producer = producer_on(door, spooling(tmp_path), clock=clock)
+        producer.add("a:b", 2)
+        if reported:
+            with pytest.raises(NotRecorded) as raised:
+                producer.flush()
+            assert [type(failure.error) for failure in raised.value.failures] == [KeyExpired]
+        refused = producer.refused()
+        assert [one.entry.delta for one in refused if one.entry] == [1]
+        assert "beyond the horizon" in str(refused[0].error)
+        if not reported:
+            producer.forget_refused()
+            assert producer.refused() == []
+        producer.close()
+
+    assert entries_in(door) == [2, 2]
+
+
+def test_events_that_wait_to_be_coalesced_never_expire(tmp_path: Path) -> None:
+    """They were never sent: nothing can double them."""
+    door, clock = MemoryDoor(), ManualClock()
+    doomed = producer_on(door, spooling(tmp_path, coalesce=True), clock=clock)
+    doomed.add("a:b", 1)
+    doomed.add("a:b", 4)
+    crash(doomed)
+    clock.at_ms += 10 * DAY_MS
+
+    with producer_on(door, spooling(tmp_path, coalesce=True), clock=clock):
+        pass
+    assert entries_in(door) == [5]
+
+
+def test_a_spool_is_one_processs(tmp_path: Path) -> None:
+    """Another one is refused, and a fork may not add to its parent's."""
+    path = tmp_path / "spool"
+    producer = producer_on(MemoryDoor(), spooling(tmp_path))
+    code = (
+        "import sys\n"
+        "from countledger.producers.spool import Spool\n"
+        "try:\n    Spool.open(sys.argv[1], ledger='in memory')\n"
+        "except Exception as error:\n    print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("SpoolRefused")
+    assert "is in use" in done.stdout
+
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            producer.add("a:b", 1)
+        except SpoolRefused:
+            os._exit(3)
+        finally:
+            os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    producer.add("a:b", 1)
+    producer.close()
+
+
+def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
+    """Its entries would count in the wrong place."""
+    Spool.open(tmp_path / "spool", ledger="one").close()
+
+    with pytest.raises(SpoolRefused, match="was filled for one, and this is another"):
+        Spool.open(tmp_path / "spool", ledger="another")
+
+
+def test_what_is_no_spool_is_refused_and_not_touched(tmp_path: Path) -> None:
+    """A text, another program's database, a later release's spool, a folder that is not there."""
+    text = tmp_path / "text"
+    text.write_text("hello " * 1_000)
+    other = tmp_path / "other"
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE theirs (x)")
+    database.close()
+    later = tmp_path / "later"
+    Spool.open(later, ledger=LEDGER).close()
+    with sqlite3.connect(later) as database:
+        database.execute("PRAGMA user_version = 2")
+    database.close()
+    for path, why in (
+        (text, "cannot be used"),
+        (other, "something else"),
+        (later, "has format 2"),
+        (tmp_path / "absent" / "spool", "cannot be used"),
+    ):
+        before = path.read_bytes() if path.exists() else None
+        with pytest.raises(SpoolRefused, match=why):
+            Spool.open(path, ledger=LEDGER)
+        assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_a_spool_that_was_tampered_with_says_so(tmp_path: Path) -> None:
+    """A row that is no entry is not skipped."""
+    path = tmp_path / "spool"
+    Spool.open(path, ledger=LEDGER).close()
+    with sqlite3.connect(path) as database:
+        database.execute("INSERT INTO rows VALUES (1, ?, NULL)", (json.dumps({"counter": "a"}),))
+    database.close()
+
+    with pytest.raises(SpoolRefused, match="holds what is no entry"):
+        producer_on(MemoryDoor(), spooling(tmp_path))
+
+
+def test_many_events_are_spooled_by_one_commit(tmp_path: Path) -> None:
+    """What makes `add_many` cheap."""
+    producer = producer_on(MemoryDoor(), spooling(tmp_path))
+    assert producer._spool is not None
+    commits: list[str] = []
+    producer._spool.connection.set_trace_callback(
+        lambda statement: commits.append(statement) if statement == "COMMIT" else None
+    )
+    producer._desk.buffer.limit = 0
+    producer.add_many(Event("a:b", 1) for _ in range(400))
+    spooled = len(commits)
+    producer._desk.buffer.limit = 8
+    producer.close()
+
+    assert spooled == 1
