@@ -40,10 +40,15 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.settings import Settings
 from countledger.ledger.total import Total
+from countledger.producers.claims.claim import Claim
+from countledger.producers.claims.claims import Claims
 from countledger.producers.event import Event
+from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
+from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict import outcome as outcomes
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
@@ -60,6 +65,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Amount",
     "Audit",
+    "Claim",
+    "Collection",
     "CountLedger",
     "CountledgerError",
     "Entry",
@@ -68,9 +75,12 @@ __all__ = [
     "Freshness",
     "Head",
     "IdempotencyKey",
+    "ItemChange",
+    "ItemRemoval",
     "Judgement",
     "Kind",
     "Namespace",
+    "NewItem",
     "Receipt",
     "Remedy",
     "Repair",
@@ -262,15 +272,28 @@ class CountLedger:
     @cached_property
     def strict(self) -> StrictCounters:
         """The strict counters of the stack, which never pass their bounds."""
-        means = Means(
-            door=self.connection.door("none"),
-            reads=self.connection.door("standard"),
-            table=self.connection.setting("counters_table"),
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-        )
         return StrictCounters(
-            means,
+            self._means,
             self.namespaces,
+            region=self.connection.region,
+            home_region=self.connection.setting("home_region"),
+        )
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """Numbers that are given out once, and the numbering of an app's own items."""
+        return Sequences(
+            self._means,
+            self.namespaces,
+            region=self.connection.region,
+            home_region=self.connection.setting("home_region"),
+        )
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Values that at most one owner has: take, change and release them."""
+        return Claims(
+            self._means,
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
         )
@@ -290,6 +313,15 @@ class CountLedger:
     def schedules(self) -> Schedules:
         """When and how counters are compacted: make, change, read and delete schedules."""
         return schedules_of(self.connection, self.namespaces)
+
+    @cached_property
+    def _means(self) -> Means:
+        return Means(
+            door=self.connection.door("none"),
+            reads=self.connection.door("standard"),
+            table=self.connection.setting("counters_table"),
+            clock_skew_ms=self.connection.settings.clock_skew_ms,
+        )
 
     @cached_property
     def _regions(self) -> Regions:

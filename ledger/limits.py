@@ -81,6 +81,22 @@ MIN_ENTRIES_MIN: Final = 2
 MIN_ENTRIES_MAX: Final = 10**9
 MIN_ENTRIES_DEFAULT: Final = 100
 
+# The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.
+SEQUENCE_LAST: Final = 2**63 - 1
+# As many numbers as one write may lease.
+BLOCK_MAX: Final = 1_000_000
+BLOCK_DEFAULT: Final = 100
+# A partition key at the service.
+PARTITION_KEY_MAX_BYTES: Final = 2_048
+SORT_KEY_MAX_BYTES: Final = 1_024
+# Together with its scope, a value fits into a partition key.
+SCOPE_MAX_BYTES: Final = 255
+OWNER_MAX_BYTES: Final = 1_024
+# An item at the service; an app's own is refused here before it is sent.
+ITEM_MAX_BYTES: Final = 400 * 1_024
+# Of the name of a table or an attribute.
+NAME_MAX_BYTES: Final = 255
+
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")
 if not HORIZON_MIN_MS <= HORIZON_DEFAULT_MS <= HORIZON_MAX_MS:

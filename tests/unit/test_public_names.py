@@ -14,6 +14,8 @@ import countledger
 _NAMES = [
     "Amount",
     "Audit",
+    "Claim",
+    "Collection",
     "CountLedger",
     "CountledgerError",
     "Entry",
@@ -22,9 +24,12 @@ _NAMES = [
     "Freshness",
     "Head",
     "IdempotencyKey",
+    "ItemChange",
+    "ItemRemoval",
     "Judgement",
     "Kind",
     "Namespace",
+    "NewItem",
     "Receipt",
     "Remedy",
     "Repair",
@@ -43,6 +48,7 @@ _NAMES = [
 _METHODS = [
     "archived",
     "audit",
+    "claims",
     "compactor",
     "due",
     "entries",
@@ -55,6 +61,7 @@ _METHODS = [
     "record_many",
     "resend",
     "schedules",
+    "sequences",
     "strict",
     "total",
     "totals",
@@ -98,7 +105,7 @@ def test_every_error_says_what_it_is_and_whose_turn_it_is() -> None:
     for kind in ours:
         assert issubclass(kind, countledger.CountledgerError)
         assert kind.__doc__
-        assert kind.exit_code in (2, 3)
+        assert kind.exit_code in (2, 3, 4)
         assert f" {kind.__name__} " in f" {countledger.errors.__doc__} ".replace("\n", " ")
 
 

@@ -1,0 +1,264 @@
+"""Items of an app's own tables, written together with something of ours.
+
+Each write knows its refusal, and whether it stands as it would leave it: that is how a retry is
+told from a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from countledger.ledger.attributes import encode_value
+from countledger.ledger.errors import BadItem, ItemInTheWay, shown
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
+from countledger.ledger.limits import ITEM_MAX_BYTES, NAME_MAX_BYTES
+from countledger.ledger.operations import Delete, Put, Update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Clause, Condition
+
+_KEYS: tuple[type, ...] = (str, int, bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """A new item in an app's own table; refused if there is one with its key.
+
+    Attributes:
+        table: the table's name.
+        item: all of its attributes; no floats.
+        key: the names of the table's key attributes: the partition key, and the sort key if any.
+
+    Raises:
+        BadItem: it cannot be stored.
+    """
+
+    table: str
+    item: Mapping[str, object]
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse at birth."""
+        check_names("table", [self.table])
+        check_names("key attribute", self.key)
+        check_item(self.item)
+        if len(self.key) not in (1, 2):
+            raise BadItem(f"{self.table!r}: name one or two key attributes, not {self.key!r}")
+        _check_key({name: self.item.get(name) for name in self.key})
+
+    @property
+    def place(self) -> tuple[str, Item]:
+        """Its table and its key."""
+        return self.table, {name: self.item[name] for name in self.key}
+
+    def write(self) -> Put:
+        """The write: one write unit for each KB, two in a transaction."""
+        return Put(self.table, dict(self.item), Absent(self.key[0]))
+
+    def done(self, found: Item | None) -> bool:
+        """Whether it is there already, with these attributes."""
+        return found is not None and _as_stored(found) == _as_stored(self.item)
+
+    def refused(self, _found: Item | None) -> ItemInTheWay:
+        """Why the write was refused."""
+        return ItemInTheWay(f"{_shown(self.place)} exists already")
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChange:
+    """Attributes of an item of an app's own table; refused if it is not there, or not as expected.
+
+    Attributes:
+        table: the table's name.
+        key: the item's key.
+        values: the attributes to set; None takes one away.
+        expected: attributes that it must have.
+
+    Raises:
+        BadItem: a value cannot be stored, or nothing is to be set.
+    """
+
+    table: str
+    key: Mapping[str, str | int | bytes]
+    values: Mapping[str, object]
+    expected: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse at birth."""
+        check_names("table", [self.table])
+        _check_key(self.key)
+        if not self.values or set(self.values) & set(self.key):
+            raise BadItem(f"{_shown(self.place)}: give attributes to set, none of them of the key")
+        check_item({**self.values, **self.key})
+        check_item(self.expected)
+
+    @property
+    def place(self) -> tuple[str, Item]:
+        """Its table and its key."""
+        return self.table, dict(self.key)
+
+    def write(self) -> Update:
+        """The write: one write unit for each KB, two in a transaction."""
+        clauses: tuple[Clause, ...] = tuple(
+            Drop(name) if value is None else Assign(name, value)
+            for name, value in self.values.items()
+        )
+        return Update(self.table, self.place[1], clauses, _as_expected(self.key, self.expected))
+
+    def done(self, found: Item | None) -> bool:
+        """Whether the attributes are as they are to be."""
+        return found is not None and all(
+            _as_stored({name: found.get(name)}) == _as_stored({name: value})
+            for name, value in self.values.items()
+        )
+
+    def refused(self, found: Item | None) -> ItemInTheWay:
+        """Why the write was refused."""
+        return _not_as_expected(self.place, found, self.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRemoval:
+    """An item to remove from an app's own table; refused if it is not there, or not as expected.
+
+    Attributes:
+        table: the table's name.
+        key: the item's key.
+        expected: attributes that it must have.
+
+    Raises:
+        BadItem: the key, or what is expected, cannot be.
+    """
+
+    table: str
+    key: Mapping[str, str | int | bytes]
+    expected: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse at birth."""
+        check_names("table", [self.table])
+        _check_key(self.key)
+        check_item(self.expected)
+
+    @property
+    def place(self) -> tuple[str, Item]:
+        """Its table and its key."""
+        return self.table, dict(self.key)
+
+    def write(self) -> Delete:
+        """The write: one write unit for each KB of the item, two in a transaction."""
+        return Delete(self.table, self.place[1], _as_expected(self.key, self.expected))
+
+    def done(self, found: Item | None) -> bool:
+        """Whether it is gone."""
+        return found is None
+
+    def refused(self, found: Item | None) -> ItemInTheWay:
+        """Why the write was refused."""
+        return _not_as_expected(self.place, found, self.expected)
+
+
+OwnWrite: TypeAlias = NewItem | ItemChange | ItemRemoval
+
+
+def check_names(what: str, names: Iterable[object]) -> None:
+    """Names of tables or attributes.
+
+    Raises:
+        BadItem: one is no text of 1 to 255 bytes.
+    """
+    for name in names:
+        if not isinstance(name, str) or not 0 < _size(name) <= NAME_MAX_BYTES:
+            raise BadItem(f"{what} {shown(name)} is not a name of 1 to {NAME_MAX_BYTES} bytes")
+
+
+def check_item(item: object, *, besides: Iterable[str] = ()) -> None:
+    """Attributes that DynamoDB can store.
+
+    Args:
+        item: from names to values.
+        besides: names that it must leave to the call.
+
+    Raises:
+        BadItem: naming the attribute and why, or the size.
+    """
+    if not isinstance(item, Mapping):
+        raise BadItem(f"an item {shown(item)} is a {type(item).__name__}, not a mapping")
+    check_names("attribute", item)
+    taken = sorted(set(besides) & set(item))
+    if taken:
+        raise BadItem(f"attribute {taken[0]!r} is set by this call: leave it out of the item")
+    size = sum(_size(name) + _stored_size(name, value) for name, value in item.items())
+    if size > ITEM_MAX_BYTES:
+        raise BadItem(f"an item of about {size:,} bytes: at most {ITEM_MAX_BYTES:,} fit")
+
+
+def _stored_size(name: str, value: object) -> int:
+    """About what a value takes in its stored form.
+
+    Raises:
+        BadItem: it has none.
+    """
+    try:
+        return _size(encode_value(value))
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BadItem(f"attribute {name!r} = {shown(value)} cannot be stored: {reason}") from None
+
+
+def _size(value: Any) -> int:  # noqa: ANN401 - any part of a stored value
+    if isinstance(value, str):
+        return len(value.encode(errors="surrogatepass"))
+    if isinstance(value, Mapping):
+        return sum(_size(part) for part in value.values())
+    if isinstance(value, list | tuple | set):
+        return sum(_size(part) for part in value)
+    return len(value) if isinstance(value, bytes | bytearray) else 1
+
+
+def _check_key(key: object) -> None:
+    if not isinstance(key, Mapping) or len(key) not in (1, 2):
+        raise BadItem(f"a key {shown(key)} is no mapping of one or two attributes")
+    check_names("key attribute", key)
+    for name, value in key.items():
+        empty = value in ("", b"")
+        if not isinstance(value, _KEYS) or isinstance(value, bool) or empty:
+            raise BadItem(f"key attribute {name!r} = {shown(value)} is no text, integer or binary")
+
+
+def _as_expected(key: Mapping[str, object], expected: Mapping[str, object]) -> Condition:
+    """The item is there, and has these attributes."""
+    held = {**dict(list(key.items())[:1]), **expected}
+    return AllOf(
+        *(
+            Absent(name) if value is None else Compare(name, "=", value)
+            for name, value in held.items()
+        )
+    )
+
+
+def _not_as_expected(
+    place: tuple[str, Item], found: Item | None, expected: Mapping[str, object]
+) -> ItemInTheWay:
+    if found is None:
+        return ItemInTheWay(f"{_shown(place)} does not exist")
+    differing = [
+        f"{name} = {shown(found.get(name))}"
+        for name, value in expected.items()
+        if _as_stored({name: found.get(name)}) != _as_stored({name: value})
+    ]
+    return ItemInTheWay(f"{_shown(place)} is not as expected: {', '.join(differing)}")
+
+
+def _as_stored(item: Mapping[str, object]) -> dict[str, Any]:
+    return {name: encode_value(value) for name, value in item.items() if value is not None}
+
+
+def _shown(place: tuple[str, Item]) -> str:
+    table, key = place
+    return f"item {shown(key)} of table {table!r}"
