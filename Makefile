@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PYTEST := $(BIN)/pytest
+# A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
+PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
 .PHONY: help demo test test-long bench check docs format lock bundle dynoxide clean
 

@@ -1,0 +1,31 @@
+"""The event source mappings of the template that a pump plays on this machine."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMapping:
+    """A mapping of a stream, and the stack's outputs that tell of it.
+
+    Attributes:
+        logical_id: the mapping in the template.
+        id_output: the output with its id; a stack without that output has no such mapping.
+        stream_output: the output with the ARN of the stream that it reads.
+        function_output: the output with the name of the function that it invokes.
+    """
+
+    logical_id: str
+    id_output: str
+    stream_output: str
+    function_output: str
+
+
+MATERIALIZER: Final = StreamMapping(
+    "MaterializerMapping",
+    "MaterializerMappingId",
+    "LedgerStreamArn",
+    "MaterializerFunctionName",
+)
+
+MAPPINGS: Final = (MATERIALIZER,)
