@@ -24,6 +24,7 @@ from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.repair import Remedy, Repair
+from countledger.consumers.snapshot import Snapshot, SnapshotReader
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import Freshness, TotalsReader
 from countledger.consumers.verdict import Judgement, Verdict
@@ -42,6 +43,7 @@ from countledger.ledger.settings import Settings
 from countledger.ledger.total import Total
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
+from countledger.producers.compensation import Compensator, Correction
 from countledger.producers.event import Event
 from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
 from countledger.producers.receipt import Receipt, Status
@@ -67,6 +69,7 @@ __all__ = [
     "Audit",
     "Claim",
     "Collection",
+    "Correction",
     "CountLedger",
     "CountledgerError",
     "Entry",
@@ -88,6 +91,7 @@ __all__ = [
     "Schedule",
     "Settings",
     "ShardProgress",
+    "Snapshot",
     "Status",
     "Total",
     "Verdict",
@@ -169,6 +173,27 @@ class CountLedger:
         """
         return self._recorder.resend(entry)
 
+    def set_value(
+        self,
+        counter: str,
+        value: Amount,
+        *,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None = None,
+    ) -> Correction:
+        """Set a ledger counter to a value, by one compensating entry. One write unit for each KB.
+
+        And an exact read, and a read unit for the key. The entry adds what the exact sum lacks at
+        that time; entries that arrive meanwhile are kept, and count on top. (A strict counter is
+        set exactly by `strict.at_once.set_value`.)
+
+        Raises:
+            IdempotencyKeyReused: the key was used for another value, or another entry.
+            WrongKind: the counter is strict and has no ledger.
+            Unacknowledged: AWS gave no clear answer; repeat it with the same key.
+        """
+        return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
+
     def total(self, counter: str) -> Total:
         """A counter's total: exact up to the stream's lag; of a strict counter, its value.
 
@@ -179,6 +204,18 @@ class CountLedger:
     def totals(self, counters: Iterable[str]) -> dict[str, Total]:
         """The totals of many counters, no snapshot of one instant. Half a read unit each."""
         return self._totals.read_many(counters)
+
+    def snapshot(self, counters: Iterable[str]) -> Snapshot:
+        """The totals of up to 100 counters as of one moment. Two read units each.
+
+        Those of strict counters are exact, those of ledger counters as materialized by then. Bins
+        count as counters; `totals` reads any number, but not as of one moment.
+
+        Raises:
+            TooManyCounters: they, or they and their bins, do not fit into one transaction.
+            Throttled: writes were in the way of every attempt.
+        """
+        return SnapshotReader(self._totals.door, self._totals.table).read(counters)
 
     def freshness(self) -> Freshness:
         """Up to where the totals are complete. Half a read unit for each stream shard."""
