@@ -3,7 +3,8 @@
 One item for each kind of things that are numbered, all in one table. An answer means:
 
     done                         the number is this call's
-    condition failed             another draw was faster, and the item came back: tried from there
+    condition failed             another draw was faster, and the item came back: tried from there.
+                                 After a longer wait that is old: the item is read again
     throttle, conflict           nothing was drawn: tried again
     none (500, time-out, reset)  the item is read. Its tag is this call's: the number is. The last
                                  number is as it was: the same request is sent again (it can be
@@ -86,8 +87,8 @@ class Expecting:
             except ConditionFailed as failed:
                 if failed.item is not None and failed.item.get("tag") == self.tag:
                     return self.last + 1
-                found = require(failed.item, "total", int) if failed.item else 0
                 in_doubt = False
+                found = self._met(failed.item)
                 failure = Throttled("others drew each time before this call could")
             except PASSING as error:
                 in_doubt = in_doubt or isinstance(error, Unclear)
@@ -97,6 +98,12 @@ class Expecting:
                 return self.last + 1
             if not self.attempts.again(failure):
                 raise_end(self.attempts, f"a draw from sequence {self.sequence!r}", failure)
+
+    def _met(self, item: Item | None) -> int | None:
+        """The last number by the item that came back; None: read it again, it is old by then."""
+        if self.attempts.made > 0:
+            return None
+        return require(item, "total", int) if item else 0
 
     def _aim(self, last: int) -> None:
         """Go for the number behind the last: under the same tag as long as that is the same."""
