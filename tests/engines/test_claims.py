@@ -92,7 +92,16 @@ def test_a_retry_is_told_from_a_conflict(claims: Claims, scope: str) -> None:
 
 def test_no_two_combinations_are_taken_for_one(claims: Claims, scope: str) -> None:
     """Wherever a separator could stand."""
-    values = ["a#b", ("a", "b"), ("a#", "b"), ("a", "#b"), "a%23b", "a%b", ("a", "b", "c"), "ab"]
+    values: list[str | tuple[str, ...]] = [
+        "a#b",
+        ("a", "b"),
+        ("a#", "b"),
+        ("a", "#b"),
+        "a%23b",
+        "a%b",
+        ("a", "b", "c"),
+        "ab",
+    ]
 
     for n, value in enumerate(values):
         assert claims.take(Claim(scope, value, f"u-{n}"))

@@ -243,7 +243,7 @@ def test_thirty_two_threads_leave_no_gap_in_a_collection(
         return _patiently(lambda: append().number), text
 
     drawers = [sequences_of(store, clock=SystemClock()) for _ in range(THREADS)]
-    told = {}
+    told: dict[int, str] = {}
     for turn in range(2):
         told.update(at_once([partial(put, d, f"{n}.{turn}") for n, d in enumerate(drawers)]))
 
