@@ -245,7 +245,7 @@ def test_a_late_change_takes_nothing_back(store: Store, ann: Ann) -> None:
     ann.take(claims)
     late, client = Late(), claims.means.door.client
     client.meta.events.register_first("before-send.*.TransactWriteItems", late)
-    silence = [None, *[NOT_SENT] * 100]
+    silence = [NOT_SENT] * 100  # behind the first, which is held back
     with _meeting(claims, "TransactWriteItems", *silence), pytest.raises(Unclear):
         claims.change(ann.old, "new")
 
