@@ -301,6 +301,8 @@ def test_outputs_are_the_agreed_ones() -> None:
         "SchedulerRoleArn",
         "EmitPolicyArn",
         "StrictPolicyArn",
+        "SequencePolicyArn",
+        "ClaimPolicyArn",
         "ReadPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",
