@@ -84,7 +84,7 @@ class ItemChange:
     """
 
     table: str
-    key: Mapping[str, str | int | bytes]
+    key: Mapping[str, object]
     values: Mapping[str, object]
     expected: Mapping[str, object] = field(default_factory=dict)
 
@@ -136,7 +136,7 @@ class ItemRemoval:
     """
 
     table: str
-    key: Mapping[str, str | int | bytes]
+    key: Mapping[str, object]
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

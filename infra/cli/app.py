@@ -9,12 +9,14 @@ import typer
 
 from countledger.infra.cli import (
     audit,
+    claims,
     compact,
     demo,
     emit,
     engine,
     namespaces,
     schedules,
+    sequences,
     strict,
     totals,
 )
@@ -40,7 +42,7 @@ Exit codes:
   1  done with findings: bad lines, wrong totals, drift
   2  bad input or set-up
   3  AWS failed, or nobody can tell whether a change counted
-  4  refused by a bound
+  4  refused: by a bound, by an owner, or because nothing is left
 """
 
 app = typer.Typer(
@@ -86,6 +88,8 @@ app.command("demo", rich_help_panel=LOCAL)(demo.demo)
 app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
+app.add_typer(sequences.app, name="sequence", rich_help_panel=COUNT)
+app.add_typer(claims.app, name="claim", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
