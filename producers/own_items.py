@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from countledger.ledger.amount import from_number
 from countledger.ledger.attributes import encode_value
 from countledger.ledger.errors import BadItem, ItemInTheWay, shown
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Clause, Condition
 
-_KEYS: tuple[type, ...] = (str, int, bytes)
+_KEYS: Final = (str, int, bytes)
+_SETS: Final = ("SS", "NS", "BS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ def check_names(what: str, names: Iterable[object]) -> None:
         BadItem: one is no text of 1 to 255 bytes.
     """
     for name in names:
-        if not isinstance(name, str) or not 0 < _size(name) <= NAME_MAX_BYTES:
+        if not isinstance(name, str) or not 0 < _name_size(name) <= NAME_MAX_BYTES:
             raise BadItem(f"{what} {shown(name)} is not a name of 1 to {NAME_MAX_BYTES} bytes")
 
 
@@ -193,7 +195,7 @@ def check_item(item: object, *, besides: Iterable[str] = ()) -> None:
     taken = sorted(set(besides) & set(item))
     if taken:
         raise BadItem(f"attribute {taken[0]!r} is set by this call: leave it out of the item")
-    size = sum(_size(name) + _stored_size(name, value) for name, value in item.items())
+    size = sum(_name_size(name) + _stored_size(name, value) for name, value in item.items())
     if size > ITEM_MAX_BYTES:
         raise BadItem(f"an item of about {size:,} bytes: at most {ITEM_MAX_BYTES:,} fit")
 
@@ -205,7 +207,7 @@ def _stored_size(name: str, value: object) -> int:
         BadItem: it has none.
     """
     try:
-        return _size(encode_value(value))
+        return _size(encode_value(value))  # what JSON cannot carry has no UTF-8 either
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise BadItem(f"attribute {name!r} = {shown(value)} cannot be stored: {reason}") from None
@@ -213,12 +215,22 @@ def _stored_size(name: str, value: object) -> int:
 
 def _size(value: Any) -> int:  # noqa: ANN401 - any part of a stored value
     if isinstance(value, str):
-        return len(value.encode(errors="surrogatepass"))
+        return len(value.encode())
     if isinstance(value, Mapping):
-        return sum(_size(part) for part in value.values())
-    if isinstance(value, list | tuple | set):
+        if any(value.get(kind) == [] for kind in _SETS):
+            raise ValueError("a set may not be empty")
+        return sum(_size(name) + _size(part) for name, part in value.items())
+    if isinstance(value, list):
         return sum(_size(part) for part in value)
     return len(value) if isinstance(value, bytes | bytearray) else 1
+
+
+def _name_size(name: str) -> int:
+    """The size of a name; 0 for one that is no Unicode text."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return 0
 
 
 def _check_key(key: object) -> None:
@@ -256,7 +268,25 @@ def _not_as_expected(
 
 
 def _as_stored(item: Mapping[str, object]) -> dict[str, Any]:
-    return {name: encode_value(value) for name, value in item.items() if value is not None}
+    """What of an item tells it from another one, whatever its values were spelled like."""
+    return {name: _worth(encode_value(value)) for name, value in item.items() if value is not None}
+
+
+def _worth(stored: Any) -> tuple[str, Any]:  # noqa: ANN401 - any value in the service's form
+    ((kind, value),) = stored.items()
+    match kind:
+        case "N":
+            return kind, from_number(value)
+        case "NS":
+            return kind, set(map(from_number, value))
+        case "SS" | "BS":
+            return kind, set(value)
+        case "L":
+            return kind, [_worth(part) for part in value]
+        case "M":
+            return kind, {name: _worth(part) for name, part in value.items()}
+        case _:
+            return kind, value
 
 
 def _shown(place: tuple[str, Item]) -> str:

@@ -134,6 +134,9 @@ def _check_text(what: str, text: object, most: int) -> None:
     """Text, or for a key binary, of at most so many bytes."""
     if not isinstance(text, str | bytes):
         raise BadSequence(f"{what} {shown(text)} is a {type(text).__name__}, not a str")
-    size = len(text.encode(errors="surrogatepass") if isinstance(text, str) else text)
+    try:
+        size = len(text.encode() if isinstance(text, str) else text)
+    except UnicodeEncodeError:
+        raise BadSequence(f"{what} {shown(text)} is no valid Unicode text") from None
     if size > most:
         raise BadSequence(f"{what} {shown(text)} is {size} bytes long; at most {most} fit")
