@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import compact, emit, fold, strict
+from tests.bench import compact, emit, fold, sequences, strict
 
 
 def show(title: str, ratio: str, rows: list[tuple[str, float, float]]) -> None:
@@ -52,9 +52,31 @@ def show_bins(rows: list[strict.SoldOut]) -> None:
     Console().print(table)
 
 
+def show_numbers(rows: list[sequences.Drawn]) -> None:
+    """Print what a number costs."""
+    table = Table(title="Drawing from a sequence", box=None)
+    for heading in ("", "each second per core", "numbers a write unit"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(row.way, f"{row.each_second:,.0f}", f"{row.per_unit:,.0f}")
+    Console().print(table)
+
+
+def show_crowd(rows: list[sequences.Crowd]) -> None:
+    """Print what a number costs among many."""
+    table = Table(title="Drawing from one sequence, thirty-two threads", box=None)
+    for heading in ("", "each second, all threads", "write units a number"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(row.way, f"{row.each_second:,.0f}", f"{row.write_units:.2f}")
+    Console().print(table)
+
+
 with LocalStack(pumping=False) as stack:
     show("Emitting an entry", "against put_item", emit.rows(stack))
     show("Merging an entry", "against bare deletes", compact.rows(stack))
     show_attempts(strict.rows(stack))
     show_bins(strict.bins_rows(stack))
+    show_numbers(sequences.rows(stack))
+    show_crowd(sequences.crowd_rows(stack))
 show("Folding a stream record", "of the least possible", fold.rows())
