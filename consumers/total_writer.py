@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from countledger.consumers.record import Change
     from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
+    from countledger.ledger.expressions import Clause
 
 # A watermark moves under an update only where a late write of an earlier invocation lands beside
 # it; each attempt leaves fewer changes.
@@ -48,10 +49,12 @@ class Written:
     error: CountledgerError | None = None
 
 
-def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> Update:
+def update_of(
+    table: str, counter: str, step: Step, shard: str, now_ms: int, *, also: tuple[Clause, ...] = ()
+) -> Update:
     """The one write of a step: its effect and the shard's watermark, if that lies below it.
 
-    One write unit while the item stays below 1 KB.
+    One write unit while the item stays below 1 KB; `also` (a ranking) is done in the same write.
     """
     mark = watermark.attribute(shard)
     return Update(
@@ -64,6 +67,7 @@ def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> 
             Add("version", 1),
             Assign("updated_at", now_ms),
             Assign(mark, watermark.encode(step.last, now_ms)),
+            *also,
         ),
         AllOf(
             AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
@@ -94,6 +98,7 @@ class TotalWriter:
         set_aside: puts a record into the quarantine: the change, and why.
         now_ms: the time of the batch.
         index: puts a counter into the due index, if its total says that it belongs there.
+        also: what the update of a counter's total also does, for its ranking.
     """
 
     door: Door
@@ -102,6 +107,7 @@ class TotalWriter:
     set_aside: Callable[[Change, str], None]
     now_ms: int
     index: Callable[[Item], None] | None = None
+    also: Callable[[str], tuple[Clause, ...]] | None = None
 
     def write(self, counter: str, changes: Sequence[Change]) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
@@ -137,13 +143,14 @@ class TotalWriter:
     def _apply(self, counter: str, changes: Sequence[Change]) -> tuple[int, Item]:
         """Write what is not in yet; how many that was, and the total's item as it is now."""
         pending = list(changes)
+        also = () if self.also is None else self.also(counter)
         for _ in range(_ATTEMPTS):
             step = step_of(pending)
             if not amount.fits(step.delta):
                 raise RequestRejected(f"counter {counter!r}: the sum needs more than 38 digits")
             try:
                 item = self.door.update(
-                    update_of(self.table, counter, step, self.shard, self.now_ms)
+                    update_of(self.table, counter, step, self.shard, self.now_ms, also=also)
                 )
             except ConditionFailed as failed:
                 check_format(failed.item or {})

@@ -22,7 +22,11 @@ from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import Schedule
 from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor
+from countledger.consumers.groups import Group, Groups
+from countledger.consumers.leaders import Ranked
+from countledger.consumers.listing import Listing
 from countledger.consumers.progress import ShardProgress
+from countledger.consumers.rankings import Rankings
 from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.snapshot import Snapshot, SnapshotReader
 from countledger.consumers.stream import LedgerStream
@@ -76,6 +80,7 @@ __all__ = [
     "Event",
     "ExactSum",
     "Freshness",
+    "Group",
     "Head",
     "IdempotencyKey",
     "ItemChange",
@@ -84,6 +89,7 @@ __all__ = [
     "Kind",
     "Namespace",
     "NewItem",
+    "Ranked",
     "Receipt",
     "Remedy",
     "Repair",
@@ -217,6 +223,17 @@ class CountLedger:
         """
         return SnapshotReader(self._totals.door, self._totals.table).read(counters)
 
+    def counters(self, namespace: str) -> Iterator[Total]:
+        """The counters of a namespace, with their totals; none that was never changed.
+
+        Of strict counters by name, half a read unit for each, and each bin. The others are found by
+        looking through the whole table `counters`, in no order: half a read unit for each 4 KB.
+
+        Raises:
+            NamespaceUnknown: there is no such namespace.
+        """
+        return Listing(self._totals, self.namespaces).counters(namespace)
+
     def freshness(self) -> Freshness:
         """Up to where the totals are complete. Half a read unit for each stream shard."""
         return self._totals.freshness(self.audit.verifier.stream)
@@ -334,6 +351,16 @@ class CountLedger:
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
         )
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Groups of counters: their members, their totals, their top."""
+        return Groups(self._totals, self.namespaces)
+
+    @cached_property
+    def rankings(self) -> Rankings:
+        """Which namespaces keep their totals in order, and the top of one."""
+        return Rankings(self._totals.door, self._totals.table, self.namespaces)
 
     @cached_property
     def audit(self) -> Auditor:

@@ -97,6 +97,13 @@ ITEM_MAX_BYTES: Final = 400 * 1_024
 # Of the name of a table or an attribute.
 NAME_MAX_BYTES: Final = 255
 
+# For how long a materializer may not know that ranking was switched on or off; and how long its
+# last batch under the old rule may take (as long as its function may run).
+RANK_RULE_LIFE_MS: Final = MINUTE_MS
+RANK_SETTLES_MS: Final = RANK_RULE_LIFE_MS + 2 * MINUTE_MS
+# Of a ranking, at once. Each partition of its board is read as far.
+TOP_MAX: Final = 1_000
+
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")
 if not HORIZON_MIN_MS <= HORIZON_DEFAULT_MS <= HORIZON_MAX_MS:
