@@ -49,12 +49,10 @@ class Written:
     error: CountledgerError | None = None
 
 
-def update_of(
-    table: str, counter: str, step: Step, shard: str, now_ms: int, *, also: tuple[Clause, ...] = ()
-) -> Update:
+def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> Update:
     """The one write of a step: its effect and the shard's watermark, if that lies below it.
 
-    One write unit while the item stays below 1 KB; `also` (a ranking) is done in the same write.
+    One write unit while the item stays below 1 KB.
     """
     mark = watermark.attribute(shard)
     return Update(
@@ -67,7 +65,6 @@ def update_of(
             Add("version", 1),
             Assign("updated_at", now_ms),
             Assign(mark, watermark.encode(step.last, now_ms)),
-            *also,
         ),
         AllOf(
             AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
@@ -75,6 +72,11 @@ def update_of(
         ),
         returning="ALL_NEW",
     )
+
+
+def and_also(update: Update, also: tuple[Clause, ...]) -> Update:
+    """The same write with what a ranking adds to it, where its namespace has one."""
+    return replace(update, clauses=(*update.clauses, *also)) if also else update
 
 
 def clean_up_of(table: str, counter: str, stale: Mapping[str, bytes]) -> Update:
@@ -149,9 +151,8 @@ class TotalWriter:
             if not amount.fits(step.delta):
                 raise RequestRejected(f"counter {counter!r}: the sum needs more than 38 digits")
             try:
-                item = self.door.update(
-                    update_of(self.table, counter, step, self.shard, self.now_ms, also=also)
-                )
+                update = update_of(self.table, counter, step, self.shard, self.now_ms)
+                item = self.door.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))

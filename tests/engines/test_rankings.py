@@ -9,7 +9,7 @@ from countledger.consumers.leaders import Ranked, ranked
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rank_rules import RankRules
 from countledger.consumers.rankings import Rankings
-from countledger.consumers.total_writer import update_of
+from countledger.consumers.total_writer import and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.errors import BadSetting, NamespaceUnknown, NotRanked
@@ -31,8 +31,8 @@ def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool
     """A materializer's update of a total; what it costs."""
     door = store.door()
     step = Step(sequence, sequence, delta, 1, 1)
-    also = clauses_for(counter, on=on)
-    door.update(update_of(store.counters, counter, step, "s", 0, also=also))
+    update = update_of(store.counters, counter, step, "s", 0)
+    door.update(and_also(update, clauses_for(counter, on=on)))
     return door.meter.write_units
 
 
