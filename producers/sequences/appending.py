@@ -78,6 +78,22 @@ class Appending:
         """Nothing sent yet by this call."""
         return cls(means, pending, Attempts(means, CROWDED, _ADVICE))
 
+    def resume(self) -> Numbered:
+        """Look whether an earlier call has put it behind the number in doubt; else put it.
+
+        Raises:
+            As `carry_out`.
+        """
+        pending = self.pending
+        if pending.in_doubt is not None:
+            try:
+                for page in self.means.reads.pages(pending.collection.since(pending.in_doubt)):
+                    for item in filter(self._is_mine, page):
+                        return Numbered(pending.collection.number_of(item), item)
+            except PASSING as error:
+                self._end(error)
+        return self.carry_out()
+
     def carry_out(self) -> Numbered:
         """Put it.
 
@@ -117,6 +133,8 @@ class Appending:
         collection, in_doubt = self.pending.collection, self.pending.in_doubt
         found = self.means.reads.page(collection.highest()).items
         highest = collection.number_of(found[0]) if found else 0
+        if found and self._is_mine(found[0]):
+            return highest, found[0]
         if in_doubt is None:
             return highest + 1, None
         if highest < in_doubt:

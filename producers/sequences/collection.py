@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
 
 TAG_NAME: Final = "countledger_tag"
 DIGITS_MAX: Final = 18
@@ -79,10 +80,11 @@ class Collection:
 
     def highest(self) -> Query:
         """The read of the item with the highest number; whatever is acknowledged is seen."""
-        name, value = self.partition
-        numbers = Between(self.sort, self._written(0), self._written(self.last))
-        condition = AllOf(Compare(name, "=", value), numbers)
-        return Query(self.table, condition, consistent=True, forward=False, page_size=1)
+        return Query(self.table, self._from(0), consistent=True, forward=False, page_size=1)
+
+    def since(self, number: int) -> Query:
+        """The read of the items from a number on."""
+        return Query(self.table, self._from(number), consistent=True)
 
     def number_of(self, item: Item) -> int:
         """The number of an item.
@@ -115,6 +117,11 @@ class Collection:
             )
         whole = {**item, **self.key(number), self.tag: tag}
         return Put(self.table, whole, Absent(self.partition[0]))
+
+    def _from(self, number: int) -> Condition:
+        name, value = self.partition
+        numbers = Between(self.sort, self._written(number), self._written(self.last))
+        return AllOf(Compare(name, "=", value), numbers)
 
     def _written(self, number: int) -> str | int:
         return number if self.prefix is None else f"{self.prefix}{number:0{self.digits}d}"

@@ -166,10 +166,13 @@ class Sequences:
     def resume(self, pending: Pending) -> Numbered:
         """Go on with an item of which nobody could tell whether it was put; it is put once.
 
+        As `append`, and a read unit for each 4 KB of what was put since. Any process may do it,
+        again as well, but not two at the same time.
+
         Raises:
             As `append`.
         """
-        return Appending.begin(self.means, pending).carry_out()
+        return Appending.begin(self.means, pending).resume()
 
     def _usable(self, sequence: str) -> str:
         """The name, once its namespace is known to be of the right kind."""

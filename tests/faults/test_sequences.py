@@ -291,6 +291,32 @@ def test_what_stayed_unclear_is_resumed(store: Store, collection: Collection, fa
     _expect_items(store, collection, {1: "first", 2: "second"})
 
 
+def without_a_look_behind_the_number_in_doubt(patch: pytest.MonkeyPatch) -> None:
+    """Whoever resumes an item looks at the one number alone."""
+    patch.setattr(Appending, "resume", Appending.carry_out)
+
+
+@judged(without_a_look_behind_the_number_in_doubt)
+def test_what_was_resumed_already_is_found(
+    store: Store, collection: Collection, rule: Rule
+) -> None:
+    """Another has the number in doubt, and a first resume put the item behind it."""
+    victim, other = sequences_of(store), sequences_of(store)
+    with (
+        _meeting(victim, "PutItem", *[NOT_SENT] * CROWDED.attempts),
+        pytest.raises(Unnumbered) as told,
+    ):
+        victim.append(collection, {"text": "victim's"})
+    other.append(collection, {"text": "other's"})
+    victim.resume(told.value.pending)
+    other.append(collection, {"text": "last"})
+
+    with rule.watched():
+        found = sequences_of(store).resume(told.value.pending)
+        _expect_items(store, collection, {1: "other's", 2: "victim's", 3: "last"})
+        assert found.number == 2
+
+
 def test_a_late_request_finds_its_number_taken(store: Store, collection: Collection) -> None:
     """It lies in the network while the same call puts the item by another attempt."""
     victim = sequences_of(store)
