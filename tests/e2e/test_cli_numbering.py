@@ -101,6 +101,21 @@ def test_the_total_of_a_sequence_is_its_last_number(command: Here, name: str) ->
     assert '"total": 41' in shown.out
 
 
+def test_a_sequence_has_no_ledger_to_verify(command: Here, name: str) -> None:
+    """Nor entries; and a change of a strict counter is not for it."""
+    command("sequence", "draw", f"{name}:a")
+
+    for other in (
+        ("verify", f"{name}:a"),
+        ("entries", f"{name}:a"),
+        ("emit", f"{name}:a", "1"),
+        ("strict", "change", f"{name}:a", "1"),
+    ):
+        told = command(*other)
+        assert told.code == 2
+        assert "of kind sequence" in told.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

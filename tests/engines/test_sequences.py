@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import perf_counter
 
 import pytest
 
@@ -220,6 +221,37 @@ def test_thirty_two_threads_draw_no_number_twice(store: Store, sequence: str, wa
     everything = [number for numbers in drawn for number in numbers]
     assert sorted(everything) == list(range(1, len(everything) + 1))
     assert all(numbers == sorted(numbers) for numbers in drawn)
+
+
+@pytest.mark.parametrize("way", ["draw", "block", "expected", "append"])
+def test_a_draw_acknowledged_before_another_begins_has_the_smaller_number(
+    store: Store, sequence: str, way: str
+) -> None:
+    """That, and no more, is the order of numbers that many draw at once."""
+    _threads_are_told(store)
+    with own_table(store, "N") as table:
+        collection = Collection(table, ("post", "p"), "place")
+
+        def draw(sequences: Sequences) -> list[tuple[float, float, int]]:
+            ways = {
+                "draw": lambda: sequences.draw(sequence),
+                "block": lambda: sequences.draw_block(sequence, 5)[-1],
+                "expected": lambda: sequences.draw_expected(sequence),
+                "append": lambda: sequences.append(collection, {}).number,
+            }
+            told = []
+            for _ in range(3):
+                begun = perf_counter()
+                number = _patiently(ways[way])
+                told.append((begun, perf_counter(), number))
+            return told
+
+        drawers = [sequences_of(store, clock=SystemClock()) for _ in range(8)]
+        told = [one for many in at_once([partial(draw, d) for d in drawers]) for one in many]
+
+    pairs = [(a, b) for a in told for b in told if a[1] < b[0]]
+    assert len(pairs) > len(told)
+    assert all(first < second for (_, _, first), (_, _, second) in pairs)
 
 
 def test_thirty_two_threads_share_a_lease(store: Store, sequence: str) -> None:
