@@ -8,12 +8,14 @@ from typing import Annotated
 import typer
 
 from countledger.infra.cli import (
+    at_once,
     audit,
     claims,
     compact,
     demo,
     emit,
     engine,
+    groups,
     namespaces,
     schedules,
     sequences,
@@ -90,7 +92,10 @@ app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
 app.add_typer(sequences.app, name="sequence", rich_help_panel=COUNT)
 app.add_typer(claims.app, name="claim", rich_help_panel=COUNT)
+app.command("set", rich_help_panel=COUNT, cls=SignedCommand)(at_once.set_value)
+app.add_typer(groups.app, name="group", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
+app.command("snapshot", rich_help_panel=CHECK)(totals.snapshot)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
