@@ -76,8 +76,7 @@ class GroupBoard:
             self.door.update(update)
         except ConditionFailed as failed:
             self._refuse(counter, failed.item)
-        key = keys.member_key(self.group, counter)
-        if self.door.get(self.table, key, consistent=True) is None:
+        if not self._is_member(counter):
             self.take_off(counter)
 
     def take_off(self, counter: str) -> None:
@@ -86,6 +85,10 @@ class GroupBoard:
             self.door.update(removal_of(self.table, group_board(self.group), counter))
         except ConditionFailed:
             return
+
+    def _is_member(self, counter: str) -> bool:
+        key = keys.member_key(self.group, counter)
+        return self.door.get(self.table, key, consistent=True) is not None
 
     def _refuse(self, counter: str, item: Item | None) -> NoReturn:
         if item is None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _INDEX: Final = "members"
 _WRITERS: Final = 8
 _PAGE: Final = 100
+# How often a ranking may be switched the other way while members are placed or taken off.
+_SWITCHES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Groups:
         completes what a crash left half done.
 
         Returns:
-            Those that were no members before.
+            Those that were no members before. (After a lost answer of AWS a new one may be left
+            out.)
 
         Raises:
             AlreadyRanked: the group is ranked, and so is another one that has the counter.
@@ -164,8 +167,18 @@ class Groups:
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
         self.get(group)
-        board = self._board(group)
         self._switch(group, on=on)
+        for _ in range(_SWITCHES):
+            members = self._sweep(group, on=on)
+            now = self._ranked(group)
+            if now is None or now == on:
+                break
+            # Somebody switched it the other way meanwhile; whoever ends last leaves it so.
+            on = now
+        return members
+
+    def _sweep(self, group: str, *, on: bool) -> int:
+        board = self._board(group)
         members = 0
         try:
             for counter in board.members():
@@ -176,7 +189,8 @@ class Groups:
                     board.take_off(counter)
         except (Refused, BadInput):
             if on:
-                self.switch_ranking(group, on=False)
+                self._switch(group, on=False)
+                self._sweep(group, on=False)
             raise
         return members
 
