@@ -20,7 +20,7 @@ def parse_item(what: str, text: str) -> dict[str, Any]:
         BadItem: it is no JSON object.
     """
     try:
-        item = json.loads(text, parse_float=_exact, parse_constant=_no_number)
+        item = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise BadItem(f"{what} {shown(text)} is no JSON object: {error}") from None
     if not isinstance(item, dict):
@@ -43,10 +43,6 @@ def parse_key_part(what: str, text: str) -> tuple[str, str | int]:
         return name.removesuffix(":"), int(value)
     except ValueError:
         raise BadItem(f"{what} {shown(text)}: {shown(value)} is no integer") from None
-
-
-def _exact(text: str) -> int | Decimal:
-    return Decimal(text)
 
 
 def _no_number(text: str) -> NoReturn:

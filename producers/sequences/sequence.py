@@ -84,6 +84,7 @@ def plan_making(table: str, sequence: str, first: int, tag: str, now_ms: int) ->
         **keys.total_key(sequence),
         "method": METHOD,
         "total": first - 1,
+        "first": first,  # tells who reads the stream that nothing was drawn yet
         "version": 1,
         "tag": tag,
         "updated_at": now_ms,

@@ -274,6 +274,7 @@ def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     ann, bob = Claim(scope, "a", "u-1"), Claim(scope, "a", "u-2")
     item = NewItem(users, {"id": "u-1", "name": "Ann"}, ("id",))  # in no index of its table
+    other = NewItem(users, {"id": "u-2"}, ("id",))
     moved = ItemChange(users, {"id": "u-1"}, {"stars": 1})
     calls: list[tuple[Callable[[], object], tuple[float, float]]] = [
         (partial(claims.take, ann), (1, 0)),
@@ -282,9 +283,12 @@ def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
         (partial(claims.owner, scope, "a"), (0, 1)),
         (partial(claims.take, ann, own=[item]), (4, 0)),
         (partial(claims.take, ann, own=[item]), (4, 2)),
+        (partial(claims.take, bob, own=[other]), (4, 0)),
         (partial(claims.change, ann, "b"), (4, 0)),
+        (partial(claims.change, ann, "b"), (4, 2)),
         (partial(claims.change, Claim(scope, "b", "u-1"), "c", own=[moved]), (6, 0)),
         (partial(claims.release, Claim(scope, "c", "u-1")), (1, 0)),
+        (partial(claims.release, Claim(scope, "c", "u-1")), (1, 1)),
     ]
 
     spent = []

@@ -64,6 +64,16 @@ def test_draws_that_follow_each_other_grow_by_one(sequences: Sequences, sequence
     assert drawn == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]  # 11 is left in the lease
 
 
+def test_kinds_share_a_table_and_count_for_themselves(sequences: Sequences, namespace: str) -> None:
+    """One item for each kind of things that are numbered."""
+    drawn = [
+        sequences.draw_expected(f"{namespace}:{kind}")
+        for kind in ("order", "user", "order", "order")
+    ]
+
+    assert drawn == [1, 1, 2, 3]
+
+
 def test_a_sequence_can_begin_anywhere(sequences: Sequences, namespace: str) -> None:
     """At 0 and behind numbers that were given out elsewhere; it is made once."""
     for name, first in ((f"{namespace}:zero", 0), (f"{namespace}:moved", 70_001)):
@@ -163,12 +173,13 @@ def test_p9_a_draw_costs_one_write_unit(store: Store, sequences: Sequences, sequ
         partial(sequences.draw_expected, sequence),
         partial(sequences.draw_expected, sequence, known=10_003),
         partial(sequences.show, sequence),
+        partial(sequences.create, f"{sequence}-2", first=5),
     ):
         draw()
         spent.append(units(sequences))
 
     costs = [(w - v, r - q) for (v, q), (w, r) in itertools.pairwise(spent)]
-    assert costs == [(1, 0), (1, 0), (1, 1), (1, 0), (0, 1)]
+    assert costs == [(1, 0), (1, 0), (1, 1), (1, 0), (0, 1), (1, 1)]
 
 
 def test_p9_a_thousand_draws_from_blocks_of_a_hundred_cost_ten_units(
@@ -196,6 +207,34 @@ def test_p9_an_append_costs_one_read_and_one_write(
     writes, reads = (now - then for now, then in zip(units(sequences), first, strict=True))
     assert (writes, reads) == (1, 1)
     assert first[0] == 2
+
+
+@pytest.mark.parametrize("overtaken", [1, 2, 3])
+def test_p9_others_who_were_faster_cost_a_write_each(
+    store: Store, sequence: str, overtaken: int
+) -> None:
+    """And a read: always for an append, from the second time on for a draw by expectation."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    slow, fast = sequences_of(store), sequences_of(store)
+    slow.draw(sequence)
+    with own_table(store, "N") as table:
+        collection = Collection(table, ("post", "p"), "place")
+        ways: list[tuple[str, Callable[[Sequences], object], int]] = [
+            ("UpdateItem", lambda one: one.draw_expected(sequence), overtaken),
+            ("PutItem", lambda one: one.append(collection, {}), overtaken + 1),
+        ]
+        for operation, way, reads in ways:
+            left, before = [way] * overtaken, units(slow)
+
+            def overtake(left: list[Callable[[Sequences], object]] = left, **_: object) -> None:
+                if left:
+                    left.pop()(fast)
+
+            slow.means.door.client.meta.events.register(f"before-call.*.{operation}", overtake)
+            way(slow)
+            spent = tuple(now - then for now, then in zip(units(slow), before, strict=True))
+            assert spent == (overtaken + 1, reads)
 
 
 def _numbers(store: Store, draw: Callable[[Sequences], list[int]]) -> list[list[int]]:
