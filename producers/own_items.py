@@ -6,25 +6,19 @@ told from a conflict.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from countledger.ledger.amount import from_number
-from countledger.ledger.attributes import encode_value
 from countledger.ledger.errors import BadItem, ItemInTheWay, shown
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare, Drop
-from countledger.ledger.limits import ITEM_MAX_BYTES, NAME_MAX_BYTES
 from countledger.ledger.operations import Delete, Put, Update
+from countledger.producers.item_rules import as_stored, check_item, check_key, check_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Clause, Condition
-
-_KEYS: Final = (str, int, bytes)
-_SETS: Final = ("SS", "NS", "BS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,7 @@ class NewItem:
         check_item(self.item)
         if len(self.key) not in (1, 2):
             raise BadItem(f"{self.table!r}: name one or two key attributes, not {self.key!r}")
-        _check_key({name: self.item.get(name) for name in self.key})
+        check_key({name: self.item.get(name) for name in self.key})
 
     @property
     def place(self) -> tuple[str, Item]:
@@ -64,7 +58,7 @@ class NewItem:
 
     def done(self, found: Item | None) -> bool:
         """Whether it is there already, with these attributes."""
-        return found is not None and _as_stored(found) == _as_stored(self.item)
+        return found is not None and as_stored(found) == as_stored(self.item)
 
     def refused(self, _found: Item | None) -> ItemInTheWay:
         """Why the write was refused."""
@@ -93,7 +87,7 @@ class ItemChange:
     def __post_init__(self) -> None:
         """Refuse at birth."""
         check_names("table", [self.table])
-        _check_key(self.key)
+        check_key(self.key)
         if not self.values or set(self.values) & set(self.key):
             raise BadItem(f"{_shown(self.place)}: give attributes to set, none of them of the key")
         check_item({**self.values, **self.key})
@@ -115,7 +109,7 @@ class ItemChange:
     def done(self, found: Item | None) -> bool:
         """Whether the attributes are as they are to be."""
         return found is not None and all(
-            _as_stored({name: found.get(name)}) == _as_stored({name: value})
+            as_stored({name: found.get(name)}) == as_stored({name: value})
             for name, value in self.values.items()
         )
 
@@ -144,7 +138,7 @@ class ItemRemoval:
     def __post_init__(self) -> None:
         """Refuse at birth."""
         check_names("table", [self.table])
-        _check_key(self.key)
+        check_key(self.key)
         check_item(self.expected)
 
     @property
@@ -168,81 +162,6 @@ class ItemRemoval:
 OwnWrite: TypeAlias = NewItem | ItemChange | ItemRemoval
 
 
-def check_names(what: str, names: Iterable[object]) -> None:
-    """Names of tables or attributes.
-
-    Raises:
-        BadItem: one is no text of 1 to 255 bytes.
-    """
-    for name in names:
-        if not isinstance(name, str) or not 0 < _name_size(name) <= NAME_MAX_BYTES:
-            raise BadItem(f"{what} {shown(name)} is not a name of 1 to {NAME_MAX_BYTES} bytes")
-
-
-def check_item(item: object, *, besides: Iterable[str] = ()) -> None:
-    """Attributes that DynamoDB can store.
-
-    Args:
-        item: from names to values.
-        besides: names that it must leave to the call.
-
-    Raises:
-        BadItem: naming the attribute and why, or the size.
-    """
-    if not isinstance(item, Mapping):
-        raise BadItem(f"an item {shown(item)} is a {type(item).__name__}, not a mapping")
-    check_names("attribute", item)
-    taken = sorted(set(besides) & set(item))
-    if taken:
-        raise BadItem(f"attribute {taken[0]!r} is set by this call: leave it out of the item")
-    size = sum(_name_size(name) + _stored_size(name, value) for name, value in item.items())
-    if size > ITEM_MAX_BYTES:
-        raise BadItem(f"an item of about {size:,} bytes: at most {ITEM_MAX_BYTES:,} fit")
-
-
-def _stored_size(name: str, value: object) -> int:
-    """About what a value takes in its stored form.
-
-    Raises:
-        BadItem: it has none.
-    """
-    try:
-        return _size(encode_value(value))  # what JSON cannot carry has no UTF-8 either
-    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise BadItem(f"attribute {name!r} = {shown(value)} cannot be stored: {reason}") from None
-
-
-def _size(value: Any) -> int:  # noqa: ANN401 - any part of a stored value
-    if isinstance(value, str):
-        return len(value.encode())
-    if isinstance(value, Mapping):
-        if any(value.get(kind) == [] for kind in _SETS):
-            raise ValueError("a set may not be empty")
-        return sum(_size(name) + _size(part) for name, part in value.items())
-    if isinstance(value, list):
-        return sum(_size(part) for part in value)
-    return len(value) if isinstance(value, bytes | bytearray) else 1
-
-
-def _name_size(name: str) -> int:
-    """The size of a name; 0 for one that is no Unicode text."""
-    try:
-        return len(name.encode())
-    except UnicodeEncodeError:
-        return 0
-
-
-def _check_key(key: object) -> None:
-    if not isinstance(key, Mapping) or len(key) not in (1, 2):
-        raise BadItem(f"a key {shown(key)} is no mapping of one or two attributes")
-    check_names("key attribute", key)
-    for name, value in key.items():
-        empty = value in ("", b"")
-        if not isinstance(value, _KEYS) or isinstance(value, bool) or empty:
-            raise BadItem(f"key attribute {name!r} = {shown(value)} is no text, integer or binary")
-
-
 def _as_expected(key: Mapping[str, object], expected: Mapping[str, object]) -> Condition:
     """The item is there, and has these attributes."""
     held = {**dict(list(key.items())[:1]), **expected}
@@ -262,31 +181,9 @@ def _not_as_expected(
     differing = [
         f"{name} = {shown(found.get(name))}"
         for name, value in expected.items()
-        if _as_stored({name: found.get(name)}) != _as_stored({name: value})
+        if as_stored({name: found.get(name)}) != as_stored({name: value})
     ]
     return ItemInTheWay(f"{_shown(place)} is not as expected: {', '.join(differing)}")
-
-
-def _as_stored(item: Mapping[str, object]) -> dict[str, Any]:
-    """What of an item tells it from another one, whatever its values were spelled like."""
-    return {name: _worth(encode_value(value)) for name, value in item.items() if value is not None}
-
-
-def _worth(stored: Any) -> tuple[str, Any]:  # noqa: ANN401 - any value in the service's form
-    ((kind, value),) = stored.items()
-    match kind:
-        case "N":
-            return kind, from_number(value)
-        case "NS":
-            return kind, set(map(from_number, value))
-        case "SS" | "BS":
-            return kind, set(value)
-        case "L":
-            return kind, [_worth(part) for part in value]
-        case "M":
-            return kind, {name: _worth(part) for name, part in value.items()}
-        case _:
-            return kind, value
 
 
 def _shown(place: tuple[str, Item]) -> str:

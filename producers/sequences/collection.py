@@ -14,7 +14,7 @@ from countledger.ledger.limits import (
     SORT_KEY_MAX_BYTES,
 )
 from countledger.ledger.operations import Put, Query
-from countledger.producers.own_items import check_names
+from countledger.producers.item_rules import check_names
 from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import WrongRegion
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
-from countledger.producers.own_items import check_item
+from countledger.producers.item_rules import check_item
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, Pending
 from countledger.producers.sequences.expecting import Expecting

@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from countledger.ledger.errors import BadItem
-from countledger.producers.own_items import (
-    ItemChange,
-    ItemRemoval,
-    NewItem,
-    OwnWrite,
-    check_item,
-)
+from countledger.producers.item_rules import check_item
+from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem, OwnWrite
 
 KEY: dict[str, object] = {"id": "u-1"}
 
