@@ -25,7 +25,6 @@ from tests.faults.strict.sellers import before_request
 
 def without_the_second_look(patch: pytest.MonkeyPatch) -> None:
     """Believe that who was a member is one still."""
-
     patch.setattr(GroupBoard, "_is_member", lambda _self, _counter: True)
 
 
