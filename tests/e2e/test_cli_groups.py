@@ -93,6 +93,18 @@ def test_a_namespace_is_ranked_by_the_deployed_materializer(command: Here, name:
     assert command("namespace", "top", name).code == 2
 
 
+def test_a_new_counter_is_ranked_with_its_first_entry(command: Here, name: str) -> None:
+    """By the deployed materializer, which reads the rule when it first meets the namespace."""
+    command("namespace", "create", name)
+    command("namespace", "rank", name, "--no-wait")
+
+    command("emit", f"{name}:new", "3")
+    eventually(lambda: _total_is(command, f"{name}:new", 3))
+
+    top = command("namespace", "top", name, "--json")
+    assert top.json == [{"rank": 1, "counter": f"{name}:new", "total": 3}]
+
+
 def test_strict_counters_are_moved_set_and_seen_together(command: Here, name: str) -> None:
     """Transfer, retry, refusal with its name, several at once, set, snapshot, give up."""
     ann, bob = f"{name}:ann", f"{name}:bob"

@@ -6,6 +6,7 @@ from countledger.consumers.fold import Step
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import Group, Groups
 from countledger.consumers.listing import Listing
+from countledger.consumers.rankings import Rankings
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -246,9 +247,11 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     assert (added[0] - before[0], added[1] - before[1]) == (4, 1 + 3)
     assert _moved(store, names[0], 2, 5) == 3
     assert _moved(store, names[1], 2, 5) == 1
+    Rankings(store.door(), store.counters, store.namespaces()).switch_on(namespace, wait=False)
+    assert [_moved(store, name, 3, 5) for name in names] == [5, 3]
     groups.remove(namespace, names[:1])
     assert metered(door)[0] - added[0] == 4
-    assert _moved(store, names[0], 3, 5) == 1
+    assert _moved(store, names[0], 4, 5) == 3
 
 
 def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace: str) -> None:
