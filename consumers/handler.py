@@ -12,6 +12,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer, Outcome
 from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.rank_rules import RankRules
 from countledger.consumers.record import find
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger.connection import Connection
@@ -35,7 +36,13 @@ def _parts() -> _Parts:
     door, table = connection.door("standard"), connection.setting("counters_table")
     quarantine = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
     return _Parts(
-        Materializer(door, table, quarantine, rules=DueRules(door, table)),
+        Materializer(
+            door,
+            table,
+            quarantine,
+            rules=DueRules(door, table),
+            ranks=RankRules(door, table),
+        ),
         Logger(),
         Metrics(),
     )

@@ -1,7 +1,8 @@
 """The materializer: keeps totals exact from the stream of `ledger`.
 
     1  fold the batch; what cannot be understood goes to the quarantine      pure, but for that
-    2  per counter one update: effect and watermark are one write            several at a time
+    2  per counter one update: effect and watermark are one write, and its   several at a time
+       place on its namespace's board, where that is ranked
     3  its condition failed: drop what the watermark has passed, try again
        either way: where enough entries wait to be compacted, put it into the due index
     4  a counter that cannot be written tells from where the shard has to be delivered again
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.due import DueRules
     from countledger.consumers.quarantine import Quarantine
+    from countledger.consumers.rank_rules import RankRules
     from countledger.consumers.record import Change
     from countledger.consumers.shard import Shard
     from countledger.ledger.door import Door
@@ -75,6 +77,7 @@ class Materializer:
         quarantine: takes what can never be applied.
         clock: tells the time.
         rules: when a counter is worth compacting; None: never.
+        ranks: which namespaces are ranked; None: none.
     """
 
     door: Door
@@ -82,6 +85,7 @@ class Materializer:
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
     rules: DueRules | None = None
+    ranks: RankRules | None = None
 
     def apply(self, records: Sequence[Mapping[str, Any]], shard: Shard) -> Outcome:
         """Bring a batch of one shard into the totals: a write unit for each counter, and one.
@@ -102,7 +106,8 @@ class Materializer:
             self.quarantine.put(find(records, change.sequence), reason, str(shard))
 
         index = DueMarker(door, self.table, self.rules, now_ms).mark if self.rules else None
-        writer = TotalWriter(door, self.table, str(shard), set_aside, now_ms, index)
+        also = self.ranks.clauses if self.ranks else None
+        writer = TotalWriter(door, self.table, str(shard), set_aside, now_ms, index, also)
         outcome = _outcome(folded, _write_all(writer, folded), now_ms)
         if outcome.retry_from is None:
             self._advance(door, outcome, folded, shard)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from countledger.consumers.record import Change
     from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
+    from countledger.ledger.expressions import Clause
 
 # A watermark moves under an update only where a late write of an earlier invocation lands beside
 # it; each attempt leaves fewer changes.
@@ -74,6 +75,11 @@ def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> 
     )
 
 
+def and_also(update: Update, also: tuple[Clause, ...]) -> Update:
+    """The same write with what a ranking adds to it, where its namespace has one."""
+    return replace(update, clauses=(*update.clauses, *also)) if also else update
+
+
 def clean_up_of(table: str, counter: str, stale: Mapping[str, bytes]) -> Update:
     """Remove watermarks that no record can meet any more, unless one of them has moved."""
     return Update(
@@ -95,6 +101,7 @@ class TotalWriter:
         set_aside: puts a record into the quarantine: the change, and why.
         now_ms: the time of the batch.
         index: puts a counter into the due index, if its total says that it belongs there.
+        also: what the update of a counter's total also does, for its ranking.
     """
 
     door: Door
@@ -103,6 +110,7 @@ class TotalWriter:
     set_aside: Callable[[Change, str], None]
     now_ms: int
     index: Callable[[Item], None] | None = None
+    also: Callable[[str], tuple[Clause, ...]] | None = None
 
     def write(self, counter: str, changes: Changes) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
@@ -138,14 +146,14 @@ class TotalWriter:
     def _apply(self, counter: str, changes: Changes) -> tuple[int, Item]:
         """Write what is not in yet; how many that was, and the total's item as it is now."""
         pending = changes
+        also = () if self.also is None else self.also(counter)
         for _ in range(_ATTEMPTS):
             step = step_of(pending)
             if not amount.fits(step.delta):
                 raise RequestRejected(f"counter {counter!r}: the sum needs more than 38 digits")
             try:
-                item = self.door.update(
-                    update_of(self.table, counter, step, self.shard, self.now_ms)
-                )
+                update = update_of(self.table, counter, step, self.shard, self.now_ms)
+                item = self.door.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))

@@ -24,9 +24,14 @@ from countledger.consumers.alerts.assembly import alerts_of
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor, of_a_ledger
+from countledger.consumers.groups import Group, Groups
+from countledger.consumers.leaders import Ranked
+from countledger.consumers.listing import Listing
 from countledger.consumers.names import counters_beginning
 from countledger.consumers.progress import ShardProgress
+from countledger.consumers.rankings import Rankings
 from countledger.consumers.repair import Remedy, Repair
+from countledger.consumers.snapshot import Snapshot, SnapshotReader
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import Freshness, TotalsReader
 from countledger.consumers.verdict import Judgement, Verdict
@@ -49,10 +54,16 @@ from countledger.producers.buffer_pending import Pending
 from countledger.producers.buffer_statistics import BufferStatistics
 from countledger.producers.buffered import BufferedProducer
 from countledger.producers.buffering import Buffering
+from countledger.producers.claims.claim import Claim
+from countledger.producers.claims.claims import Claims
+from countledger.producers.compensation import Compensator, Correction
 from countledger.producers.event import Event
+from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
+from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict import outcome as outcomes
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
@@ -76,6 +87,9 @@ __all__ = [
     "BufferStatistics",
     "BufferedProducer",
     "Buffering",
+    "Claim",
+    "Collection",
+    "Correction",
     "CountLedger",
     "CountledgerError",
     "Direction",
@@ -84,12 +98,17 @@ __all__ = [
     "ExactSum",
     "Failure",
     "Freshness",
+    "Group",
     "Head",
     "IdempotencyKey",
+    "ItemChange",
+    "ItemRemoval",
     "Judgement",
     "Kind",
     "Namespace",
+    "NewItem",
     "Pending",
+    "Ranked",
     "Receipt",
     "Remedy",
     "Repair",
@@ -98,6 +117,7 @@ __all__ = [
     "Schedule",
     "Settings",
     "ShardProgress",
+    "Snapshot",
     "Status",
     "Total",
     "Verdict",
@@ -216,6 +236,27 @@ class CountLedger:
             self.connection, buffering or Buffering(), self.namespaces, on_failure
         )
 
+    def set_value(
+        self,
+        counter: str,
+        value: Amount,
+        *,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None = None,
+    ) -> Correction:
+        """Set a ledger counter to a value, by one compensating entry. One write unit for each KB.
+
+        And an exact read, and a read unit for the key. The entry adds what the exact sum lacks at
+        that time; entries that arrive meanwhile are kept, and count on top. (A strict counter is
+        set exactly by `strict.at_once.set_value`.)
+
+        Raises:
+            IdempotencyKeyReused: the key was used for another value, or another entry.
+            WrongKind: the counter is strict and has no ledger.
+            Unacknowledged: AWS gave no clear answer; repeat it with the same key.
+        """
+        return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
+
     def total(self, counter: str) -> Total:
         """A counter's total: exact up to the stream's lag; of a strict counter, its value.
 
@@ -227,13 +268,36 @@ class CountLedger:
         """The totals of many counters, no snapshot of one instant. Half a read unit each."""
         return self._totals.read_many(counters)
 
-    def counters(self, prefix: str = "") -> Iterator[str]:
+    def names(self, prefix: str = "") -> Iterator[str]:
         """The counters of every kind that have a total and begin so, in no order.
 
         A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
         """
         door = self.connection.door("standard")
         return counters_beginning(door, self.connection.setting("counters_table"), prefix)
+
+    def snapshot(self, counters: Iterable[str]) -> Snapshot:
+        """The totals of up to 100 counters as of one moment. Two read units each.
+
+        Those of strict counters are exact, those of ledger counters as materialized by then. Bins
+        count as counters; `totals` reads any number, but not as of one moment.
+
+        Raises:
+            TooManyCounters: they, or they and their bins, do not fit into one transaction.
+            Throttled: writes were in the way of every attempt.
+        """
+        return SnapshotReader(self._totals.door, self._totals.table).read(counters)
+
+    def counters(self, namespace: str) -> Iterator[Total]:
+        """The counters of a namespace, with their totals; none that was never changed.
+
+        Of strict counters by name, half a read unit for each, and each bin. The others are found by
+        looking through the whole table `counters`, in no order: half a read unit for each 4 KB.
+
+        Raises:
+            NamespaceUnknown: there is no such namespace.
+        """
+        return Listing(self._totals, self.namespaces).counters(namespace)
 
     def freshness(self) -> Freshness:
         """Up to where the totals are complete. Half a read unit for each stream shard."""
@@ -330,14 +394,8 @@ class CountLedger:
     @cached_property
     def strict(self) -> StrictCounters:
         """The strict counters of the stack, which never pass their bounds."""
-        means = Means(
-            door=self.connection.door("none"),
-            reads=self.connection.door("standard"),
-            table=self.connection.setting("counters_table"),
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-        )
         return StrictCounters(
-            means,
+            self._means,
             self.namespaces,
             region=self.connection.region,
             home_region=self.connection.setting("home_region"),
@@ -368,6 +426,35 @@ class CountLedger:
         return expired_of(self.connection, self.namespaces)
 
     @cached_property
+    def sequences(self) -> Sequences:
+        """Numbers that are given out once, and the numbering of an app's own items."""
+        return Sequences(
+            self._means,
+            self.namespaces,
+            region=self.connection.region,
+            home_region=self.connection.setting("home_region"),
+        )
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Values that at most one owner has: take, change and release them."""
+        return Claims(
+            self._means,
+            region=self.connection.region,
+            home_region=self.connection.setting("home_region"),
+        )
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Groups of counters: their members, their totals, their top."""
+        return Groups(self._totals, self.namespaces)
+
+    @cached_property
+    def rankings(self) -> Rankings:
+        """Which namespaces keep their totals in order, and the top of one."""
+        return Rankings(self._totals.door, self._totals.table, self.namespaces)
+
+    @cached_property
     def audit(self) -> Auditor:
         """Verify totals against their ledgers, and repair those that drifted."""
         verifier = Verifier(
@@ -387,6 +474,15 @@ class CountLedger:
     def alerts(self) -> Alerts:
         """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
         return alerts_of(self.connection)
+
+    @cached_property
+    def _means(self) -> Means:
+        return Means(
+            door=self.connection.door("none"),
+            reads=self.connection.door("standard"),
+            table=self.connection.setting("counters_table"),
+            clock_skew_ms=self.connection.settings.clock_skew_ms,
+        )
 
     @cached_property
     def _regions(self) -> Regions:

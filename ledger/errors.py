@@ -10,7 +10,17 @@ CountledgerError
 │   ├── NoSuchSchedule  ScheduleExists    of the compaction of a namespace
 │   ├── BadRule  NoSuchRule  RuleExists    of alerts
 │   ├── ClockSkew             the entry is dated further ahead than clocks may differ
+│   ├── BadSequence  SequenceExists    of sequences, and of numbers within a collection
+│   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
+│   ├── BadGroupName  NoSuchGroup  NotRanked    of groups and rankings
+│   ├── TooManyCounters       for one transaction
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
+├── Refused                   things are not so that it can be done       exit 4
+│   ├── AlreadyClaimed        somebody else owns that value
+│   ├── NotClaimed            its supposed owner does not own it
+│   ├── ItemInTheWay          an app's own item is not as its write expects
+│   ├── AlreadyRanked         the counter is ranked in another group
+│   └── SequenceExhausted     there is no number left
 ├── SetupError                the operator's: names, permissions, network  exit 2
 │   ├── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
 │   ├── ArchiveRefused        the archive's bucket does not exist, or refuses
@@ -19,7 +29,8 @@ CountledgerError
 │   ├── Throttled             refused for now, nothing was written
 │   ├── Unclear               no answer: it may have been applied or not
 │   ├── RequestRejected       the service calls the request invalid
-│   └── Unacknowledged        an entry that no attempt could confirm
+│   ├── Unacknowledged        an entry that no attempt could confirm
+│   └── Unnumbered            an item of which nobody can tell whether it was put
 ├── CorruptItem               a stored item cannot be read as what it should be
 │   ├── NewerFormat           it was written by a later release
 │   └── CorruptArchive        an archived generation is not what its checksum is of
@@ -31,7 +42,7 @@ CountledgerError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -147,6 +158,76 @@ class RuleExists(BadInput):
     """There is an alert rule of that name already."""
 
 
+class BadSequence(BadInput):
+    """A sequence, a block of numbers or a collection cannot be such."""
+
+
+class SequenceExists(BadInput):
+    """There is a sequence of that name already."""
+
+
+class BadClaim(BadInput):
+    """A scope, a value or an owner breaks the grammar of claims."""
+
+
+class BadItem(BadInput):
+    """An app's own item, or a change of it, cannot be written as it was given."""
+
+
+class BadGroupName(BadInput):
+    """A group's name breaks the grammar of names."""
+
+
+class NoSuchGroup(BadInput):
+    """There is no group of that name."""
+
+
+class NotRanked(BadInput):
+    """Nobody has switched ranking on for that namespace or group, or it cannot be."""
+
+
+class TooManyCounters(BadInput):
+    """So many counters, with their bins, do not fit into one transaction."""
+
+
+class Refused(CountledgerError):
+    """The call is right, but things are not so that it can be done; nothing was written."""
+
+    exit_code = 4
+
+
+class AlreadyClaimed(Refused):
+    """Somebody else owns the value.
+
+    Attributes:
+        scope: within which it is unique.
+        value: what is owned; of a combination, its parts.
+        owner: who owns it.
+    """
+
+    def __init__(self, message: str, scope: str, value: tuple[str, ...], owner: str) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.value = value
+        self.owner = owner
+
+
+class NotClaimed(Refused):
+    """Nobody owns the value that its owner would change or release."""
+
+
+class ItemInTheWay(Refused):
+    """An app's own item is there already, is not there, or is not as expected."""
+
+
+class AlreadyRanked(Refused):
+    """A counter has one place for a ranked group, and another group has it."""
+
+
+class SequenceExhausted(Refused):
+    """A sequence, or a collection, has no number left."""
+
+
 class SetupError(CountledgerError):
     """What surrounds the call is not in place; nothing was written."""
 
@@ -207,6 +288,18 @@ class Unacknowledged(ServiceFailed):
     def __init__(self, message: str, entry: Entry) -> None:
         super().__init__(message)
         self.entry = entry
+
+
+class Unnumbered(ServiceFailed):
+    """Every attempt to put an item under the next number stayed unclear.
+
+    Attributes:
+        pending: resume it as it is (`sequences.resume`): it cannot be put twice.
+    """
+
+    def __init__(self, message: str, pending: Any) -> None:  # noqa: ANN401 - of the producers' room
+        super().__init__(message)
+        self.pending = pending
 
 
 class CorruptItem(CountledgerError):

@@ -8,13 +8,17 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              `m#<id>`, a marker;
                              (`strict#<ns>`, counter), the directory of strict counters;
                              (`namespace#<ns>`, `schedule`), when and how a namespace is compacted;
-             (`import#<name>`, `import`), when the import of that name was begun
                              (`alerts#rules`, `rule#<name>`), an alert rule; beside it
                              `past#<name>#<revision>`, as it was, and `stamp`, moved by each change;
                              (counter, `alert#<rule>`), its state for a counter;
                              (counter, `log#<time>#...`) and (`alerts#log`, `<time>#...`), both an
                              alert that was told;
-                             (`import#<name>`, `import`), when the import of that name was begun
+                             (`import#<name>`, `import`), when the import of that name was begun;
+                             (`unique#<scope>#<value>`, `claim`), who owns a value;
+                             (`keyed#<id>`, `marker`), of changes of several strict counters;
+                             (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
+                             the directory of groups;
+                             (`namespace#<ns>`, `ranking`), whether totals are ranked
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -25,7 +29,7 @@ import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import BadCounterName, BadSetting, shown
+from countledger.ledger.errors import BadCounterName, BadGroupName, BadSetting, shown
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, NAMESPACE_MAX_BYTES
 
 if TYPE_CHECKING:
@@ -45,6 +49,13 @@ BIN: Final = "bin"
 MARKER_PREFIX: Final = "m#"
 STRICT_PREFIX: Final = "strict#"
 BOOKMARK_PREFIX: Final = "audit#"
+CLAIM_PREFIX: Final = "unique#"
+CLAIM: Final = "claim"
+KEYED_PREFIX: Final = "keyed#"
+MARKER: Final = "marker"
+GROUP_PREFIX: Final = "group#"
+MEMBER_PREFIX: Final = "member#"
+RANKING: Final = "ranking"
 BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
 IMPORT: Final = "import"
@@ -258,3 +269,41 @@ def alert_log_keys(counter: str, rule: str, version: int, at_ms: int) -> tuple[d
         {"counter": counter, "part": LOG_PREFIX + place},
         {"counter": ALERT_LOG, "part": f"{place}#{counter}"},
     )
+
+
+def claim_key(scope: str, value: tuple[str, ...]) -> dict[str, str]:
+    """The key of a claim in `counters`; no two values or combinations have the same one."""
+    parts = (part.replace("%", "%25").replace("#", "%23") for part in value)
+    return {"counter": f"{CLAIM_PREFIX}{scope}#{'#'.join(parts)}", "part": CLAIM}
+
+
+def keyed_key(change_id: str) -> dict[str, str]:
+    """The key of the marker of changes of several strict counters, in `counters`."""
+    return {"counter": KEYED_PREFIX + change_id, "part": MARKER}
+
+
+def check_group(name: object) -> str:
+    """The group's name, if it is one: the grammar of counter names, of which it need be none.
+
+    Raises:
+        BadGroupName: naming the rule that it breaks.
+    """
+    try:
+        return check_counter(name)
+    except BadCounterName as error:
+        raise BadGroupName(str(error).replace("counter name", "group name", 1)) from None
+
+
+def group_key(group: str) -> dict[str, str]:
+    """The key of a group in the directory of groups, in `counters`."""
+    return {"counter": GROUP_PREFIX, "part": GROUP_PREFIX + group}
+
+
+def member_key(group: str, counter: str) -> dict[str, str]:
+    """The key of a counter's membership in a group, in `counters`."""
+    return {"counter": GROUP_PREFIX + group, "part": MEMBER_PREFIX + counter}
+
+
+def ranking_key(namespace: str) -> dict[str, str]:
+    """The key of what a namespace says of ranking, in `counters`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "part": RANKING}

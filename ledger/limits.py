@@ -99,6 +99,28 @@ CROSSINGS_MAX: Final = 100
 # An armed state only keeps away alerts that were made already, when their records come again.
 ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
 ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
+# The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.
+SEQUENCE_LAST: Final = 2**63 - 1
+# As many numbers as one write may lease.
+BLOCK_MAX: Final = 1_000_000
+BLOCK_DEFAULT: Final = 100
+# A partition key at the service.
+PARTITION_KEY_MAX_BYTES: Final = 2_048
+SORT_KEY_MAX_BYTES: Final = 1_024
+# Together with its scope, a value fits into a partition key.
+SCOPE_MAX_BYTES: Final = 255
+OWNER_MAX_BYTES: Final = 1_024
+# An item at the service; an app's own is refused here before it is sent.
+ITEM_MAX_BYTES: Final = 400 * 1_024
+# Of the name of a table or an attribute.
+NAME_MAX_BYTES: Final = 255
+
+# For how long a materializer may not know that ranking was switched on or off; and how long its
+# last batch under the old rule may take (as long as its function may run).
+RANK_RULE_LIFE_MS: Final = MINUTE_MS
+RANK_SETTLES_MS: Final = RANK_RULE_LIFE_MS + 2 * MINUTE_MS
+# Of a ranking, at once. Each partition of its board is read as far.
+TOP_MAX: Final = 1_000
 
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")

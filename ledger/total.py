@@ -28,7 +28,7 @@ class Total:
         version: how often it was updated; 0 = never. (That of a strict counter begins elsewhere,
             and grows as well.)
         updated_at_ms: when it was last updated, milliseconds since the epoch.
-        method: of a strict counter; None for one that is kept in the ledger.
+        method: of a strict counter, or `sequence`; None for one that is kept in the ledger.
         bins: over how many items its value is spread; 1 = none but its own.
     """
 

@@ -9,16 +9,20 @@ import typer
 
 from countledger.infra.cli import (
     alerts,
+    at_once,
     audit,
+    claims,
     compact,
     demo,
     deploy,
     emit,
     engine,
+    groups,
     ingest,
     moving,
     namespaces,
     schedules,
+    sequences,
     strict,
     totals,
     watch,
@@ -46,7 +50,7 @@ Exit codes:
   1  done with findings: bad lines, wrong totals, drift
   2  bad input or set-up
   3  AWS failed, or nobody can tell whether a change counted
-  4  refused by a bound
+  4  refused: by a bound, by an owner, or because nothing is left
 """
 
 app = typer.Typer(
@@ -97,7 +101,12 @@ app.command("package", rich_help_panel=DEPLOY)(deploy.package)
 app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
+app.add_typer(sequences.app, name="sequence", rich_help_panel=COUNT)
+app.add_typer(claims.app, name="claim", rich_help_panel=COUNT)
+app.command("set", rich_help_panel=COUNT, cls=SignedCommand)(at_once.set_value)
+app.add_typer(groups.app, name="group", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
+app.command("snapshot", rich_help_panel=CHECK)(totals.snapshot)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
 app.command("watch", rich_help_panel=CHECK)(watch.watch)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NoReturn
 import typer
 
 from countledger import Kind, Namespace
+from countledger.infra.cli import rankings
 from countledger.infra.cli.durations import parse_duration_ms
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show
@@ -114,6 +115,12 @@ def set_description(
     if description is None:
         raise BadSetting(f"nothing to change of namespace {name!r}: give --description")
     _show_one(options, options.client().namespaces.describe(name, description))
+
+
+app.command("counters")(rankings.counters)
+app.command("top")(rankings.top)
+app.command("rank")(rankings.rank)
+app.command("unrank")(rankings.unrank)
 
 
 def _refuse_fixed(name: str, setting: str) -> NoReturn:

@@ -53,11 +53,11 @@ def total(
     found = client.totals(counters)
     recorded = [name for name in counters if found[name].method is None]
     sums = {name: client.exact(name) for name in recorded} if exact else {}
-    rows = [_total_row(found[name], sums.get(name), exact=exact) for name in counters]
+    rows = [total_row(found[name], sums.get(name), exact=exact) for name in counters]
     if options.json:
         show_json(
             {
-                "totals": [_total_document(found[n], sums.get(n)) for n in counters],
+                "totals": [total_document(found[n], sums.get(n)) for n in counters],
                 "freshness": freshness_document(freshness),
             }
         )
@@ -144,6 +144,31 @@ def _show_archived(options: Options, head: Head, found: Iterator[Entry], limit: 
         )
 
 
+@shared
+def snapshot(
+    options: Options,
+    counters: Annotated[list[str], typer.Argument(metavar="COUNTER...", help="Counters to read.")],
+) -> None:
+    """Read the totals of up to 100 counters as of one moment.
+
+    Strict counters stand there exactly as they were at that moment, all of them. A ledger counter
+    stands there as it was materialized by then: see "countledger total" for how far that is. A
+    counter with bins counts as one more for each bin. It costs two read units for each counter.
+
+    Examples:
+      countledger snapshot account:ann account:bob
+      countledger snapshot stock:hall stock:floor --json
+    """
+    taken = options.client().snapshot(counters)
+    if options.json:
+        totals = [total_document(total) for total in taken.totals.values()]
+        show_json({"read_at": taken.read_at, "totals": totals})
+        return
+    show_rows(total_row(total) for total in taken.totals.values())
+    if taken.as_materialized:
+        notice(f"as materialized, and so behind by the stream's lag: {len(taken.as_materialized)}")
+
+
 def freshness_document(freshness: Freshness) -> dict[str, object]:
     """How fresh totals are, for programs."""
     return {
@@ -166,7 +191,8 @@ def _freshness_text(freshness: Freshness) -> str:
     return f"entries up to {moment.replace('+00:00', 'Z')} are in the totals"
 
 
-def _total_row(total: Total, summed: ExactSum | None, *, exact: bool) -> Row:
+def total_row(total: Total, summed: ExactSum | None = None, *, exact: bool = False) -> Row:
+    """A total in a table."""
     row: dict[str, object] = {"counter": total.counter, "total": total.total}
     if exact:
         row |= {
@@ -179,7 +205,8 @@ def _total_row(total: Total, summed: ExactSum | None, *, exact: bool) -> Row:
     return row | {"events": events, "updated": total.updated_at}
 
 
-def _total_document(total: Total, exact: ExactSum | None) -> Row:
+def total_document(total: Total, exact: ExactSum | None = None) -> Row:
+    """A total for programs."""
     document: dict[str, object] = {
         "counter": total.counter,
         "total": total.total,

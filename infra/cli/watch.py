@@ -88,7 +88,7 @@ def watch(
 
 def _found(client: CountLedger, prefix: str) -> list[str]:
     """The counters that begin so, by name; not all where they are too many."""
-    found = sorted(islice(client.counters(prefix), COUNTERS_MAX + 1))
+    found = sorted(islice(client.names(prefix), COUNTERS_MAX + 1))
     if not found:
         raise BadSetting(f"no counter with a total begins with {prefix!r}")
     if len(found) > COUNTERS_MAX:

@@ -77,18 +77,29 @@ class Change:
             KeyExpired: it was made too long ago.
             ClockSkew: it is dated further ahead than clocks may differ.
         """
-        age_ms = now_ms - (now_ms if self.key_at_ms is None else self.key_at_ms)
-        if age_ms > life_ms:
-            raise KeyExpired(
-                f"idempotency key {self.key!r} of counter {self.counter!r} was made "
-                f"{show_duration(age_ms)} ago and is remembered for {show_duration(life_ms)}: "
-                "whether it counted is no longer known"
-            )
-        if -age_ms > skew_ms:
-            raise ClockSkew(
-                f"idempotency key {self.key!r} of counter {self.counter!r} is dated "
-                f"{show_duration(-age_ms)} ahead; clocks may differ by {show_duration(skew_ms)}"
-            )
+        what = f"idempotency key {self.key!r} of counter {self.counter!r}"
+        check_key_age(what, self.key_at_ms, now_ms, life_ms, skew_ms)
+
+
+def check_key_age(
+    what: str, key_at_ms: int | None, now_ms: int, life_ms: int, skew_ms: int
+) -> None:
+    """Whether a key that was made then (None: nobody knows when) is still remembered.
+
+    Raises:
+        KeyExpired, ClockSkew: as `Change.check_age`; `what` names the key.
+    """
+    age_ms = now_ms - (now_ms if key_at_ms is None else key_at_ms)
+    if age_ms > life_ms:
+        raise KeyExpired(
+            f"{what} was made {show_duration(age_ms)} ago and is remembered for "
+            f"{show_duration(life_ms)}: whether it counted is no longer known"
+        )
+    if -age_ms > skew_ms:
+        raise ClockSkew(
+            f"{what} is dated {show_duration(-age_ms)} ahead; clocks may differ by "
+            f"{show_duration(skew_ms)}"
+        )
 
 
 def make_change(

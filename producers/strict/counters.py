@@ -10,6 +10,7 @@ from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict import creator, crt, marker, token_set
+from countledger.producers.strict.at_once import AtOnce
 from countledger.producers.strict.bounds import KEEP, Bounds, Keep
 from countledger.producers.strict.change import make_change
 from countledger.producers.strict.definition import Definition, Method
@@ -205,6 +206,18 @@ class StrictCounters:
             return read_counter(self.means, definition, self.means.read(definition.main))
 
         return self._with_definition(counter, rebound)
+
+    @property
+    def at_once(self) -> AtOnce:
+        """Several counters in one transaction, under one key; a counter set to a value exactly."""
+        return AtOnce(
+            self.means,
+            self.namespaces,
+            self._definitions,
+            self._placed,
+            self.region,
+            self.home_region,
+        )
 
     def delete(self, counter: str) -> None:
         """Delete a counter: two write units for each of its items.

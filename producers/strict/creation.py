@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Delete, Put
+from countledger.ledger.ranking import namespace_board
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.definition import Method, encode_definition
@@ -31,11 +32,18 @@ if TYPE_CHECKING:
 
 
 def plan_creation(
-    table: str, definition: Definition, bounds: Bounds, opening: Amount, now_ms: int
+    table: str,
+    definition: Definition,
+    bounds: Bounds,
+    opening: Amount,
+    now_ms: int,
+    *,
+    ranked: bool = False,
 ) -> list[Put]:
     """All items of a new counter, if there is none of its name: two write units each.
 
-    The directory's entry comes first, then the main item, which decides.
+    The directory's entry comes first, then the main item, which decides. In a ranked namespace the
+    main item has its place on the board, if the value lies in it: two write units more.
     """
     whole = State(definition.made, now_ms, opening, bounds.lower, bounds.upper)
     # A change by method crt cannot note its time, so its counter shows none.
@@ -44,6 +52,9 @@ def plan_creation(
     shares: list[State] = []
     if definition.bins == 1:
         main |= {**encode_state(whole), **_memory(definition)}
+        if ranked:
+            board = namespace_board(keys.namespace_of(definition.counter))
+            main[board.attribute] = board.bucket_of(definition.counter)
     else:
         main["version"] = now_ms
         shares = deal_state(whole, definition.bins)

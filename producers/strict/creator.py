@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger import keys
 from countledger.ledger.errors import (
     BadBounds,
     CounterExists,
@@ -15,6 +16,7 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
+from countledger.ledger.ranking import is_on
 from countledger.producers.strict import in_turn
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.bounds import (
@@ -98,7 +100,15 @@ def create(means: Means, order: Order, placement: Placement) -> Definition:
     """
     now_ms = means.clock.now_ms()
     definition = order.definition(means.new_id(now_ms))
-    writes = plan_creation(means.table, definition, order.bounds, order.opening, now_ms)
+    rule = means.reads.get(means.table, keys.ranking_key(keys.namespace_of(order.counter)))
+    writes = plan_creation(
+        means.table,
+        definition,
+        order.bounds,
+        order.opening,
+        now_ms,
+        ranked=bool(is_on(rule)),
+    )
     refused, there = _make(means, writes, definition.made, placement)
     if refused and (there is None or there.get("made") != definition.made):
         raise CounterExists(

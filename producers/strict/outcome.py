@@ -7,6 +7,9 @@ SetFull       the same: the set of keys takes no more
 GivenUp       the same: the key was given up, for good
 Contended     the same: others were always faster, or the service was busy
 Unknown       it may be in or not, and the method cannot tell
+
+Of changes of several counters at once, `counter` is all their names; of `BoundReached` it is the
+one that refused.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import compact, judge, page, strict
+from tests.bench import compact, judge, page, sequences, strict
 from tests.bench.rounds import rows_of, run
 from tests.bench.suite import SUITES
 
@@ -92,6 +92,26 @@ def show_bins(rows: list[strict.SoldOut]) -> Table:
     return table
 
 
+def show_numbers(rows: list[sequences.Drawn]) -> Table:
+    """What a number costs."""
+    table = Table(title="Drawing from a sequence", box=None)
+    for heading in ("", "each second per core", "numbers a write unit"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(row.way, f"{row.each_second:,.0f}", f"{row.per_unit:,.0f}")
+    return table
+
+
+def show_crowd(rows: list[sequences.Crowd]) -> Table:
+    """What a number costs among many."""
+    table = Table(title="Drawing from one sequence, thirty-two threads", box=None)
+    for heading in ("", "each second, all threads", "write units a number"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for row in rows:
+        table.add_row(row.way, f"{row.each_second:,.0f}", f"{row.write_units:.2f}")
+    return table
+
+
 def machine() -> str:
     """What it ran on."""
     model = platform.processor() or platform.machine()
@@ -129,6 +149,8 @@ def on_the_engine(console: Console) -> None:
         console.print(show("Merging an entry", "against bare deletes", compact.rows(stack)))
         console.print(show_attempts(strict.rows(stack)))
         console.print(show_bins(strict.bins_rows(stack)))
+        console.print(show_numbers(sequences.rows(stack)))
+        console.print(show_crowd(sequences.crowd_rows(stack)))
     console.print(show("Judging a stream record of a total", "of no rules", judge.rows()))
 
 

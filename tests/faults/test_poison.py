@@ -147,13 +147,13 @@ def test_p8_a_batch_of_poison_alone_is_handled(store: Store, counter: str) -> No
 
 def _spoil_total(store: Store, counter: str) -> None:
     """Somebody edited the total by hand: it is a text now."""
-    item = {**keys.total_key(counter), "total": "0", "events": 0, "entries": 0, "version": 0}
+    item = {**keys.total_key(counter), "total": 0, "events": "0", "entries": 0, "version": 0}
     store.door().put(Put(store.counters, item))
 
 
 def _mend_total(store: Store, counter: str) -> None:
     item = store.item(store.counters, keys.total_key(counter)) or {}
-    store.door().put(Put(store.counters, {**item, "total": 0}))
+    store.door().put(Put(store.counters, {**item, "events": 0}))
 
 
 @judged(quarantine_passed_by)

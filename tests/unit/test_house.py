@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).resolve().parents[2]
 _ROOMS = ("ledger", "producers", "consumers", "compaction", "infra")
 _MODULE_MAX_LINES = 300
-# The public face: half of it is docstrings.
-_LONG_MODULES = {"countledger/__init__.py": 480}
+# The public face, half of it docstrings; and the one tree of errors, a few lines for each.
+_LONG_MODULES = {
+    "countledger/__init__.py": 560,
+    # One table each, to be read in one place.
+    "ledger/errors.py": 400,
+    "ledger/keys.py": 330,
+}
 _FUNCTION_MAX_LINES = 70
 # Its parameters are the command's options, each with its help.
 _LONG_FUNCTIONS = {("infra/cli/emit.py", "emit")}

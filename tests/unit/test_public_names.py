@@ -17,6 +17,9 @@ _NAMES = [
     "BufferStatistics",
     "BufferedProducer",
     "Buffering",
+    "Claim",
+    "Collection",
+    "Correction",
     "CountLedger",
     "CountledgerError",
     "Direction",
@@ -25,12 +28,17 @@ _NAMES = [
     "ExactSum",
     "Failure",
     "Freshness",
+    "Group",
     "Head",
     "IdempotencyKey",
+    "ItemChange",
+    "ItemRemoval",
     "Judgement",
     "Kind",
     "Namespace",
     "Pending",
+    "NewItem",
+    "Ranked",
     "Receipt",
     "Remedy",
     "Repair",
@@ -39,6 +47,7 @@ _NAMES = [
     "Schedule",
     "Settings",
     "ShardProgress",
+    "Snapshot",
     "Status",
     "Total",
     "Verdict",
@@ -53,6 +62,7 @@ _METHODS = [
     "audit",
     "buffered",
     "buffered_async",
+    "claims",
     "compactor",
     "counters",
     "due",
@@ -60,14 +70,19 @@ _METHODS = [
     "exact",
     "expired",
     "freshness",
+    "groups",
     "head",
     "kinesis",
     "namespaces",
+    "rankings",
     "read_units",
     "record",
     "record_many",
     "resend",
     "schedules",
+    "sequences",
+    "set_value",
+    "snapshot",
     "strict",
     "total",
     "totals",
@@ -111,7 +126,7 @@ def test_every_error_says_what_it_is_and_whose_turn_it_is() -> None:
     for kind in ours:
         assert issubclass(kind, countledger.CountledgerError)
         assert kind.__doc__
-        assert kind.exit_code in (2, 3)
+        assert kind.exit_code in (2, 3, 4)
         assert f" {kind.__name__} " in f" {countledger.errors.__doc__} ".replace("\n", " ")
 
 

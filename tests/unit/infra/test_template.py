@@ -16,6 +16,7 @@ from countledger.infra.template import (
 )
 from countledger.ledger import keys
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
+from countledger.ledger.ranking import group_board, namespace_board
 from countledger.ledger.settings import Settings
 
 TEMPLATE = load_template()
@@ -311,6 +312,26 @@ def test_table_schemas_are_what_create_table_takes() -> None:
     assert (ledger.ttl_attribute, counters.ttl_attribute) == (None, "expires_at")
 
 
+def test_every_index_is_sparse() -> None:
+    """Each begins with an attribute that plain entries and totals do not carry."""
+    for room, carried in (("ledger", {"counter", "entry"}), ("counters", {"counter", "part"})):
+        for index in table_schemas()[room].create_table["GlobalSecondaryIndexes"]:
+            hashed = index["KeySchema"][0]["AttributeName"]
+            assert hashed not in carried | {"total", "delta"}, index["IndexName"]
+
+
+def test_rankings_read_the_indexes_that_there_are() -> None:
+    """Sorted by the total itself; memberships by counter."""
+    schema = table_schemas()["counters"].create_table["GlobalSecondaryIndexes"]
+    indexes = {
+        one["IndexName"]: [key["AttributeName"] for key in one["KeySchema"]] for one in schema
+    }
+
+    for board in (namespace_board("n"), group_board("g")):
+        assert indexes[board.index] == [board.attribute, "total"]
+    assert indexes["members"] == ["member", "counter"]
+
+
 def test_outputs_are_the_agreed_ones() -> None:
     """Apps find the tables by these names."""
     assert set(TEMPLATE["Outputs"]) == {
@@ -337,6 +358,8 @@ def test_outputs_are_the_agreed_ones() -> None:
         "SchedulerRoleArn",
         "EmitPolicyArn",
         "StrictPolicyArn",
+        "SequencePolicyArn",
+        "ClaimPolicyArn",
         "ReadPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",

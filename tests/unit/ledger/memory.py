@@ -109,6 +109,9 @@ class MemoryDoor(Door):
         condition = read.condition if isinstance(read, Query) else read.where
         after = _key(read.after) if read.after else ("", "")
         left = [item for item in self.items(read.table) if _key(item) > after]
+        if isinstance(read, Query) and not read.forward:
+            # The service reads from the end of what the condition is about.
+            left = [item for item in reversed(left) if holds(read.condition, item)]
         taken = left[: read.page_size or len(left)]
         found = [item for item in taken if condition is None or holds(condition, item)]
         if isinstance(read, Scan):

@@ -1,0 +1,61 @@
+"""The materializer's side of rankings: new totals get their place in the update that makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import CorruptItem
+from countledger.ledger.limits import RANK_RULE_LIFE_MS
+from countledger.ledger.ranking import clauses_for, is_on
+
+if TYPE_CHECKING:
+    from countledger.ledger.door import Door
+    from countledger.ledger.expressions import Clause
+
+_NEVER: Final[tuple[int, bool | None]] = (-RANK_RULE_LIFE_MS, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRules:
+    """Which namespaces are ranked.
+
+    Attributes:
+        door: a door to DynamoDB.
+        table: the table `counters`.
+        clock: tells when a rule has to be read anew.
+    """
+
+    door: Door
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    _known: dict[str, tuple[int, bool | None]] = field(default_factory=dict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def clauses(self, counter: str) -> tuple[Clause, ...]:
+        """What the update of a total also does. Half a read unit a minute for each namespace.
+
+        Raises:
+            ServiceFailed: the rule cannot be read now; the counter's changes have to come again.
+        """
+        return clauses_for(counter, on=self._of(keys.namespace_of(counter)))
+
+    def _of(self, namespace: str) -> bool | None:
+        # The writers of a batch ask all at once; one of them reads.
+        with self._lock:
+            now_ms = self.clock.now_ms()
+            read_at_ms, rule = self._known.get(namespace, _NEVER)
+            if now_ms - read_at_ms >= RANK_RULE_LIFE_MS:
+                rule = self._read(namespace)
+                self._known[namespace] = now_ms, rule
+            return rule
+
+    def _read(self, namespace: str) -> bool | None:
+        try:
+            return is_on(self.door.get(self.table, keys.ranking_key(namespace)))
+        except CorruptItem:
+            # Who asks for the top of that namespace is told; totals are not to wait for it.
+            return None

@@ -1,0 +1,160 @@
+"""Snapshots: the totals of several counters as of one moment, by one TransactGetItems.
+
+What is current in `counters` is read as of one moment: a strict counter's value, bins included, is
+exact; a ledger counter's total is what the materializer had written by then, so that the totals of
+two ledger counters may stand at different places of the stream. For more counters than one
+transaction reads, `totals` reads them without that promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock, to_datetime
+from countledger.ledger.errors import (
+    CorruptItem,
+    RequestRejected,
+    Throttled,
+    TooManyCounters,
+    TransactionCancelled,
+    Unclear,
+    Unreachable,
+)
+from countledger.ledger.limits import TRANSACTION_ACTIONS
+from countledger.ledger.retry import Backoff
+from countledger.ledger.total import Total, decode_total, with_bins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.door import Door
+
+_POLICY: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
+# A spread counter may be made again, with other bins, while its bins are looked for.
+_LOOKS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Totals as of one moment.
+
+    Attributes:
+        totals: by counter, in the order asked for; zeros for one never seen.
+        read_at_ms: when the reading ended, by this machine's clock.
+    """
+
+    totals: Mapping[str, Total]
+    read_at_ms: int
+
+    @property
+    def read_at(self) -> datetime:
+        """The same, in UTC."""
+        return to_datetime(self.read_at_ms)
+
+    @property
+    def as_materialized(self) -> tuple[str, ...]:
+        """The counters that a stream keeps: exact up to its lag, and not to this moment."""
+        kept = (one for one in self.totals.values() if one.method is None and one.version)
+        return tuple(one.counter for one in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReader:
+    """Reads snapshots.
+
+    Attributes:
+        door: a door to DynamoDB; the SDK may retry its reads.
+        table: the table `counters`.
+        clock: waits between the tries, and tells the time.
+        random: what the jitter of those waits is drawn from.
+    """
+
+    door: Door
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+
+    def read(self, counters: Iterable[str]) -> Snapshot:
+        """The totals of up to 100 counters as of one moment: two read units each.
+
+        A strict counter with bins counts as one more for each bin; if there is one, all of it is
+        read a second time, with the bins.
+
+        Raises:
+            TooManyCounters: they, or they and their bins, do not fit into one transaction.
+            BadCounterName: a name breaks the grammar.
+            CorruptItem: a total cannot be read.
+            Throttled: writes were in the way of every attempt.
+        """
+        names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
+        _check_size(len(names), "counters")
+        bins: dict[str, int] = {}
+        for _ in range(_LOOKS):
+            places = _places(names, bins)
+            _check_size(len(places), "counters and bins")
+            found = dict(zip(places, self._items(list(places.values())), strict=True))
+            totals = {name: _total(name, found[name, None]) for name in names}
+            needed = {name: one.bins for name, one in totals.items() if one.bins > 1}
+            if needed == bins:
+                whole = {name: _whole(totals[name], found) for name in names}
+                return Snapshot(whole, self.clock.now_ms())
+            bins = needed
+        raise Throttled("strict counters with bins are being made again all the time")
+
+    def _items(self, wanted: Sequence[Key]) -> list[Item | None]:
+        waits_ms = _POLICY.waits_ms(self.random)
+        while True:
+            try:
+                return self.door.transact_get(self.table, wanted) if wanted else []
+            except (TransactionCancelled, Throttled, Unclear, Unreachable) as error:
+                wait_ms = next(waits_ms, None)
+                if isinstance(error, TransactionCancelled):
+                    _check_passing(error)
+                if wait_ms is None:
+                    raise Throttled(
+                        f"no snapshot: writes were in the way of each attempt ({error})"
+                    ) from error
+                self.clock.sleep_ms(wait_ms)
+
+
+_Places = dict[tuple[str, int | None], "Key"]
+
+
+def _places(names: Sequence[str], bins: Mapping[str, int]) -> _Places:
+    """What has to be read: each counter's main item, and the bins that it is known to have."""
+    places: _Places = {(name, None): keys.total_key(name) for name in names}
+    for name, count in bins.items():
+        places |= {(name, number): keys.bin_key(name, number) for number in range(count)}
+    return places
+
+
+def _total(name: str, item: Item | None) -> Total:
+    return Total(name) if item is None else decode_total(item)
+
+
+def _whole(total: Total, found: Mapping[tuple[str, int | None], Item | None]) -> Total:
+    if total.bins == 1:
+        return total
+    items = [found[total.counter, number] for number in range(total.bins)]
+    there = [item for item in items if item is not None]
+    if len(there) < total.bins:
+        raise CorruptItem(f"strict counter {total.counter!r} lacks some of its bins")
+    return with_bins(total, there)
+
+
+def _check_size(number: int, what: str) -> None:
+    if number > TRANSACTION_ACTIONS:
+        raise TooManyCounters(
+            f"{number} {what}: a snapshot reads up to {TRANSACTION_ACTIONS} as of one moment; "
+            "`totals` reads any number, but not as of one moment"
+        )
+
+
+def _check_passing(error: TransactionCancelled) -> None:
+    if not any(reason.passing for reason in error.reasons):
+        raise RequestRejected(str(error)) from error

@@ -1,0 +1,139 @@
+"""Rankings: totals in order, by a sparse index over the totals themselves.
+
+A total that carries a board's place (an attribute that only ranked totals have) lies in that
+board's index, in the order of `total`. So whatever changes a total keeps its rank, with no write of
+its own; the service charges two units for the index where the total has moved. A total without a
+place is in no index and costs what it always cost.
+
+    board of a namespace    attribute `ranked`, index `ranks`; the materializer gives new totals
+                            their place and takes it away, in the very update of the total
+    board of a group        attribute `ranked_group`, index `group_ranks`; given with the membership
+
+A partition of an index takes a thousand writes a second, and a moved total is two of them, so a
+board has several partitions; its top is read from all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, Literal
+
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item, check_format
+from countledger.ledger.errors import CorruptItem
+from countledger.ledger.expressions import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    Clause,
+    Compare,
+    Condition,
+    Drop,
+)
+from countledger.ledger.limits import FORMAT
+from countledger.ledger.operations import Query, Update
+
+# Each is a query of half a read unit, and room for five hundred moved totals a second.
+BUCKETS: Final = 4
+_READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A list of totals in order.
+
+    Attributes:
+        name: whose it is: `namespace#<ns>` or `group#<group>`.
+        index: the index that holds it.
+        attribute: what puts a total into that index.
+    """
+
+    name: str
+    index: Literal["ranks", "group_ranks"]
+    attribute: Literal["ranked", "ranked_group"]
+
+    @property
+    def buckets(self) -> list[str]:
+        """Its partitions in the index."""
+        return [f"{self.name}#{number}" for number in range(BUCKETS)]
+
+    def bucket_of(self, counter: str) -> str:
+        """The one of them that a counter belongs to."""
+        digest = blake2b(counter.encode(), digest_size=1, person=b"rank").digest()
+        return self.buckets[digest[0] % BUCKETS]
+
+
+def namespace_board(namespace: str) -> Board:
+    """The board of a namespace."""
+    return Board(keys.NAMESPACE_PREFIX + namespace, "ranks", "ranked")
+
+
+def group_board(group: str) -> Board:
+    """The board of a group."""
+    return Board(keys.GROUP_PREFIX + group, "group_ranks", "ranked_group")
+
+
+def is_on(item: Item | None) -> bool | None:
+    """Whether a namespace or a group is ranked, by its item; None: nobody ever said so.
+
+    Raises:
+        CorruptItem: it says something else.
+        NewerFormat: a later release wrote it.
+    """
+    if item is None or "on" not in item:
+        return None
+    check_format(item)
+    if not isinstance(item["on"], bool):
+        raise CorruptItem(
+            f"ranking is {item['on']!r} in {item.get('counter')!r}, neither on nor off"
+        )
+    return item["on"]
+
+
+def clauses_for(counter: str, *, on: bool | None) -> tuple[Clause, ...]:
+    """What an update of a total also does, by what its namespace says; nothing where it is silent.
+
+    A total that has its place already, or has none to lose, is not touched in the index by this.
+    """
+    if on is None:
+        return ()
+    board = namespace_board(keys.namespace_of(counter))
+    return (Assign(board.attribute, board.bucket_of(counter)) if on else Drop(board.attribute),)
+
+
+def place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Update:
+    """Give a total its place on a board, if it has none on another one. One unit, one the index.
+
+    A total with bins has no single number to rank by, and is refused.
+
+    Args:
+        table: `counters`.
+        board: where.
+        counter: whose total.
+        may_be_made: whether a total that is not there yet may be made, of zeros: it reads like
+            one never recorded, and its first entry finds it on the board.
+    """
+    bucket = board.bucket_of(counter)
+    free = AnyOf(Absent(board.attribute), Compare(board.attribute, "=", bucket))
+    clauses: tuple[Clause, ...] = (Assign(board.attribute, bucket),)
+    conditions: list[Condition] = [free, Absent("bins"), _READABLE]
+    if may_be_made:
+        clauses += tuple(Add(name, 0) for name in ("total", "events", "entries", "version"))
+    else:
+        conditions.append(Compare("part", "=", keys.TOTAL))
+    return Update(table, keys.total_key(counter), clauses, AllOf(*conditions))
+
+
+def removal_of(table: str, board: Board, counter: str) -> Update:
+    """Take a total off a board, if it is on it. One unit, and one for the index."""
+    there = Compare(board.attribute, "=", board.bucket_of(counter))
+    return Update(table, keys.total_key(counter), (Drop(board.attribute),), there)
+
+
+def top_query(table: str, board: Board, bucket: str, page_size: int) -> Query:
+    """The totals of one partition of a board, the highest first."""
+    condition = Compare(board.attribute, "=", bucket)
+    return Query(table, condition, index=board.index, forward=False, page_size=page_size)

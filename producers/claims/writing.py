@@ -1,0 +1,151 @@
+"""Carries out writes that belong together: all of them or none, and a retry is told from a refusal.
+
+An answer means:
+
+    done                         all of it is written
+    condition failed             refused: by another owner, or because an item is not as expected.
+                                 If everything stands as it would be left, it was done before: by
+                                 an earlier call, or by an attempt of this one without an answer
+    throttle, conflict           nothing was written: sent again
+    none (500, time-out, reset)  sent again, a transaction under the same token; all of these
+                                 writes may come twice and change nothing the second time
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from countledger.ledger.errors import (
+    AlreadyClaimed,
+    ConditionFailed,
+    Throttled,
+    TransactionCancelled,
+)
+from countledger.ledger.limits import TOKEN_LIFE_MS
+from countledger.ledger.operations import Delete, Put, Update
+from countledger.ledger.retry import Backoff
+from countledger.producers.last_word import raise_end
+from countledger.producers.strict.means import PASSING, Attempts
+from countledger.producers.strict.sending import check_passing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import CountledgerError, Refused
+    from countledger.ledger.operations import Write
+    from countledger.producers.strict.means import Means
+
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_ADVICE: Final = "call again with the same arguments: what was done already counts as done"
+
+
+class Step(Protocol):
+    """One of the writes."""
+
+    @property
+    def place(self) -> tuple[str, Item]:
+        """Table and key."""
+
+    def write(self) -> Write:
+        """The write."""
+
+    def done(self, found: Item | None) -> bool:
+        """Whether the item stands as the write would leave it."""
+
+    def refused(self, found: Item | None) -> Refused:
+        """Why the write was refused, by the item that was found."""
+
+
+def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
+    """Write everything or nothing: one write unit for a single step, two each for several.
+
+    A refusal costs the same, and one read unit for each step to see whether it was done before.
+
+    Args:
+        means: what to work with.
+        what: what this is, for messages.
+        steps: at different items.
+
+    Returns:
+        Whether this call did it; False: it was done before.
+
+    Raises:
+        Refused: of the step that was refused.
+        Unclear: no attempt got a clear answer.
+        Throttled: every attempt was refused for now.
+    """
+    begun_ms = means.clock.now_ms()
+    until_ms = begun_ms + TOKEN_LIFE_MS - means.clock_skew_ms
+    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+    token = means.new_id(begun_ms)
+    writes = [step.write() for step in steps]
+    while True:
+        failure: CountledgerError
+        try:
+            met = _send(means, writes, token, steps)
+            if not met:
+                return True
+            _refuse(met)
+            if _all_done(means, steps):
+                return False
+            step, found = met[0]
+            raise step.refused(found)
+        except PASSING as error:
+            failure = error
+        if not attempts.again(failure):
+            raise_end(attempts, what, failure)
+
+
+def _send(
+    means: Means, writes: Sequence[Write], token: str, steps: Sequence[Step]
+) -> list[tuple[Step, Item | None]]:
+    """One attempt: the steps whose conditions failed, with what they met; none: done."""
+    try:
+        if len(writes) == 1:
+            _send_alone(means, writes[0])
+        else:
+            means.door.transact(writes, token)
+    except ConditionFailed as failed:
+        return [(steps[0], failed.item)]
+    except TransactionCancelled as cancelled:
+        pairs = zip(steps, cancelled.reasons, strict=True)
+        met = [(step, reason.item) for step, reason in pairs if reason.condition_failed]
+        if not met:
+            check_passing(cancelled.reasons)
+            raise Throttled(str(cancelled)) from cancelled
+        return met
+    return []
+
+
+def _refuse(met: Sequence[tuple[Step, Item | None]]) -> None:
+    """Refuse for what stands otherwise than this call would leave it; another owner first.
+
+    Raises:
+        Refused: of the step that met it.
+    """
+    refusals = [step.refused(found) for step, found in met if not step.done(found)]
+    for refusal in (*(one for one in refusals if isinstance(one, AlreadyClaimed)), *refusals):
+        raise refusal
+
+
+def _send_alone(means: Means, write: Write) -> None:
+    match write:
+        case Put():
+            means.door.put(write)
+        case Update():
+            means.door.update(write)
+        case Delete():
+            means.door.delete(write)
+        case _:
+            raise AssertionError(f"{write!r} writes nothing")
+
+
+def _all_done(means: Means, steps: Sequence[Step]) -> bool:
+    """Whether every item stands as it would be left: one read unit each, consistent."""
+    for step in steps:
+        table, key = step.place
+        own: Any = key  # keys of an app's own may be numbers
+        if not step.done(means.reads.get(table, own, consistent=True)):
+            return False
+    return True

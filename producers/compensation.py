@@ -1,0 +1,148 @@
+"""Setting a ledger counter to a value: one compensating entry under a key.
+
+The entry carries the difference between the value and the exact sum at that time, and says in its
+note which value was wanted. So the ledger stays a log of changes: nothing is overwritten, and what
+others record meanwhile is kept and counts on top. A retry finds the entry by its key and does not
+add up the ledger again, for by then the sum has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import amount, keys
+from countledger.ledger.attributes import require_amount
+from countledger.ledger.entry import check_note
+from countledger.ledger.errors import BadDelta, BadNote, IdempotencyKeyReused, shown
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
+from countledger.ledger.limits import NUMBER_MAX_DIGITS
+from countledger.ledger.namespace import Kind
+from countledger.producers.event import Event
+from countledger.producers.receipt import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.exact import ExactReader
+    from countledger.producers.recorder import Recorder
+
+# The name in an entry's note under which the wanted value stands.
+_NOTE: Final = "set"
+
+
+class Became(StrEnum):
+    """What became of a wish to set a counter."""
+
+    RECORDED = "recorded"
+    DUPLICATE = "duplicate"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """How a ledger counter was brought to a value.
+
+    Attributes:
+        counter: its name.
+        value: what it was set to.
+        delta: what the compensating entry adds; 0 where none was needed.
+        became: `recorded` by this call, `duplicate` of one recorded before under this key, or
+            `unchanged`: the sum was that value already, and nothing is remembered of the key.
+    """
+
+    counter: str
+    value: Amount
+    delta: Amount
+    became: Became
+
+
+def check_value(value: object) -> Amount:
+    """The value that a counter shall have, if it can.
+
+    Raises:
+        BadDelta: it is no exact number, or too long.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        kind = type(value).__name__
+        raise BadDelta(f"value {shown(value)} is a {kind}: give an int or a decimal.Decimal")
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise BadDelta(f"value {value} is not a finite number")
+    if not amount.fits(value):
+        raise BadDelta(f"value {shown(value)} needs more than {NUMBER_MAX_DIGITS} digits")
+    return amount.canonical(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Compensator:
+    """Sets ledger counters to values.
+
+    Attributes:
+        recorder: records the compensating entries.
+        exact: reads what they are to compensate.
+    """
+
+    recorder: Recorder
+    exact: ExactReader
+
+    def set_value(
+        self,
+        counter: str,
+        value: Amount,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None,
+    ) -> Correction:
+        """Bring a counter to a value: a write unit, an exact read, and a read unit for the key.
+
+        Raises:
+            IdempotencyKeyReused: the key was used for another value, or another entry.
+            Unacknowledged: no clear answer came; repeat it with the same key.
+            BadInput: an argument breaks its rule; nothing was written.
+        """
+        wanted = check_value(value)
+        keys.check_counter(counter)
+        if not isinstance(key, IdempotencyKey):
+            check_key(key)
+        noted = check_note(note or {})
+        if _NOTE in noted:
+            raise BadNote(f"the note's name {_NOTE!r} is taken: it tells which value was wanted")
+        there = self._there(counter, key)
+        if there is not None:
+            return _judged(counter, wanted, there)
+        delta = amount.add(wanted, amount.negated(self.exact.read(counter).sum))
+        if delta == 0:
+            return Correction(counter, wanted, 0, Became.UNCHANGED)
+        event = Event(counter, delta, key, note={**noted, _NOTE: amount.to_text(wanted)})
+        try:
+            receipt = self.recorder.record(event)
+        except IdempotencyKeyReused:
+            # Somebody with the same key was faster, and found another sum.
+            there = self._there(counter, key)
+            if there is None:
+                raise
+            return _judged(counter, wanted, there)
+        recorded = receipt.status is Status.RECORDED
+        became = Became.RECORDED if recorded else Became.DUPLICATE
+        return Correction(counter, wanted, delta, became)
+
+    def _there(self, counter: str, key: str | IdempotencyKey) -> Item | None:
+        """The entry under the key, if there is one: one read unit."""
+        spread = self.recorder.sender.namespaces.for_use(counter, Kind.LEDGER).spread
+        entry = {"counter": counter, "entry": keys.entry_key(id_of_key(key), spread)}
+        return self.exact.door.get(self.exact.table, entry, consistent=True)
+
+
+def _judged(counter: str, wanted: Amount, there: Item) -> Correction:
+    """What an entry that is there already says of this wish."""
+    was = (there.get("note") or {}).get(_NOTE)
+    if was != amount.to_text(wanted):
+        used = "another entry" if was is None else f"setting it to {was}"
+        raise IdempotencyKeyReused(
+            f"idempotency key {there.get('key')!r} of counter {counter!r} was used for {used}, and "
+            f"now comes to set it to {amount.to_text(wanted)}: a new wish needs a new key"
+        )
+    return Correction(counter, wanted, require_amount(there, "delta"), Became.DUPLICATE)

@@ -1,0 +1,84 @@
+"""Draws by ADD: one write, whatever the size of the block; the service counts.
+
+An answer means:
+
+    done                         the numbers up to the new value are this call's
+    condition failed             the sequence has not so many left
+    throttle, conflict           nothing was drawn: sent again
+    none (500, time-out, reset)  sent again: whatever the lost request drew is never given out
+
+So a number is never given out twice, and a lost answer costs the numbers that it carried.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.attributes import require
+from countledger.ledger.errors import ConditionFailed, CorruptItem, SequenceExists
+from countledger.ledger.retry import Backoff
+from countledger.producers.last_word import raise_end
+from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
+from countledger.producers.strict.means import PASSING, Attempts
+
+if TYPE_CHECKING:
+    from countledger.producers.strict.means import Means
+
+POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_GAP: Final = (
+    "numbers may be lost, but none is given out twice: draw again, and leave the gap as it is"
+)
+_MADE: Final = "make it again: one that exists under that name is then your own, or somebody's"
+
+
+def draw(means: Means, sequence: str, size: int) -> range:
+    """The next numbers of a sequence: one write unit.
+
+    Raises:
+        SequenceExhausted: it has not so many left.
+        Unclear: no attempt got a clear answer; numbers may be lost.
+        Throttled: every attempt was refused.
+    """
+    write = plan_draw(means.table, sequence, size, means.clock.now_ms())
+    attempts = Attempts(means, POLICY, _GAP)
+    while True:
+        try:
+            item = means.door.update(write)
+        except ConditionFailed:
+            raise exhausted(sequence) from None
+        except PASSING as error:
+            if not attempts.again(error):
+                raise_end(attempts, f"a draw from sequence {sequence!r}", error)
+        else:
+            if item is None:
+                raise CorruptItem(f"sequence {sequence!r}: the service did not tell its value")
+            last = require(item, "total", int)
+            return range(last - size + 1, last + 1)
+
+
+def make(means: Means, sequence: str, first: int) -> None:
+    """Make a sequence: one write unit.
+
+    Raises:
+        SequenceExists: somebody made or used one of that name before.
+    """
+    now_ms = means.clock.now_ms()
+    tag = means.new_id(now_ms)
+    write = plan_making(means.table, sequence, first, tag, now_ms)
+    attempts = Attempts(means, POLICY, _MADE)
+    while True:
+        try:
+            means.door.put(write)
+        except ConditionFailed as failed:
+            found = failed.item or {}
+            if found.get("tag") == tag:
+                return  # by an attempt that got no answer
+            raise SequenceExists(
+                f"sequence {sequence!r} exists, its last number is {found.get('total')}: "
+                "take another name"
+            ) from None
+        except PASSING as error:
+            if not attempts.again(error):
+                raise_end(attempts, f"to make sequence {sequence!r}", error)
+        else:
+            return

@@ -1,0 +1,123 @@
+"""Draws by expectation: the next number is taken only if the last is the one that was seen.
+
+One item for each kind of things that are numbered, all in one table. An answer means:
+
+    done                         the number is this call's
+    condition failed             another draw was faster, and the item came back: tried from there.
+                                 After a longer wait that is old: the item is read again
+    throttle, conflict           nothing was drawn: tried again
+    none (500, time-out, reset)  the item is read. Its tag is this call's: the number is. The last
+                                 number is as it was: the same request is sent again (it can be
+                                 carried out once). Else somebody drew meanwhile, and who drew which
+                                 cannot be told: this call goes on from there, maybe over a gap
+
+A number is never given out twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.attributes import require
+from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
+from countledger.ledger.limits import SEQUENCE_LAST
+from countledger.ledger.retry import Backoff
+from countledger.producers.last_word import raise_end
+from countledger.producers.sequences.sequence import exhausted, plan_expected
+from countledger.producers.strict.means import PASSING, Attempts
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import CountledgerError
+    from countledger.producers.strict.means import Means
+
+# Among many that draw at once each round has one winner, so there are more rounds than elsewhere.
+CROWDED: Final = Backoff(attempts=24, base_ms=10, cap_ms=1_000)
+_GAP: Final = (
+    "one number may be lost, but none is given out twice: draw again, and leave the gap as it is"
+)
+
+
+@dataclass(slots=True)
+class Expecting:
+    """A draw on its way.
+
+    Attributes:
+        means: what it works with.
+        sequence: its name.
+        attempts: those of this call.
+        last: the number behind which it would draw.
+        tag: of the draw of exactly that number.
+    """
+
+    means: Means
+    sequence: str
+    attempts: Attempts
+    last: int = 0
+    tag: str = ""
+
+    @classmethod
+    def begin(cls, means: Means, sequence: str) -> Expecting:
+        """Nothing read or sent yet."""
+        return cls(means, sequence, Attempts(means, CROWDED, _GAP))
+
+    def draw(self, known: int | None) -> int:
+        """The next number: one write unit, and a read unit unless the last is known.
+
+        Raises:
+            SequenceExhausted: there is none.
+            Unclear: no attempt got a clear answer; one number may be lost.
+            Throttled: others were faster every time, or the service was busy.
+        """
+        found = known
+        in_doubt = False
+        while True:
+            failure: CountledgerError
+            try:
+                if found is None:
+                    item = self._read()
+                    if in_doubt and item.get("tag") == self.tag:
+                        return self.last + 1
+                    found = require(item, "total", int) if item else 0
+                    in_doubt = in_doubt and found == self.last
+                self._aim(found)
+                self._write()
+            except ConditionFailed as failed:
+                if failed.item is not None and failed.item.get("tag") == self.tag:
+                    return self.last + 1
+                in_doubt = False
+                found = self._met(failed.item)
+                failure = Throttled("others drew each time before this call could")
+            except PASSING as error:
+                in_doubt = in_doubt or isinstance(error, Unclear)
+                found = None if in_doubt else found
+                failure = error
+            else:
+                return self.last + 1
+            if not self.attempts.again(failure):
+                raise_end(self.attempts, f"a draw from sequence {self.sequence!r}", failure)
+
+    def _met(self, item: Item | None) -> int | None:
+        """The last number by the item that came back; None: read it again, it is old by then."""
+        if self.attempts.made > 0:
+            return None
+        return require(item, "total", int) if item else 0
+
+    def _aim(self, last: int) -> None:
+        """Go for the number behind the last: under the same tag as long as that is the same."""
+        if last >= SEQUENCE_LAST:
+            raise exhausted(self.sequence)
+        if last != self.last or not self.tag:
+            self.last, self.tag = last, self.means.new_id(self.means.clock.now_ms())
+
+    def _read(self) -> Item:
+        key = keys.total_key(self.sequence)
+        return self.means.reads.get(self.means.table, key, consistent=True) or {}
+
+    def _write(self) -> None:
+        now_ms = self.means.clock.now_ms()
+        self.means.door.update(
+            plan_expected(self.means.table, self.sequence, self.last, self.tag, now_ms)
+        )

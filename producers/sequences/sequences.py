@@ -1,0 +1,189 @@
+"""Sequences: make them, draw from them, number an app's own items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from countledger.ledger import keys
+from countledger.ledger.errors import WrongRegion
+from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
+from countledger.ledger.namespace import Kind
+from countledger.producers.item_rules import check_item
+from countledger.producers.sequences import drawing
+from countledger.producers.sequences.appending import Appending, Pending
+from countledger.producers.sequences.expecting import Expecting
+from countledger.producers.sequences.lease import Lease
+from countledger.producers.sequences.sequence import (
+    Sequence,
+    check_number,
+    check_size,
+    decode_sequence,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countledger.ledger.namespace import Namespaces
+    from countledger.producers.sequences.appending import Numbered
+    from countledger.producers.sequences.collection import Collection
+    from countledger.producers.strict.means import Means
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """The sequences of a stack. Safe to share between threads.
+
+    A sequence's namespace is of kind sequence, and is made so by its first use; a sequence needs no
+    making itself, unless it is to begin elsewhere than at 1. They live in the home region alone.
+
+    Attributes:
+        means: doors, table, clock and randomness.
+        namespaces: tell which namespace is of kind sequence.
+        region: where this process works.
+        home_region: where sequences live.
+    """
+
+    means: Means
+    namespaces: Namespaces
+    region: str
+    home_region: str
+
+    def create(self, sequence: str, *, first: int = 1) -> Sequence:
+        """Make a sequence that begins with a number of your own: one write unit, one read unit.
+
+        Args:
+            sequence: its name, as that of a counter.
+            first: the first number that it will give out, from 0.
+
+        Raises:
+            SequenceExists: there is one of that name.
+            BadSequence: that is no number to begin with.
+            WrongKind: its namespace is of another kind.
+            WrongRegion: this is not the home region.
+        """
+        check_number("first number", first, 0, SEQUENCE_LAST)
+        drawing.make(self.means, self._usable(sequence), first)
+        return self.show(sequence)
+
+    def draw(self, sequence: str) -> int:
+        """The next number: one write unit.
+
+        After a lost answer it draws again, so there may be a gap, and never a number twice.
+
+        Raises:
+            SequenceExhausted: there is none.
+            Unclear: no attempt got a clear answer; draw again.
+            WrongKind, WrongRegion: as `create`.
+        """
+        return drawing.draw(self.means, self._usable(sequence), 1)[0]
+
+    def draw_block(self, sequence: str, size: int) -> range:
+        """The next numbers, all at once: one write unit for any size.
+
+        Args:
+            sequence: its name.
+            size: how many, up to a million.
+
+        Raises:
+            BadSequence: the size is none.
+            SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
+        """
+        check_size(size)
+        return drawing.draw(self.means, self._usable(sequence), size)
+
+    def lease(self, sequence: str, block: int = BLOCK_DEFAULT) -> Lease:
+        """Numbers out of blocks that this process holds: one write unit for each block.
+
+        For rates beyond what one item takes (about 1,000 writes a second): share one lease among
+        the threads of a process. Numbers grow within a lease; those of two leases have no order.
+
+        Args:
+            sequence: its name.
+            block: how many numbers to take at a time.
+
+        Raises:
+            BadSequence: the block is none.
+        """
+        check_size(block)
+        return Lease(partial(self.draw_block, keys.check_counter(sequence), block))
+
+    def draw_expected(self, sequence: str, *, known: int | None = None) -> int:
+        """The next number, on condition that the last is the one seen: one read and one write unit.
+
+        After a lost answer it finds out whether the number is its own; only if somebody else drew
+        meanwhile there may be a gap. A write unit more for each time that others were faster.
+
+        Args:
+            sequence: its name; one for each kind of things that are numbered.
+            known: the last number as far as the caller knows (what `draw_expected` gave it before);
+                saves the read.
+
+        Raises:
+            BadSequence: what is known is no number of a sequence.
+            Throttled: others were faster every time.
+            SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
+        """
+        if known is not None:
+            check_number("last number", known, -1, SEQUENCE_LAST)
+        return Expecting.begin(self.means, self._usable(sequence)).draw(known)
+
+    def show(self, sequence: str) -> Sequence:
+        """A sequence as it stands: one read unit.
+
+        Raises:
+            NamespaceUnknown: its namespace was never used.
+            WrongKind, WrongRegion: as `create`.
+        """
+        self._refuse_elsewhere(sequence)
+        self.namespaces.expect(keys.check_counter(sequence), Kind.SEQUENCE)
+        key = keys.total_key(sequence)
+        item = self.means.reads.get(self.means.table, key, consistent=True)
+        return Sequence(sequence) if item is None else decode_sequence(item)
+
+    def append(self, collection: Collection, item: Mapping[str, object]) -> Numbered:
+        """Put an app's own item into its collection under the next number, without gaps.
+
+        One read unit for each 4 KB of the item with the highest number, and one write unit for each
+        KB of this one; both once more for each time that others were faster.
+
+        Args:
+            collection: where, and how its numbers are written.
+            item: the app's own attributes; the keys and the tag are added.
+
+        Raises:
+            BadItem: it cannot be stored, or sets what the call sets.
+            BadSequence: the highest key in the collection is no such number.
+            SequenceExhausted: there is no number left.
+            Throttled: others were faster every time; nothing was put.
+            Unnumbered: nobody can tell; `resume` what it carries.
+        """
+        check_item(item, besides=collection.own_names)
+        tag = self.means.new_id(self.means.clock.now_ms())
+        return Appending.begin(self.means, Pending(collection, dict(item), tag)).carry_out()
+
+    def resume(self, pending: Pending) -> Numbered:
+        """Go on with an item of which nobody could tell whether it was put; it is put once.
+
+        As `append`, and a read unit for each 4 KB of what was put since. Any process may do it,
+        again as well, but not two at the same time.
+
+        Raises:
+            As `append`.
+        """
+        return Appending.begin(self.means, pending).resume()
+
+    def _usable(self, sequence: str) -> str:
+        """The name, once its namespace is known to be of the right kind."""
+        keys.check_counter(sequence)
+        self._refuse_elsewhere(sequence)
+        self.namespaces.for_use(sequence, Kind.SEQUENCE)
+        return sequence
+
+    def _refuse_elsewhere(self, sequence: str) -> None:
+        if self.region != self.home_region:
+            raise WrongRegion(
+                f"{sequence!r}: sequences live in the home region {self.home_region} alone, where "
+                f"one copy decides; this is {self.region}: call there"
+            )

@@ -1,0 +1,213 @@
+"""Several strict counters at once, under one key: transfer, change together, set to a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countledger.ledger import keys
+from countledger.ledger.amount import parse_delta
+from countledger.ledger.entry import check_note
+from countledger.ledger.errors import BadBounds, BadDelta, BadSetting, Throttled
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
+from countledger.ledger.namespace import Kind
+from countledger.producers.strict import exact_value, joint, marked
+from countledger.producers.strict.bounds import check_amount
+from countledger.producers.strict.marked import MarkedSending, Request
+from countledger.producers.strict.means import Redefined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.namespace import Namespaces
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.definitions import Definitions
+    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.placement import Placed
+
+# How often counters may be made again under the hands of one call.
+_MAKINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """Strict counters changed in one transaction, under one key: all or none.
+
+    The key stands for all of it together and is remembered for a day, whatever the counters'
+    methods are: the same key and the same changes again answer `Duplicate`.
+
+    Attributes:
+        means: doors, table, clock and randomness.
+        namespaces: tell which namespace is of kind strict.
+        definitions: of the counters.
+        placed: where the table lies.
+        region: where this process works.
+        home_region: where strict counters live.
+    """
+
+    means: Means
+    namespaces: Namespaces
+    definitions: Definitions
+    placed: Placed
+    region: str
+    home_region: str
+
+    def change(
+        self,
+        changes: Mapping[str, Amount],
+        *,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Change up to 99 counters: two write units each, and two for each KB of the marker.
+
+        A counter with bins may need to be split: two write units for each further bin, and two read
+        units for each of its bins. A refusal costs the same, and a read unit.
+
+        Args:
+            changes: what to add to which counter; none of method set.
+            key: what a retry repeats, remembered for a day.
+            note: own short texts, kept with the key.
+
+        Returns:
+            `Applied`, `Duplicate`: all of them are in. `BoundReached`: none is, and this counter
+            has refused. `GivenUp`, `Contended`: none is. `Unknown`: ask again with the same key.
+
+        Raises:
+            TooManyCounters: one transaction does not take so many.
+            NoSuchCounter: one of them does not exist.
+            IdempotencyKeyReused: the key was used for something else.
+            KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
+            BadInput: another argument breaks its rule, or a counter takes no part in this.
+        """
+        joint.check_number(changes)
+        exact = {keys.check_counter(one): parse_delta(delta) for one, delta in changes.items()}
+        request = self._request(tuple(exact), {"changes": exact}, key, note)
+
+        def changed(definitions: Sequence[Definition]) -> Outcome:
+            legs = joint.legs_of(definitions, exact, self.means.random)
+            return joint.carry_out(self.means, legs, MarkedSending.begin(self.means, request))
+
+        return self._with_definitions(request.counters, changed)
+
+    def transfer(
+        self,
+        source: str,
+        target: str,
+        amount: Amount,
+        *,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Move an amount from one counter to another, or nothing. Six write units, as `change`.
+
+        Args:
+            source: the counter that gives.
+            target: the counter that gets.
+            amount: how much, more than zero.
+            key: what a retry repeats, remembered for a day.
+            note: own short texts, kept with the key.
+
+        Returns:
+            As `change`.
+
+        Raises:
+            BadDelta: the amount is not above zero.
+            BadInput: as `change`.
+        """
+        moved = parse_delta(amount)
+        if moved < 0:
+            raise BadDelta(f"amount {moved} is below zero: transfer it the other way round")
+        return self.change(joint.transfer_of(source, target, moved), key=key, note=note)
+
+    def set_value(
+        self,
+        counter: str,
+        value: Amount,
+        *,
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Set a counter to a value exactly: four write units and a read unit.
+
+        With bins two write units for each and two for the marker, and two read units for each. A
+        counter of many remembered changes costs two write units for each KB.
+
+        Args:
+            counter: its name.
+            value: what it is at that moment; later changes count from there.
+            key: what a retry repeats, remembered for a day.
+            note: own short texts, kept with the key.
+
+        Returns:
+            `Applied`, `Duplicate`: it was set. `BoundReached`: the value lies outside of the
+            bounds. `Contended`: others were always faster. `Unknown`: ask again with the same key.
+
+        Raises:
+            NoSuchCounter: there is none of that name.
+            BadInput: as `change`.
+        """
+        exact = check_amount("value", value)
+        if exact is None:
+            raise BadBounds("a value of None: give a number")
+        facts = {"set": {keys.check_counter(counter): exact}}
+        request = self._request((counter,), facts, key, note, exact)
+
+        def assigned(definitions: Sequence[Definition]) -> Outcome:
+            sending = MarkedSending.begin(self.means, request)
+            return exact_value.carry_out(self.means, definitions[0], exact, sending)
+
+        return self._with_definitions((counter,), assigned)
+
+    def give_up(self, key: str | IdempotencyKey) -> Outcome:
+        """Make sure that nothing under a key is in and never will be, or learn that it is.
+
+        For a day, as long as a key is remembered. One write unit.
+
+        Returns:
+            `GivenUp`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+        """
+        self._refuse_elsewhere("a key of several changes")
+        if not isinstance(key, IdempotencyKey):
+            check_key(key)
+        return marked.give_up(self.means, id_of_key(key), "(all under this key)")
+
+    def _request(
+        self,
+        counters: tuple[str, ...],
+        facts: Mapping[str, Mapping[str, Amount]],
+        key: str | IdempotencyKey,
+        note: Mapping[str, str] | None,
+        value: Amount | None = None,
+    ) -> Request:
+        if not isinstance(key, IdempotencyKey):
+            check_key(key)
+        noted = None if note is None else check_note(note)
+        return Request(counters, facts, key, self.means.clock.now_ms(), noted, value)
+
+    def _with_definitions(
+        self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Outcome]
+    ) -> Outcome:
+        """Act on counters as they were made; again if one was made again meanwhile."""
+        self._refuse_elsewhere(", ".join(counters))
+        for counter in counters:
+            self.namespaces.expect(counter, Kind.STRICT)
+        for _ in range(_MAKINGS):
+            definitions = [self.definitions.get(counter)[0] for counter in counters]
+            try:
+                return act(definitions)
+            except Redefined:
+                for counter in counters:
+                    self.definitions.forget(counter)
+        raise Throttled(f"of {', '.join(counters)}, one is being deleted and made again all along")
+
+    def _refuse_elsewhere(self, what: str) -> None:
+        placement = self.placed.get()
+        placement.check_region(what, self.region, self.home_region)
+        if placement.strong:
+            raise BadSetting(
+                f"{what}: the table has multi-region strong consistency and takes no transactions: "
+                "change each counter by itself"
+            )

@@ -1,0 +1,224 @@
+"""Writes of several strict counters under one key: a transaction with a marker of it.
+
+As method `marker`, but the key stands for all of the writes together, whatever their counters'
+methods are: its marker lies by the key alone (`keyed#<id>`, `marker`) and is remembered for a day.
+A cancelled transaction is read by its reasons, the marker's first:
+
+    marker there, same call            applied, by a request of this call that got no answer
+    marker there, same facts           duplicate
+    marker there, other facts          the key was used for something else
+    marker there, void                 given up
+    no marker, conditions failed       refused, as of now; by which counter, the caller judges
+    conflict, throttle                 not applied: sent again
+    no answer                          sent again: the marker will tell
+
+A refusal is said only after `settle`: the marker is looked for by itself (one read unit, for
+nothing promises that a cancelled transaction names every condition that failed), or, while a
+request of this call may still land, a void marker is put in its way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    IdempotencyKeyReused,
+    Reason,
+    TransactionCancelled,
+)
+from countledger.ledger.expressions import Absent
+from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
+from countledger.ledger.operations import Put
+from countledger.ledger.retry import Backoff
+from countledger.producers.strict.change import check_key_age
+from countledger.producers.strict.means import PASSING, Attempts, Means
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.sending import check_passing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Write
+    from countledger.producers.strict.outcome import Outcome, Refusal
+
+WINDOW_MS: Final = MARKER_WINDOW_DEFAULT_MS
+_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+_ADVICE: Final = (
+    "no attempt got a clear answer: repeat it with the same key within a day, it cannot count "
+    "twice; or give the key up, which tells whether it counted"
+)
+
+Reasons = tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller wants under one key, the same for every attempt.
+
+    Attributes:
+        counters: the names of all counters concerned.
+        facts: what a retry has to repeat, as the marker keeps it.
+        key: of all of it together.
+        at_ms: when the call began.
+        note: own short texts, kept in the marker.
+        value: what the counter is at when it is done, if that is known beforehand.
+    """
+
+    counters: tuple[str, ...]
+    facts: Mapping[str, Mapping[str, Amount]]
+    key: str | IdempotencyKey
+    at_ms: int
+    note: Mapping[str, str] | None = None
+    value: Amount | None = None
+
+    @property
+    def what(self) -> str:
+        """The counters, for outcomes and messages."""
+        return ", ".join(self.counters)
+
+    @property
+    def id(self) -> str:
+        """What the key stands for."""
+        return id_of_key(self.key)
+
+    @property
+    def key_at_ms(self) -> int | None:
+        """When the key was made, where the caller told."""
+        return self.key.at_ms if isinstance(self.key, IdempotencyKey) else None
+
+    @property
+    def key_text(self) -> str:
+        """The key without its time."""
+        return self.key.key if isinstance(self.key, IdempotencyKey) else self.key
+
+
+@dataclass(slots=True)
+class MarkedSending:
+    """Writes on their way under one key."""
+
+    means: Means
+    request: Request
+    attempts: Attempts
+    marker: Put
+    call: str
+
+    @classmethod
+    def begin(cls, means: Means, request: Request) -> MarkedSending:
+        """Nothing sent yet.
+
+        Raises:
+            KeyExpired, ClockSkew: the key was made too long ago, or lies ahead.
+        """
+        what = f"idempotency key {request.key_text!r} of {request.what}"
+        now_ms = means.clock.now_ms()
+        check_key_age(what, request.key_at_ms, now_ms, WINDOW_MS, means.clock_skew_ms)
+        made_at_ms = request.at_ms if request.key_at_ms is None else request.key_at_ms
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=made_at_ms + WINDOW_MS)
+        call = means.new_id(request.at_ms)
+        facts = {"call": call, "key": request.key_text, "note": request.note, **request.facts}
+        return cls(means, request, attempts, _marker(means, request.id, facts), call)
+
+    def at(self, writes: Sequence[Write]) -> Outcome | Reasons:
+        """Carry all of the writes out: two write units each, and for the marker for each KB.
+
+        Returns:
+            What became of them; or, where a condition of theirs failed, a reason for each. Such a
+            refusal is final only when `settle` has said so.
+
+        Raises:
+            IdempotencyKeyReused: the key was used for something else.
+        """
+        token = self.means.new_id(self.request.at_ms)
+        while True:
+            failure: CountledgerError
+            try:
+                self.means.door.transact([self.marker, *writes], token)
+            except TransactionCancelled as cancelled:
+                marker, *others = cancelled.reasons
+                if marker.condition_failed and marker.item is not None:
+                    return self._marked(marker.item)
+                if not marker.passing:
+                    if any(reason.condition_failed for reason in others):
+                        return tuple(others)
+                    check_passing(cancelled.reasons)
+                failure = cancelled
+            except PASSING as error:
+                failure = error
+            else:
+                return Applied(self.request.what, self.request.value)
+            if not self.attempts.again(failure):
+                return self.attempts.end(self.request.what, failure)
+
+    def settle(self, refused: Refusal) -> Outcome:
+        """Make a refusal final: one read unit, or a write unit where a request may still land."""
+        if self.attempts.doubtful:
+            ended = give_up(self.means, self.request.id, self.request.what, call=self.call)
+            return refused if isinstance(ended, GivenUp) else ended
+        try:
+            marker = self.means.reads.get(
+                self.means.table, keys.keyed_key(self.request.id), consistent=True
+            )
+        except PASSING:
+            return self.unknown()
+        return refused if marker is None else self._marked(marker)
+
+    def unknown(self) -> Outcome:
+        """Nobody can tell; the same key again will."""
+        return self.attempts.unknown(self.request.what)
+
+    def _marked(self, marker: Item) -> Outcome:
+        """What a marker that is there says of this request."""
+        what = self.request.what
+        if "void" in marker:
+            return GivenUp(what, self.request.id)
+        if any(marker.get(name) != fact for name, fact in self.request.facts.items()):
+            raise IdempotencyKeyReused(
+                f"idempotency key {self.request.key_text!r} was used for other changes, and now "
+                f"comes for {what}: new changes need a new key"
+            )
+        if marker.get("call") == self.call:
+            return Applied(what, self.request.value)
+        return Duplicate(what, None)
+
+
+def give_up(means: Means, change_id: str, what: str, *, call: str | None = None) -> Outcome:
+    """Put a void marker where the key's own would lie: one write unit.
+
+    Returns:
+        `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in (`Applied`, if
+        by that call). `Unknown`, `Contended`: ask again.
+    """
+    attempts = Attempts(means, _POLICY, _ADVICE)
+    void = _marker(means, change_id, {"void": 1})
+    while True:
+        try:
+            means.door.put(void)
+        except ConditionFailed as failed:
+            there = failed.item or {}
+            if "void" in there:
+                return GivenUp(what, change_id)
+            mine = call is not None and there.get("call") == call
+            return (Applied if mine else Duplicate)(what, None)
+        except PASSING as error:
+            if not attempts.again(error):
+                return attempts.end(what, error)
+        else:
+            return GivenUp(what, change_id)
+
+
+def _marker(means: Means, change_id: str, facts: Item) -> Put:
+    now_ms = means.clock.now_ms()
+    item = {
+        **keys.keyed_key(change_id),
+        **facts,
+        "at": now_ms,
+        "expires_at": -(-(now_ms + WINDOW_MS + means.clock_skew_ms) // SECOND_MS),
+    }
+    return Put(means.table, item, Absent("part"))

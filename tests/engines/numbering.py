@@ -1,0 +1,95 @@
+"""Sequences and claims of one process each, and tables of an app's own beside ours."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
+
+from countledger import CountLedger
+from countledger.ledger.clock import Clock
+from countledger.ledger.connection import Retries
+from countledger.producers.claims.claims import Claims
+from countledger.producers.sequences.sequences import Sequences
+from countledger.producers.strict.means import Means
+from tests.engines.clock import HandClock
+from tests.engines.store import Store
+
+T = TypeVar("T")
+
+
+def _client(store: Store) -> CountLedger:
+    return CountLedger(
+        store.connection.settings,
+        session=store.engine.session,
+        endpoint_url=store.engine.endpoint_url,
+    )
+
+
+def _means(store: Store, built: Means, retries: Retries, clock: Clock | None) -> Means:
+    door = store.connection.door(retries).metered()
+    reads = replace(built.reads, meter=door.meter)
+    return replace(built, door=door, reads=reads, clock=clock or HandClock())
+
+
+def sequences_of(
+    store: Store, *, retries: Retries = "none", clock: Clock | None = None
+) -> Sequences:
+    """The sequences of a new process: its own client and meter, no waits of its own."""
+    built = _client(store).sequences
+    return replace(built, means=_means(store, built.means, retries, clock))
+
+
+def claims_of(store: Store, *, retries: Retries = "none", clock: Clock | None = None) -> Claims:
+    """The claims of a new process, likewise."""
+    built = _client(store).claims
+    return replace(built, means=_means(store, built.means, retries, clock))
+
+
+@contextmanager
+def own_table(store: Store, sort: Literal["N", "S"] | None = None) -> Iterator[str]:
+    """A table of an app's own: key `id`, or `post` and `place`; an index by `email`."""
+    name = f"own-{uuid4().hex[:12]}"
+    client: Any = store.client()
+    key = {"id": "S"} if sort is None else {"post": "S", "place": sort}
+    roles = zip(key, ("HASH", "RANGE"), strict=False)
+    client.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[
+            {"AttributeName": attribute, "AttributeType": kind}
+            for attribute, kind in {**key, "email": "S"}.items()
+        ],
+        KeySchema=[{"AttributeName": attribute, "KeyType": role} for attribute, role in roles],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "emails",
+                "KeySchema": [{"AttributeName": "email", "KeyType": "HASH"}],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+    )
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    try:
+        yield name
+    finally:
+        client.delete_table(TableName=name)
+
+
+def all_items(store: Store, table: str) -> list[dict[str, Any]]:
+    """Everything in a small table, in the service's form."""
+    answer = store.client().scan(TableName=table, ConsistentRead=True)
+    return list(answer["Items"])
+
+
+def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Make calls at the same time, each on a thread of its own."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+def units(owner: Sequences | Claims) -> tuple[float, float]:
+    """The write and read units of a process so far."""
+    meter = owner.means.door.meter
+    return meter.write_units, meter.read_units

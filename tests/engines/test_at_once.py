@@ -1,0 +1,263 @@
+"""P6 and P9: several strict counters in one transaction, and one set exactly, on every engine."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+
+from countledger import IdempotencyKey
+from countledger.ledger import keys
+from countledger.ledger.errors import (
+    BadBounds,
+    BadDelta,
+    BadInput,
+    BadKey,
+    BadSetting,
+    IdempotencyKeyReused,
+    KeyExpired,
+    NoSuchCounter,
+    TooManyCounters,
+    WrongKind,
+    WrongRegion,
+)
+from countledger.ledger.ids import id_of_key
+from countledger.ledger.namespace import Kind
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.definition import SPREADABLE, Method
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
+from tests.engines.differences import Difference
+from tests.engines.store import Store, fresh_store
+from tests.faults.strict.sellers import metered, seller_of
+
+TAKING_PART = [method for method in Method if method is not Method.SET]
+
+
+@pytest.fixture
+def tables(store: Store) -> Iterator[Store]:
+    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
+    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
+        yield store
+        return
+    with fresh_store(store.engine) as own:
+        yield own
+
+
+@pytest.fixture
+def seller(tables: Store) -> StrictCounters:
+    """A process with strict counters."""
+    return seller_of(tables)
+
+
+def _values(seller: StrictCounters, *counters: str) -> list[object]:
+    return [seller.show(counter).value for counter in counters]
+
+
+def test_p6_a_transfer_moves_all_of_an_amount_or_nothing(
+    seller: StrictCounters, counter: str
+) -> None:
+    """Both bounds are asked; the one that refuses is named with its value, and nothing moved."""
+    rich, poor = f"{counter}-rich", f"{counter}-poor"
+    seller.create(rich, method="marker", lower=0, opening=Decimal("10.50"))
+    seller.create(poor, method="atomic", upper=12)
+
+    done = seller.at_once.transfer(
+        rich, poor, Decimal("10.25"), key=f"t-1 {counter}", note={"by": "ann"}
+    )
+    too_much = seller.at_once.transfer(rich, poor, 1, key=f"t-2 {counter}")
+    too_full = seller.at_once.transfer(poor, rich, 10, key=f"t-3 {counter}")
+    full = seller.at_once.change({rich: 5, poor: 2}, key=f"t-4 {counter}")
+
+    assert done == Applied(f"{rich}, {poor}", None)
+    assert too_much == BoundReached(rich, Decimal("0.25"), "lower", 0, -1)
+    assert isinstance(too_full, Applied)
+    assert isinstance(full, Applied)
+    assert _values(seller, rich, poor) == [Decimal("15.25"), Decimal("2.25")]
+
+
+@pytest.mark.parametrize("method", TAKING_PART)
+def test_p6_the_key_of_several_changes_counts_once(
+    tables: Store, seller: StrictCounters, counter: str, method: Method
+) -> None:
+    """Whatever the methods: the same again is a duplicate, something else a reused key."""
+    other = f"{counter}-2"
+    for name in (counter, other):
+        seller.create(name, method=method, lower=0, opening=3)
+    both = {counter: -3, other: 3}
+
+    first = seller.at_once.change(both, key=f"t-1 {counter}")
+    again = seller_of(tables).at_once.change(dict(reversed(both.items())), key=f"t-1 {counter}")
+
+    assert isinstance(first, Applied)
+    assert isinstance(again, Duplicate)
+    for changes in ({counter: -3}, {counter: -2, other: 3}, {counter: 1, other: 3}):
+        with pytest.raises(IdempotencyKeyReused, match="t-1"):
+            seller.at_once.change(changes, key=f"t-1 {counter}")
+    with pytest.raises(IdempotencyKeyReused, match="t-1"):
+        seller.at_once.set_value(counter, 9, key=f"t-1 {counter}")
+    assert _values(seller, counter, other) == [0, 6]
+
+
+@pytest.mark.parametrize("method", [Method.OCC, Method.HISTORY])
+def test_p6_what_a_method_remembers_outlasts_a_joint_change(
+    seller: StrictCounters, counter: str, method: Method
+) -> None:
+    """It is a version in between and no change in their memory: a key known before is known."""
+    seller.create(counter, method=method, upper=9)
+    seller.change(counter, 1, key="order-1")
+
+    seller.at_once.change({counter: 2}, key=f"t-1 {counter}")
+
+    assert seller.change(counter, 1, key="order-1") == Duplicate(counter, 3)
+    assert isinstance(seller.change(counter, 6, key="order-2"), Applied)
+    assert seller.change(counter, 1) == BoundReached(counter, 9, "upper", 9, 1)
+
+
+@pytest.mark.parametrize("method", SPREADABLE)
+def test_p6_a_joint_change_finds_room_in_any_bin(
+    seller: StrictCounters, counter: str, method: Method
+) -> None:
+    """The leg of a spread counter is split where it must be; refused only by all its bins."""
+    seller.create(counter, method=method, lower=0, opening=10, bins=4)
+    seller.create(f"{counter}-2", method="atomic", upper=11)
+
+    first = seller.at_once.transfer(counter, f"{counter}-2", 9, key=f"t-1 {counter}")
+    refused = seller.at_once.transfer(counter, f"{counter}-2", 2, key=f"t-2 {counter}")
+    last = seller.at_once.transfer(counter, f"{counter}-2", 1, key=f"t-3 {counter}")
+
+    assert isinstance(first, Applied)
+    assert refused == BoundReached(counter, 1, "lower", 0, -2)
+    assert isinstance(last, Applied)
+    assert _values(seller, counter, f"{counter}-2") == [0, 10]
+
+
+@pytest.mark.parametrize("method", list(Method))
+@pytest.mark.parametrize("bins", [1, 3])
+def test_p6_a_counter_is_set_exactly_and_counts_from_there(
+    seller: StrictCounters, counter: str, method: Method, bins: int
+) -> None:
+    """Between its bounds and no further; its rooms go with it."""
+    if bins > 1 and method not in SPREADABLE:
+        pytest.skip("no bins")
+    seller.create(counter, method=method, lower=0, upper=9, opening=4, bins=bins)
+
+    told = [
+        seller.at_once.set_value(counter, value, key=f"s-{value} {counter}")
+        for value in (8, 10, -1)
+    ]
+
+    assert told[0] == Applied(counter, 8)
+    assert told[1:] == [
+        BoundReached(counter, 8, "upper", 9, 2),
+        BoundReached(counter, 8, "lower", 0, -9),
+    ]
+    assert isinstance(seller.change(counter, 1), Applied)
+    assert isinstance(seller.change(counter, 1), BoundReached)
+    assert isinstance(seller.at_once.set_value(counter, 8, key=f"s-8 {counter}"), Duplicate)
+    assert _values(seller, counter) == [9]
+    assert (seller.show(counter).lower, seller.show(counter).upper) == (0, 9)
+
+
+def test_p6_a_key_of_several_changes_can_be_given_up(seller: StrictCounters, counter: str) -> None:
+    """Then it stays out; one that is in says so."""
+    seller.create(counter, method="atomic")
+    seller.at_once.change({counter: 1}, key=f"t-1 {counter}")
+
+    assert isinstance(seller.at_once.give_up(f"t-1 {counter}"), Duplicate)
+    assert isinstance(seller.at_once.give_up(f"t-2 {counter}"), GivenUp)
+    assert isinstance(seller.at_once.change({counter: 1}, key=f"t-2 {counter}"), GivenUp)
+    assert _values(seller, counter) == [1]
+
+
+def test_p6_the_marker_tells_what_was_changed_and_until_when(
+    tables: Store, seller: StrictCounters, counter: str
+) -> None:
+    """For a day and what clocks may differ; then it expires by itself."""
+    seller.create(counter, method="atomic")
+    seller.at_once.change({counter: 2}, key=f"t-1 {counter}", note={"by": "ann"})
+
+    marker = tables.item(tables.counters, keys.keyed_key(id_of_key(f"t-1 {counter}"))) or {}
+
+    assert (marker["changes"], marker["key"]) == ({counter: 2}, f"t-1 {counter}")
+    assert marker["note"] == {"by": "ann"}
+    assert marker["expires_at"] - marker["at"] // 1_000 in {86_460, 86_461}
+
+
+def test_p8_what_cannot_be_changed_at_once_is_refused(
+    tables: Store, seller: StrictCounters, counter: str
+) -> None:
+    """Each with its own error; nothing is written."""
+    at_once = seller.at_once
+    seller.create(counter, method="atomic")
+    seller.create(f"{counter}-set", method="set")
+    tables.namespaces().create(f"l{keys.namespace_of(counter)}")
+    now = datetime.fromtimestamp(seller.means.clock.now_ms() / 1_000, UTC)
+    old = IdempotencyKey("t-1", now - timedelta(hours=25))
+    refusals: list[tuple[type[BadInput], dict[str, int], str | IdempotencyKey]] = [
+        (TooManyCounters, {}, "t"),
+        (TooManyCounters, {f"{counter}-{n}": 1 for n in range(100)}, "t"),
+        (BadSetting, {counter: 1, f"{counter}-set": 1}, "t"),
+        (NoSuchCounter, {counter: 1, f"{counter}-none": 1}, "t"),
+        (BadDelta, {counter: 0}, "t"),
+        (BadKey, {counter: 1}, ""),
+        (KeyExpired, {counter: 1}, old),
+        (WrongKind, {counter: 1, f"l{counter}": 1}, "t"),
+    ]
+    for error, changes, key in refusals:
+        with pytest.raises(error):
+            at_once.change(changes, key=key)
+    with pytest.raises(BadDelta, match="below zero"):
+        at_once.transfer(counter, f"{counter}-2", -1, key="t")
+    with pytest.raises(BadSetting, match="itself"):
+        at_once.transfer(counter, counter, 1, key="t")
+    with pytest.raises(BadBounds, match="38 digits"):
+        at_once.set_value(counter, 10**38, key="t")
+    elsewhere = StrictCounters(seller.means, tables.namespaces(), "eu-west-1", tables.region)
+    with pytest.raises(WrongRegion, match=tables.region):
+        elsewhere.at_once.change({counter: 1}, key="t")
+    assert _values(seller, counter) == [0]
+
+
+def test_p6_a_counter_made_again_is_changed_as_it_is_now(
+    tables: Store, seller: StrictCounters, counter: str
+) -> None:
+    """A process that knows the old definition fails its condition, and reads again."""
+    seller.create(counter, method="atomic")
+    seller.at_once.change({counter: 1}, key=f"t-1 {counter}")
+    other = seller_of(tables)
+    other.delete(counter)
+    other.create(counter, method="marker", lower=0, opening=7, bins=3)
+
+    assert isinstance(seller.at_once.change({counter: -6}, key=f"t-2 {counter}"), Applied)
+    assert isinstance(seller.at_once.set_value(counter, 3, key=f"t-3 {counter}"), Applied)
+    assert _values(seller, counter) == [3]
+
+
+# ---- P9 ---------------------------------------------------------------------------------------
+
+
+def test_p9_several_changes_cost_two_units_each_and_two_for_the_key(
+    tables: Store, seller: StrictCounters, counter: str
+) -> None:
+    """No read; a refusal costs the same and looks for the key once."""
+    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    door, at_once = seller.means.door, seller.at_once
+    seller.namespaces.for_use(counter, Kind.STRICT)
+    names = [f"{counter}-{number}" for number in range(3)]
+    for name in names:
+        seller.create(name, method="atomic", lower=0, opening=5)
+
+    spent = [metered(door)]
+    at_once.transfer(names[0], names[1], 2, key=f"t-1 {counter}")
+    spent.append(metered(door))
+    at_once.change(dict.fromkeys(names, -1), key=f"t-2 {counter}")
+    spent.append(metered(door))
+    at_once.change(dict.fromkeys(names, -9), key=f"t-3 {counter}")
+    spent.append(metered(door))
+    at_once.set_value(names[0], 4, key=f"t-4 {counter}")
+    spent.append(metered(door))
+
+    costs = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(spent)]
+    assert costs == [(6, 0), (8, 0), (8, 1), (4, 1)]

@@ -1,0 +1,330 @@
+"""Unique claims on every engine: one owner for each value, whatever else is written with it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from countledger.ledger.errors import (
+    AlreadyClaimed,
+    BadClaim,
+    BadItem,
+    CountledgerError,
+    ItemInTheWay,
+    NotClaimed,
+    Refused,
+    WrongRegion,
+)
+from countledger.producers.claims.claim import Claim
+from countledger.producers.claims.claims import Claims
+from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
+from tests.engines.differences import Difference
+from tests.engines.numbering import all_items, at_once, claims_of, own_table, units
+from tests.engines.store import Store, fresh_store
+
+THREADS = 32
+
+
+@pytest.fixture
+def tables(store: Store) -> Iterator[Store]:
+    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
+    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
+        yield store
+        return
+    with fresh_store(store.engine) as own:
+        yield own
+
+
+@pytest.fixture
+def claims(tables: Store) -> Claims:
+    """A process that claims."""
+    return claims_of(tables)
+
+
+@pytest.fixture
+def users(tables: Store) -> Iterator[str]:
+    """A table of an app's own, with an index by `email`."""
+    with own_table(tables) as table:
+        yield table
+
+
+@pytest.fixture
+def scope(namespace: str) -> str:
+    """A scope that nobody has used."""
+    return f"{namespace}-email"
+
+
+def _ann(users: str, **more: object) -> NewItem:
+    return NewItem(users, {"id": "u-1", "email": "ann@x.org", **more}, ("id",))
+
+
+def _stored(tables: Store, users: str) -> list[Any]:
+    return sorted((i["id"]["S"], i["email"]["S"]) for i in all_items(tables, users))
+
+
+def test_a_value_has_one_owner(claims: Claims, scope: str) -> None:
+    """Whoever comes later hears who it is; other values and scopes are others."""
+    ann = Claim(scope, "ann@x.org", "u-1")
+
+    assert claims.take(ann)
+    with pytest.raises(AlreadyClaimed, match=r"'ann@x.org' is claimed by 'u-1'") as told:
+        claims.take(Claim(scope, "ann@x.org", "u-2"))
+    assert claims.take(Claim(scope, "bob@x.org", "u-2"))
+    assert claims.take(Claim(f"{scope}-2", "ann@x.org", "u-2"))
+
+    assert (told.value.scope, told.value.value, told.value.owner) == (scope, ("ann@x.org",), "u-1")
+    assert claims.owner(scope, "ann@x.org") == "u-1"
+    assert claims.owner(scope, "eve@x.org") is None
+
+
+def test_a_retry_is_told_from_a_conflict(claims: Claims, scope: str) -> None:
+    """Done before: not again, and no error."""
+    ann = Claim(scope, "a", "u-1")
+
+    assert [claims.take(ann), claims.take(ann)] == [True, False]
+    assert [claims.change(ann, "b"), claims.change(ann, "b")] == [True, False]
+    new = Claim(scope, "b", "u-1")
+    assert [claims.release(new), claims.release(new)] == [True, False]
+
+
+def test_no_two_combinations_are_taken_for_one(claims: Claims, scope: str) -> None:
+    """Wherever a separator could stand."""
+    values: list[str | tuple[str, ...]] = [
+        "a#b",
+        ("a", "b"),
+        ("a#", "b"),
+        ("a", "#b"),
+        "a%23b",
+        "a%b",
+        ("a", "b", "c"),
+        "ab",
+    ]
+
+    for n, value in enumerate(values):
+        assert claims.take(Claim(scope, value, f"u-{n}"))
+
+    assert [claims.owner(scope, value) for value in values] == [
+        f"u-{n}" for n in range(len(values))
+    ]
+
+
+def test_a_changed_claim_frees_the_old_value(claims: Claims, scope: str) -> None:
+    """In one step: its owner has always one of them, and never another's."""
+    ann, bob = Claim(scope, "a", "u-1"), Claim(scope, "b", "u-2")
+    claims.take(ann)
+    claims.take(bob)
+
+    with pytest.raises(AlreadyClaimed, match="'b' is claimed by 'u-2'"):
+        claims.change(ann, "b")
+    with pytest.raises(AlreadyClaimed, match="'b' is claimed by 'u-2'"):
+        claims.change(Claim(scope, "b", "u-1"), "c")
+    with pytest.raises(NotClaimed, match="'z' is not claimed by 'u-1'"):
+        claims.change(Claim(scope, "z", "u-1"), "c")
+    assert [claims.owner(scope, value) for value in "abcz"] == ["u-1", "u-2", None, None]
+
+    assert claims.change(ann, "c")
+    assert [claims.owner(scope, value) for value in "abc"] == [None, "u-2", "u-1"]
+
+
+def test_nobody_releases_what_another_has(claims: Claims, scope: str) -> None:
+    """The error names the owner, and the claim stays."""
+    claims.take(Claim(scope, "a", "u-1"))
+
+    with pytest.raises(AlreadyClaimed, match="claimed by 'u-1'"):
+        claims.release(Claim(scope, "a", "u-2"))
+    assert claims.owner(scope, "a") == "u-1"
+
+
+def test_claims_and_an_apps_own_item_are_written_together(
+    tables: Store, claims: Claims, users: str, scope: str
+) -> None:
+    """Both, or none: whichever of them is refused."""
+    email, name = Claim(scope, "ann@x.org", "u-1"), Claim(f"{scope}-name", "ann", "u-1")
+    assert claims.take(email, name, own=[_ann(users)])
+    assert not claims.take(email, name, own=[_ann(users)])
+
+    bob = NewItem(users, {"id": "u-2", "email": "ann@x.org"}, ("id",))
+    free = Claim(f"{scope}-name", "bob", "u-2")
+    with pytest.raises(AlreadyClaimed, match="claimed by 'u-1'"):
+        claims.take(free, Claim(scope, "ann@x.org", "u-2"), own=[bob])
+    again = NewItem(users, {"id": "u-1", "email": "eve@x.org"}, ("id",))
+    with pytest.raises(ItemInTheWay, match=r"\{'id': 'u-1'\}.* exists already"):
+        claims.take(Claim(scope, "eve@x.org", "u-1"), own=[again])
+
+    assert claims.owner(f"{scope}-name", "bob") is None
+    assert claims.owner(scope, "eve@x.org") is None
+    assert _stored(tables, users) == [("u-1", "ann@x.org")]
+
+
+def test_a_change_reaches_the_apps_own_item(
+    tables: Store, claims: Claims, users: str, scope: str
+) -> None:
+    """On condition that it is as it was seen; in the end both are gone together."""
+    ann = Claim(scope, "ann@x.org", "u-1")
+    claims.take(ann, own=[_ann(users, stars=1)])
+
+    def to(email: str, expected: str) -> ItemChange:
+        return ItemChange(users, {"id": "u-1"}, {"email": email}, expected={"email": expected})
+
+    with pytest.raises(ItemInTheWay, match=r"not as expected: email = 'ann@x.org'"):
+        claims.change(ann, "new@x.org", own=[to("new@x.org", "old@x.org")])
+    assert claims.owner(scope, "new@x.org") is None
+    assert claims.change(ann, "new@x.org", own=[to("new@x.org", "ann@x.org")])
+    assert not claims.change(ann, "new@x.org", own=[to("new@x.org", "ann@x.org")])
+    assert _stored(tables, users) == [("u-1", "new@x.org")]
+
+    gone = ItemRemoval(users, {"id": "u-1"}, expected={"stars": 1})
+    new = Claim(scope, "new@x.org", "u-1")
+    assert claims.release(new, own=[gone])
+    assert not claims.release(new, own=[gone])
+    assert _stored(tables, users) == []
+    assert claims.owner(scope, "new@x.org") is None
+
+
+def test_what_is_not_there_cannot_be_changed_or_removed(
+    tables: Store, claims: Claims, users: str, scope: str
+) -> None:
+    """No claim changes hands for an item that does not exist."""
+    ann = Claim(scope, "a", "u-1")
+    claims.take(ann)
+
+    for own in (
+        ItemChange(users, {"id": "u-9"}, {"email": "b"}),
+        ItemRemoval(users, {"id": "u-9"}),
+    ):
+        with pytest.raises(ItemInTheWay, match=r"u-9.* does not exist"):
+            claims.change(ann, "b", own=[own])
+    assert claims.owner(scope, "a") == "u-1"
+    assert _stored(tables, users) == []
+
+
+def test_a_condition_on_an_index_does_not_make_its_attribute_unique(
+    tables: Store, users: str
+) -> None:
+    """A condition looks at the one item that is written, whose key is another one; so all pass."""
+    client: Any = tables.client()
+
+    def found() -> int:
+        answer = client.query(
+            TableName=users,
+            IndexName="emails",
+            KeyConditionExpression="email = :e",
+            ExpressionAttributeValues={":e": {"S": "ann@x.org"}},
+        )
+        return int(answer["Count"])
+
+    seen = [found(), found()]  # both writers look into the index first, and see nobody
+    for user in ("u-1", "u-2"):
+        client.put_item(
+            TableName=users,
+            Item={"id": {"S": user}, "email": {"S": "ann@x.org"}},
+            ConditionExpression="attribute_not_exists(email)",
+        )
+
+    assert seen == [0, 0]
+    assert found() == 2
+    with pytest.raises(ClientError, match=r"[Cc]onsistent"):
+        client.query(
+            TableName=users,
+            IndexName="emails",
+            ConsistentRead=True,
+            KeyConditionExpression="email = :e",
+            ExpressionAttributeValues={":e": {"S": "ann@x.org"}},
+        )
+
+
+def test_of_thirty_two_threads_one_gets_the_value(tables: Store, users: str, scope: str) -> None:
+    """By its primary key, and with the user's own item; the others hear whose it is."""
+    if tables.engine.has(Difference.LOSES_UPDATES_UNDER_THREADS):
+        pytest.skip(Difference.LOSES_UPDATES_UNDER_THREADS.value)
+    everybody = [claims_of(tables) for _ in range(THREADS)]
+
+    def alone(n: int) -> object:
+        return _told(partial(everybody[n].take, Claim(scope, "bare", f"u-{n}")))
+
+    def with_item(n: int) -> object:
+        own = NewItem(users, {"id": f"u-{n}", "email": "one@x.org"}, ("id",))
+        return _told(partial(everybody[n].take, Claim(scope, "one@x.org", f"u-{n}"), own=[own]))
+
+    for value, take in (("bare", alone), ("one@x.org", with_item)):
+        told = at_once([partial(take, n) for n in range(THREADS)])
+        winner = claims_of(tables).owner(scope, value)
+        assert told.count(True) == 1
+        assert told.index(True) == int(str(winner).removeprefix("u-"))
+        assert {t for t in told if t is not True} == {winner}
+    assert len(_stored(tables, users)) == 1
+
+
+def _told(take: Callable[[], bool]) -> object:
+    """That it is taken, or by whom it was."""
+    try:
+        return take()
+    except AlreadyClaimed as refused:
+        return refused.owner
+
+
+def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
+    tables: Store, claims: Claims, users: str, scope: str
+) -> None:
+    """A refusal costs the same; finding out that it was done before a read unit for each."""
+    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    ann, bob = Claim(scope, "a", "u-1"), Claim(scope, "a", "u-2")
+    item = NewItem(users, {"id": "u-1", "name": "Ann"}, ("id",))  # in no index of its table
+    other = NewItem(users, {"id": "u-2"}, ("id",))
+    moved = ItemChange(users, {"id": "u-1"}, {"stars": 1})
+    calls: list[tuple[Callable[[], object], tuple[float, float]]] = [
+        (partial(claims.take, ann), (1, 0)),
+        (partial(claims.take, ann), (1, 1)),
+        (partial(claims.take, bob), (1, 0)),
+        (partial(claims.owner, scope, "a"), (0, 1)),
+        (partial(claims.take, ann, own=[item]), (4, 0)),
+        (partial(claims.take, ann, own=[item]), (4, 2)),
+        (partial(claims.take, bob, own=[other]), (4, 0)),
+        (partial(claims.change, ann, "b"), (4, 0)),
+        (partial(claims.change, ann, "b"), (4, 2)),
+        (partial(claims.change, Claim(scope, "b", "u-1"), "c", own=[moved]), (6, 0)),
+        (partial(claims.release, Claim(scope, "c", "u-1")), (1, 0)),
+        (partial(claims.release, Claim(scope, "c", "u-1")), (1, 1)),
+    ]
+
+    spent = []
+    for call, _ in calls:
+        before = units(claims)
+        with suppress(Refused):
+            call()
+        spent.append(tuple(now - then for now, then in zip(units(claims), before, strict=True)))
+
+    assert spent == [cost for _, cost in calls]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda c: c.take(), BadClaim),
+        (lambda c: c.change(Claim("s", "a", "u"), "a"), BadClaim),
+        (lambda c: c.take(Claim("s", "a", "u"), Claim("s", "a", "u")), BadItem),
+        (lambda c: c.take(*[Claim("s", str(n), "u") for n in range(101)]), BadItem),
+    ],
+    ids=["no claim", "into itself", "the same twice", "too many"],
+)
+def test_what_cannot_be_one_transaction_is_refused(
+    claims: Claims, call: Callable[[Claims], object], error: type[CountledgerError]
+) -> None:
+    """Before anything is sent."""
+    with pytest.raises(error):
+        call(claims)
+    assert units(claims) == (0, 0)
+
+
+def test_claims_live_at_home(claims: Claims, scope: str) -> None:
+    """Two regions would give the same value to two owners."""
+    abroad = Claims(claims.means, "eu-west-1", claims.home_region)
+
+    with pytest.raises(WrongRegion, match="home region"):
+        abroad.take(Claim(scope, "a", "u-1"))
+    with pytest.raises(WrongRegion, match="home region"):
+        abroad.owner(scope, "a")

@@ -1,0 +1,236 @@
+"""Rankings on every engine: in order, ties by name, and free where nothing is ranked."""
+
+from decimal import Decimal
+
+import pytest
+
+from countledger.consumers.fold import Step
+from countledger.consumers.leaders import Ranked, ranked
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.rank_rules import RankRules
+from countledger.consumers.rankings import Rankings
+from countledger.consumers.total_writer import and_also, update_of
+from countledger.ledger import keys
+from countledger.ledger.amount import Amount
+from countledger.ledger.errors import BadSetting, NamespaceUnknown, NotRanked
+from countledger.ledger.limits import RANK_RULE_LIFE_MS
+from countledger.ledger.namespace import Kind
+from countledger.ledger.ranking import BUCKETS, clauses_for
+from countledger.producers.event import Event
+from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
+from tests.engines.store import KeptRecords, Store
+from tests.faults.strict.sellers import metered, seller_of
+
+
+def _rankings(store: Store) -> Rankings:
+    return Rankings(store.door(), store.counters, store.namespaces(), HandClock())
+
+
+def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool | None) -> float:
+    """A materializer's update of a total; what it costs."""
+    door = store.door()
+    step = Step(sequence, sequence, delta, 1, 1)
+    update = update_of(store.counters, counter, step, "s", 0)
+    door.update(and_also(update, clauses_for(counter, on=on)))
+    return door.meter.write_units
+
+
+def _ledger(store: Store, namespace: str, **totals: Amount) -> None:
+    store.namespaces().create(namespace)
+    door = store.door()
+    for name, total in totals.items():
+        update = update_of(store.counters, f"{namespace}:{name}", Step(1, 1, total, 1, 1), "s", 0)
+        door.update(update)
+
+
+def _top(rankings: Rankings, namespace: str, limit: int = 10) -> list[tuple[int, str, Amount]]:
+    found = rankings.top(namespace, limit)
+    return [(one.rank, one.counter.removeprefix(f"{namespace}:"), one.total) for one in found]
+
+
+def test_totals_that_are_there_are_ranked(store: Store, namespace: str) -> None:
+    """By total, fractions and negative ones too; of another namespace none."""
+    _ledger(store, namespace, a=3, b=Decimal("3.5"), c=-2, d=10**30, e=0)
+    _ledger(store, f"{namespace}x", a=99)
+    rankings = _rankings(store)
+
+    assert rankings.switch_on(namespace) == 5
+
+    order = [(1, "d", 10**30), (2, "b", Decimal("3.5")), (3, "a", 3), (4, "e", 0), (5, "c", -2)]
+    assert _top(rankings, namespace) == order
+    assert _top(rankings, namespace, 2) == order[:2]
+    assert rankings.switch_on(namespace) == 0
+
+
+def test_ties_stand_in_the_order_of_names(store: Store, namespace: str) -> None:
+    """Whichever partition they lie in, also where the list ends in the middle of them."""
+    names = [f"n{number:02d}" for number in range(40)]
+    _ledger(store, namespace, top=9, **dict.fromkeys(names, 5), low=1)
+    rankings = _rankings(store)
+    rankings.switch_on(namespace)
+
+    for limit in (1, 2, 7, 41):
+        expected = [(1, "top", 9), *((2, name, 5) for name in names)][:limit]
+        assert _top(rankings, namespace, limit) == expected
+    assert _top(rankings, namespace, 42)[-1] == (42, "low", 1)
+
+
+def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
+    store: Store, namespace: str
+) -> None:
+    """From the ledger's own stream records, in the write that it makes in any case."""
+    names = [f"{namespace}:{number}" for number in range(4)]
+    store.namespaces().create(namespace)
+    rankings, clock = _rankings(store), HandClock()
+    rankings.switch_on(namespace)
+    rules = RankRules(store.door(), store.counters, clock)
+    materializer = Materializer(store.door(), store.counters, KeptRecords(), clock, ranks=rules)
+    recorder = store.recorder()
+    list(recorder.record_many(Event(name, n + 1) for n, name in enumerate(names)))
+    list(recorder.record_many([Event(names[0], 10)]))
+
+    records = store.stream_records(
+        lambda record: record["dynamodb"]["Keys"]["counter"]["S"] in names, 5
+    )
+    for shard, batch in records.items():
+        materializer.apply(batch, shard)
+
+    assert [one.counter for one in rankings.top(namespace)] == [names[n] for n in (0, 3, 2, 1)]
+    assert rules.door.meter.read_units == 0.5
+
+
+def test_a_rule_is_looked_at_again_after_a_minute(store: Store, namespace: str) -> None:
+    """Then the next update of each total gives it its place, or takes it away."""
+    counter = f"{namespace}:c"
+    store.namespaces().create(namespace)
+    rankings, clock = _rankings(store), HandClock()
+    rules = RankRules(store.door(), store.counters, clock)
+    assert rules.clauses(counter) == ()
+
+    rankings.switch_on(namespace)
+    assert rules.clauses(counter) == ()
+    clock.sleep_ms(RANK_RULE_LIFE_MS)
+    assert rules.clauses(counter) == clauses_for(counter, on=True)
+
+    _moved(store, counter, 1, 1, on=True)
+    assert [one.counter for one in rankings.top(namespace)] == [counter]
+    rankings.switch_off(namespace)
+    clock.sleep_ms(RANK_RULE_LIFE_MS)
+    assert rules.clauses(counter) == clauses_for(counter, on=False)
+
+
+def test_switching_off_takes_all_totals_out(store: Store, namespace: str) -> None:
+    """Nothing of the ranking is left in them, and its top is refused."""
+    _ledger(store, namespace, a=3, b=4)
+    rankings = _rankings(store)
+    rankings.switch_on(namespace)
+    before = store.totals().read(f"{namespace}:a")
+
+    assert rankings.switch_off(namespace) == 2
+
+    item = store.item(store.counters, keys.total_key(f"{namespace}:a")) or {}
+    assert "ranked" not in item
+    assert store.totals().read(f"{namespace}:a") == before
+    with pytest.raises(NotRanked, match="namespace rank"):
+        rankings.top(namespace)
+
+
+def test_strict_counters_are_ranked_without_bins(store: Store, namespace: str) -> None:
+    """Those that are there and those made later; their changes move them."""
+    seller, rankings = seller_of(store), _rankings(store)
+    seller.create(f"{namespace}:a", method="atomic", opening=5)
+    seller.create(f"{namespace}:spread", method="atomic", opening=99, bins=2)
+    assert rankings.switch_on(namespace) == 1
+    seller.create(f"{namespace}:b", method="occ", opening=7)
+    seller.create(f"{namespace}:also-spread", method="atomic", opening=99, bins=2)
+
+    seller.change(f"{namespace}:a", 3)
+
+    assert _top(rankings, namespace) == [(1, "a", 8), (2, "b", 7)]
+
+
+def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:
+    """Unknown namespaces, those of sequences, and numbers of which there is no top."""
+    clock = HandClock()
+    rankings = Rankings(store.door(), store.counters, store.namespaces(), clock)
+    store.namespaces().create(namespace, kind=Kind.SEQUENCE)
+
+    with pytest.raises(NamespaceUnknown):
+        rankings.switch_on(f"{namespace}-none")
+    with pytest.raises(NotRanked, match="sequences"):
+        rankings.switch_on(namespace)
+    for limit in (0, -1, 1_001, True):
+        with pytest.raises(BadSetting, match="1 to 1000"):
+            rankings.top(namespace, limit)
+    assert clock.slept_ms == []
+    assert metered(rankings.door) == (0, 0)
+
+
+# ---- P9 ---------------------------------------------------------------------------------------
+
+
+def _believable(store: Store) -> None:
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+
+
+def test_p9_a_plain_total_costs_what_it_did_before(store: Store, counter: str) -> None:
+    """One unit, new or not, where ranking was never on, and where it was switched off."""
+    _believable(store)
+
+    assert [_moved(store, counter, number, 1, on=None) for number in (1, 2, 3)] == [1, 1, 1]
+    assert _moved(store, counter, 4, 1, on=False) == 1
+
+
+def test_p9_a_ranked_total_costs_two_units_more_where_it_moves(store: Store, counter: str) -> None:
+    """New: one more. Moved: one to leave its old place and one to take the new. Unmoved: none."""
+    _believable(store)
+
+    assert _moved(store, counter, 1, 5, on=True) == 2
+    assert _moved(store, counter, 2, 5, on=True) == 3
+    assert _moved(store, counter, 3, 0, on=True) == 1
+    assert _moved(store, counter, 4, 1, on=False) == 2
+    assert _moved(store, counter, 5, 1, on=False) == 1
+
+
+def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: str) -> None:
+    """Its neighbour in another namespace costs what it did."""
+    _believable(store)
+    seller, rankings = seller_of(store), _rankings(store)
+    seller.create(counter, method="atomic")
+    rankings.switch_on(keys.namespace_of(counter))
+    seller.create(f"x{counter}", method="atomic")
+
+    costs = []
+    for name in (counter, f"x{counter}"):
+        before = metered(seller.means.door)[0]
+        seller.change(name, 1)
+        costs.append(metered(seller.means.door)[0] - before)
+
+    assert costs == [3, 1]
+
+
+def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace: str) -> None:
+    """And half of one to see that it is ranked, whatever the number of totals."""
+    _believable(store)
+    _ledger(store, namespace, **{f"n{number}": number for number in range(60)})
+    rankings = _rankings(store)
+    rankings.switch_on(namespace)
+    before = metered(rankings.door)[1]
+
+    assert [one.total for one in rankings.top(namespace, 5)] == [59, 58, 57, 56, 55]
+
+    assert metered(rankings.door)[1] - before == 0.5 + BUCKETS * 0.5
+
+
+def test_equal_totals_share_a_rank() -> None:
+    """And as many ranks are left out behind them."""
+    found: list[tuple[str, Amount]] = [("b", 1), ("a", 1), ("c", 2), ("d", Decimal("0.5"))]
+
+    assert ranked(found, 4) == [
+        Ranked(1, "c", 2),
+        Ranked(2, "a", 1),
+        Ranked(2, "b", 1),
+        Ranked(4, "d", Decimal("0.5")),
+    ]

@@ -1,0 +1,345 @@
+"""Sequences on every engine: what is drawn, what it costs, and thirty-two threads at once."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import perf_counter
+
+import pytest
+
+from countledger.ledger import keys
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.errors import (
+    SequenceExhausted,
+    SequenceExists,
+    Throttled,
+    WrongKind,
+    WrongRegion,
+)
+from countledger.ledger.limits import SEQUENCE_LAST
+from countledger.producers.event import Event
+from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.sequences import Sequences
+from tests.engines.differences import Difference
+from tests.engines.numbering import all_items, at_once, own_table, sequences_of, units
+from tests.engines.store import Store
+
+THREADS = 32
+
+
+@pytest.fixture
+def sequence(counter: str) -> str:
+    """A sequence that nobody has used."""
+    return counter
+
+
+@pytest.fixture
+def sequences(store: Store) -> Sequences:
+    """A process that draws."""
+    return sequences_of(store)
+
+
+@pytest.fixture(params=["N", "S"])
+def collection(store: Store, request: pytest.FixtureRequest) -> Iterator[Collection]:
+    """An empty collection in a table of an app's own, numbered by numbers or by text."""
+    with own_table(store, request.param) as table:
+        prefix = None if request.param == "N" else "comment#"
+        yield Collection(table, ("post", "p-1"), "place", prefix=prefix, digits=4)
+
+
+def _threads_are_told(store: Store) -> None:
+    if store.engine.has(Difference.LOSES_UPDATES_UNDER_THREADS):
+        pytest.skip(Difference.LOSES_UPDATES_UNDER_THREADS.value)
+
+
+def test_draws_that_follow_each_other_grow_by_one(sequences: Sequences, sequence: str) -> None:
+    """From 1, one at a time or in blocks, by whatever way each is drawn."""
+    drawn = [sequences.draw(sequence), sequences.draw(sequence)]
+    drawn += sequences.draw_block(sequence, 3)
+    drawn += [sequences.draw_expected(sequence), sequences.draw_expected(sequence, known=6)]
+    lease = sequences.lease(sequence, 2)
+    drawn += [lease.draw() for _ in range(3)]
+    drawn.append(sequences.draw(sequence))
+
+    assert drawn == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12]  # 11 is left in the lease
+
+
+def test_kinds_share_a_table_and_count_for_themselves(sequences: Sequences, namespace: str) -> None:
+    """One item for each kind of things that are numbered."""
+    drawn = [
+        sequences.draw_expected(f"{namespace}:{kind}")
+        for kind in ("order", "user", "order", "order")
+    ]
+
+    assert drawn == [1, 1, 2, 3]
+
+
+def test_a_sequence_can_begin_anywhere(sequences: Sequences, namespace: str) -> None:
+    """At 0 and behind numbers that were given out elsewhere; it is made once."""
+    for name, first in ((f"{namespace}:zero", 0), (f"{namespace}:moved", 70_001)):
+        assert sequences.create(name, first=first).last == first - 1
+        with pytest.raises(SequenceExists, match=f"last number is {first - 1}"):
+            sequences.create(name)
+        assert [sequences.draw(name), sequences.draw_expected(name)] == [first, first + 1]
+
+
+@pytest.mark.parametrize("draw", [Sequences.draw, Sequences.draw_expected])
+def test_a_sequence_ends_at_the_last_number(
+    sequences: Sequences, sequence: str, draw: Callable[[Sequences, str], int]
+) -> None:
+    """It says so, and never begins again; nor does a block reach over the end."""
+    sequences.create(sequence, first=SEQUENCE_LAST)
+
+    with pytest.raises(SequenceExhausted):
+        sequences.draw_block(sequence, 2)
+    assert draw(sequences, sequence) == SEQUENCE_LAST
+    with pytest.raises(SequenceExhausted, match=f"last one is {SEQUENCE_LAST}"):
+        draw(sequences, sequence)
+    assert sequences.show(sequence).last == SEQUENCE_LAST
+
+
+def test_what_was_known_may_be_old_or_wrong(sequences: Sequences, sequence: str) -> None:
+    """The draw goes on from what is there."""
+    sequences.draw_block(sequence, 5)
+
+    assert sequences.draw_expected(sequence, known=2) == 6
+    assert sequences.draw_expected(sequence, known=10**9) == 7
+
+
+def test_each_draw_moves_the_version_by_one(
+    store: Store, sequences: Sequences, sequence: str
+) -> None:
+    """Rules on totals judge it as they judge any counter's, and one read path shows it."""
+    assert sequences.draw(sequence) == 1
+    sequences.draw_block(sequence, 9)
+    sequences.draw_expected(sequence)
+
+    shown = sequences.show(sequence)
+    total = store.totals().read(sequence)
+    assert (shown.last, shown.version) == (11, 3)
+    assert (total.total, total.version, total.method) == (11, 3, "sequence")
+    assert total.updated_at == shown.updated_at
+
+
+def test_a_sequence_is_no_other_kind_of_counter(
+    store: Store, sequences: Sequences, counter: str, namespace: str
+) -> None:
+    """Nor is another kind one."""
+    recorder = store.recorder()
+    recorder.record(Event(counter, 1))
+    sequences.draw(f"{namespace}s:a")
+
+    with pytest.raises(WrongKind, match="of kind ledger"):
+        sequences.draw(counter)
+    with pytest.raises(WrongKind, match="of kind sequence"):
+        recorder.record(Event(f"{namespace}s:a", 1))
+
+
+def test_sequences_live_at_home(sequences: Sequences, sequence: str) -> None:
+    """Two regions would give the same number out twice."""
+    abroad = Sequences(sequences.means, sequences.namespaces, "eu-west-1", sequences.home_region)
+
+    for call in (abroad.draw, abroad.draw_expected, abroad.show, abroad.create):
+        with pytest.raises(WrongRegion, match="home region"):
+            call(sequence)
+
+
+def test_an_item_gets_the_next_number_of_its_collection(
+    store: Store, sequences: Sequences, collection: Collection
+) -> None:
+    """It is the app's own item, with its number as the key; other collections count themselves."""
+    put = [sequences.append(collection, {"text": text, "stars": 5}) for text in ("a", "b", "c")]
+    other = Collection(
+        collection.table, ("post", "p-2"), "place", prefix=collection.prefix, digits=4
+    )
+
+    assert [one.number for one in put] == [1, 2, 3]
+    assert put[1].item.items() >= {"post": "p-1", "text": "b", "stars": 5}.items()
+    assert sequences.append(other, {"text": "d"}).number == 1
+    stored = all_items(store, collection.table)
+    assert sorted(item["text"]["S"] for item in stored) == ["a", "b", "c", "d"]
+    assert all(item["place"] for item in stored)
+
+
+def test_p9_a_draw_costs_one_write_unit(store: Store, sequences: Sequences, sequence: str) -> None:
+    """Whatever the size of the block; by expectation one read unit more, unless it is known."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    sequences.draw(sequence)
+    spent = [units(sequences)]
+    for draw in (
+        partial(sequences.draw, sequence),
+        partial(sequences.draw_block, sequence, 10_000),
+        partial(sequences.draw_expected, sequence),
+        partial(sequences.draw_expected, sequence, known=10_003),
+        partial(sequences.show, sequence),
+        partial(sequences.create, f"{sequence}-2", first=5),
+    ):
+        draw()
+        spent.append(units(sequences))
+
+    costs = [(w - v, r - q) for (v, q), (w, r) in itertools.pairwise(spent)]
+    assert costs == [(1, 0), (1, 0), (1, 1), (1, 0), (0, 1), (1, 1)]
+
+
+def test_p9_a_thousand_draws_from_blocks_of_a_hundred_cost_ten_units(
+    store: Store, sequences: Sequences, sequence: str
+) -> None:
+    """A lease writes once for each block."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    lease = sequences.lease(sequence, 100)
+
+    assert [lease.draw() for _ in range(1_000)] == list(range(1, 1_001))
+    assert units(sequences) == (10, 0)
+
+
+def test_p9_an_append_costs_one_read_and_one_write(
+    store: Store, sequences: Sequences, collection: Collection
+) -> None:
+    """Of the item with the highest number for each 4 KB, and of its own for each KB."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    sequences.append(collection, {"text": "x" * 1_500})
+    first = units(sequences)
+    sequences.append(collection, {"text": "y"})
+
+    writes, reads = (now - then for now, then in zip(units(sequences), first, strict=True))
+    assert (writes, reads) == (1, 1)
+    assert first[0] == 2
+
+
+@pytest.mark.parametrize("overtaken", [1, 2, 3])
+def test_p9_others_who_were_faster_cost_a_write_each(
+    store: Store, sequence: str, overtaken: int
+) -> None:
+    """And a read: always for an append, from the second time on for a draw by expectation."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    slow, fast = sequences_of(store), sequences_of(store)
+    slow.draw(sequence)
+    with own_table(store, "N") as table:
+        collection = Collection(table, ("post", "p"), "place")
+        ways: list[tuple[str, Callable[[Sequences], object], int]] = [
+            ("UpdateItem", lambda one: one.draw_expected(sequence), overtaken),
+            ("PutItem", lambda one: one.append(collection, {}), overtaken + 1),
+        ]
+        for operation, way, reads in ways:
+            left, before = [way] * overtaken, units(slow)
+
+            def overtake(left: list[Callable[[Sequences], object]] = left, **_: object) -> None:
+                if left:
+                    left.pop()(fast)
+
+            slow.means.door.client.meta.events.register(f"before-call.*.{operation}", overtake)
+            way(slow)
+            spent = tuple(now - then for now, then in zip(units(slow), before, strict=True))
+            assert spent == (overtaken + 1, reads)
+
+
+def _numbers(store: Store, draw: Callable[[Sequences], list[int]]) -> list[list[int]]:
+    """What thirty-two processes' threads draw at once."""
+    drawers = [sequences_of(store, clock=SystemClock()) for _ in range(THREADS)]
+    return at_once([partial(draw, drawer) for drawer in drawers])
+
+
+@pytest.mark.parametrize("way", ["draw", "block", "expected"])
+def test_thirty_two_threads_draw_no_number_twice(store: Store, sequence: str, way: str) -> None:
+    """Nor leave one out where no answer is lost; and what each draws grows."""
+    _threads_are_told(store)
+
+    def draw(sequences: Sequences) -> list[int]:
+        if way == "draw":
+            return [sequences.draw(sequence) for _ in range(6)]
+        if way == "block":
+            return [n for _ in range(3) for n in sequences.draw_block(sequence, 7)]
+        return [_patiently(lambda: sequences.draw_expected(sequence)) for _ in range(3)]
+
+    drawn = _numbers(store, draw)
+
+    everything = [number for numbers in drawn for number in numbers]
+    assert sorted(everything) == list(range(1, len(everything) + 1))
+    assert all(numbers == sorted(numbers) for numbers in drawn)
+
+
+@pytest.mark.parametrize("way", ["draw", "block", "expected", "append"])
+def test_a_draw_acknowledged_before_another_begins_has_the_smaller_number(
+    store: Store, sequence: str, way: str
+) -> None:
+    """That, and no more, is the order of numbers that many draw at once."""
+    _threads_are_told(store)
+    with own_table(store, "N") as table:
+        collection = Collection(table, ("post", "p"), "place")
+
+        def draw(sequences: Sequences) -> list[tuple[float, float, int]]:
+            ways = {
+                "draw": lambda: sequences.draw(sequence),
+                "block": lambda: sequences.draw_block(sequence, 5)[-1],
+                "expected": lambda: sequences.draw_expected(sequence),
+                "append": lambda: sequences.append(collection, {}).number,
+            }
+            told = []
+            for _ in range(3):
+                begun = perf_counter()
+                number = _patiently(ways[way])
+                told.append((begun, perf_counter(), number))
+            return told
+
+        drawers = [sequences_of(store, clock=SystemClock()) for _ in range(8)]
+        told = [one for many in at_once([partial(draw, d) for d in drawers]) for one in many]
+
+    pairs = [(a, b) for a in told for b in told if a[1] < b[0]]
+    assert len(pairs) > len(told)
+    assert all(first < second for (_, _, first), (_, _, second) in pairs)
+
+
+def test_thirty_two_threads_share_a_lease(store: Store, sequence: str) -> None:
+    """No number twice, and one write for each block."""
+    _threads_are_told(store)
+    lease = sequences_of(store).lease(sequence, 50)
+    drawn = at_once([lambda: [lease.draw() for _ in range(100)]] * THREADS)
+
+    assert sorted(n for numbers in drawn for n in numbers) == list(range(1, 3_201))
+    assert all(numbers == sorted(numbers) for numbers in drawn)
+
+
+def test_thirty_two_threads_leave_no_gap_in_a_collection(
+    store: Store, collection: Collection
+) -> None:
+    """Each item is there once, under the number that its caller was told."""
+    _threads_are_told(store)
+
+    def put(sequences: Sequences, text: str) -> tuple[int, str]:
+        append = partial(sequences.append, collection, {"text": text})
+        return _patiently(lambda: append().number), text
+
+    drawers = [sequences_of(store, clock=SystemClock()) for _ in range(THREADS)]
+    told: dict[int, str] = {}
+    for turn in range(2):
+        told.update(at_once([partial(put, d, f"{n}.{turn}") for n, d in enumerate(drawers)]))
+
+    assert sorted(told) == list(range(1, 2 * THREADS + 1))
+    items = all_items(store, collection.table)
+    assert {_place(item, collection): item["text"]["S"] for item in items} == told
+
+
+def _place(item: dict[str, dict[str, str]], collection: Collection) -> int:
+    written = item["place"].get("N") or item["place"]["S"].removeprefix(collection.prefix or "")
+    return int(written)
+
+
+def _patiently(call: Callable[[], int]) -> int:
+    """Call again where others were always faster: nothing was written then."""
+    while True:
+        try:
+            return call()
+        except Throttled:
+            pass
+
+
+def test_a_sequences_item_is_what_its_key_says(store: Store, sequence: str) -> None:
+    """One item, that of a total: nothing else is kept."""
+    sequences_of(store).draw(sequence)
+
+    item = store.item(store.counters, keys.total_key(sequence)) or {}
+    assert set(item) == {"counter", "part", "method", "total", "version", "updated_at"}

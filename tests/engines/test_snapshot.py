@@ -1,0 +1,101 @@
+"""Snapshots, and ledger counters set to a value, on every engine; what each costs."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from countledger import CountLedger, Snapshot, Total
+from countledger.consumers.fold import Step
+from countledger.consumers.snapshot import SnapshotReader
+from countledger.consumers.total_writer import update_of
+from countledger.ledger.errors import BadCounterName, RequestRejected, TooManyCounters
+from countledger.producers.strict.counters import StrictCounters
+from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
+from tests.engines.store import Store, fresh_store
+from tests.faults.strict.sellers import metered, seller_of
+
+
+@pytest.fixture
+def tables(store: Store) -> Iterator[Store]:
+    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
+    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
+        yield store
+        return
+    with fresh_store(store.engine) as own:
+        yield own
+
+
+def _reader(tables: Store) -> SnapshotReader:
+    return SnapshotReader(tables.door(), tables.counters, HandClock())
+
+
+def _materialized(tables: Store, counter: str, total: int) -> None:
+    step = Step(1, 1, total, 1, 1)
+    tables.door().update(update_of(tables.counters, counter, step, "s", 0))
+
+
+def _mixed(tables: Store, counter: str) -> StrictCounters:
+    seller = seller_of(tables)
+    seller.create(counter, method="atomic", lower=0, opening=Decimal("2.5"))
+    seller.create(f"{counter}-spread", method="marker", lower=0, opening=9, bins=3)
+    _materialized(tables, f"l{counter}", 7)
+    return seller
+
+
+def test_a_snapshot_holds_counters_of_every_kind(tables: Store, counter: str) -> None:
+    """In the order asked for, each once; bins added up; one never seen is zero."""
+    _mixed(tables, counter)
+    names = [f"{counter}-spread", f"l{counter}", f"l{counter}-none", counter, counter]
+
+    found = _reader(tables).read(iter(names))
+
+    assert list(found.totals) == names[:-1]
+    assert [one.total for one in found.totals.values()] == [9, 7, 0, Decimal("2.5")]
+    assert found.totals[f"l{counter}-none"] == Total(f"l{counter}-none")
+    assert found.as_materialized == (f"l{counter}",)
+
+
+def test_a_snapshot_takes_up_to_100_counters_bins_counted(tables: Store, counter: str) -> None:
+    """More are refused before anything is read, or when their bins are known."""
+    reader = _reader(tables)
+    names = [f"{counter}-{number}" for number in range(101)]
+
+    with pytest.raises(TooManyCounters, match="101 counters"):
+        reader.read(names)
+    if tables.engine.has(Difference.TRANSACT_GET_TAKES_25):
+        with pytest.raises(RequestRejected):
+            reader.read(names[:26])
+        return
+    assert len(reader.read(names[:100]).totals) == 100
+    _mixed(tables, counter)
+    with pytest.raises(TooManyCounters, match="101 counters and bins"):
+        reader.read([*names[:97], f"{counter}-spread"])
+    with pytest.raises(BadCounterName):
+        reader.read(["a#b"])
+    assert reader.read([]) == Snapshot({}, reader.clock.now_ms())
+
+
+def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, counter: str) -> None:
+    """With bins it is read once to see them, and once with them."""
+    if tables.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    _mixed(tables, counter)
+    reader = _reader(tables)
+
+    reader.read([counter, f"l{counter}", f"l{counter}-none"])
+    assert metered(reader.door) == (0, 6)
+    reader.read([counter, f"{counter}-spread"])
+    assert metered(reader.door) == (0, 6 + 2 * 2 + 2 * 5)
+
+
+def test_the_public_client_reads_snapshots(tables: Store, counter: str) -> None:
+    """By the names of the stack's tables."""
+    engine = tables.engine
+    client = CountLedger(
+        tables.connection.settings, session=engine.session, endpoint_url=engine.endpoint_url
+    )
+    _materialized(tables, counter, 3)
+
+    assert client.snapshot([counter]).totals[counter].total == 3

@@ -1,0 +1,255 @@
+"""Several strict counters at once under faults: all or none, once, and what is said is so."""
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
+from random import Random
+
+import pytest
+
+from countledger.ledger.errors import Unreachable
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.marked import MarkedSending
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Contended,
+    Duplicate,
+    GivenUp,
+    Outcome,
+    Refusal,
+    Unknown,
+)
+from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.injection import FAULTS, Fault, Kind, faults
+from tests.faults.strict.conflicts import conflicts, first_reason_kept_back
+from tests.faults.strict.sellers import (
+    before_request,
+    client_of,
+    held_back,
+    others_change,
+    seller_of,
+)
+
+TRANSACT = "TransactWriteItems"
+LOST = Fault(Kind.TIMEOUT, applied=True)
+
+
+def without_settling(patch: pytest.MonkeyPatch) -> None:
+    """Say the refusal, and leave the old request its way."""
+
+    def believed(_self: object, refused: Refusal) -> Outcome:
+        return refused
+
+    patch.setattr(MarkedSending, "settle", believed)
+
+
+def _pair(store: Store, counter: str) -> tuple[StrictCounters, str, str]:
+    seller = seller_of(store)
+    source, target = f"{counter}-a", f"{counter}-b"
+    seller.create(source, method="atomic", lower=0, opening=5)
+    seller.create(target, method="occ", upper=5)
+    return seller, source, target
+
+
+def _expect(seller: StrictCounters, values: dict[str, int]) -> None:
+    found = {counter: seller.show(counter).value for counter in values}
+    if found != values:
+        raise WrongNumber(f"{found} and not {values}")
+
+
+def _transfer(seller: StrictCounters, source: str, target: str) -> Outcome:
+    return seller.at_once.transfer(source, target, 2, key=f"t {source}")
+
+
+def _change(seller: StrictCounters, source: str, target: str) -> Outcome:
+    return seller.at_once.change({source: -2, target: 2}, key=f"t {source}")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_transfer_counts_once_whatever_becomes_of_its_request(
+    store: Store, counter: str, fault: Fault
+) -> None:
+    """Applied by this call, also where its answer was lost; a later retry is a duplicate."""
+    seller, source, target = _pair(store, counter)
+
+    with faults(client_of(seller), at=TRANSACT, plan=[fault, fault]) as attempts:
+        outcome = _transfer(seller, source, target)
+
+    assert isinstance(outcome, Applied)
+    assert len(attempts) == 3
+    assert isinstance(_change(seller_of(store), source, target), Duplicate)
+    _expect(seller, {source: 3, target: 2})
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_counter_is_set_once_whatever_becomes_of_its_request(
+    store: Store, counter: str, fault: Fault
+) -> None:
+    """The value is set, and what comes behind it is not taken back by a retry."""
+    seller = seller_of(store)
+    seller.create(counter, method="marker", opening=5)
+
+    with faults(client_of(seller), at=TRANSACT, plan=[fault]):
+        outcome = seller.at_once.set_value(counter, 2, key=f"s-1 {counter}")
+    others_change([seller_of(store)], counter, 4)
+
+    assert isinstance(outcome, Applied)
+    assert isinstance(seller.at_once.set_value(counter, 2, key=f"s-1 {counter}"), Duplicate)
+    _expect(seller, {counter: 6})
+
+
+def test_without_any_answer_it_is_unknown_and_the_same_key_tells(
+    store: Store, counter: str
+) -> None:
+    """Every attempt was carried out and none answered: it counts once, as the retry learns."""
+    seller, source, target = _pair(store, counter)
+
+    with faults(client_of(seller), at=TRANSACT, plan=repeat(LOST)):
+        outcome = _transfer(seller, source, target)
+
+    assert isinstance(outcome, Unknown)
+    assert "same key" in outcome.advice
+    assert isinstance(_transfer(seller, source, target), Duplicate)
+    _expect(seller, {source: 3, target: 2})
+
+
+def test_where_nothing_was_sent_it_says_so(store: Store, counter: str) -> None:
+    """No connection is no doubt; throttles and conflicts to the end are none either."""
+    seller, source, target = _pair(store, counter)
+
+    with (
+        faults(client_of(seller), at=TRANSACT, plan=repeat(Fault(Kind.UNREACHABLE))),
+        pytest.raises(Unreachable),
+    ):
+        _transfer(seller, source, target)
+    with faults(client_of(seller), at=TRANSACT, plan=repeat(Fault(Kind.THROTTLE))):
+        assert isinstance(_transfer(seller, source, target), Contended)
+    with conflicts(client_of(seller), TRANSACT, 99):
+        assert isinstance(_transfer(seller, source, target), Contended)
+    with conflicts(client_of(seller), TRANSACT, 2):
+        assert isinstance(_transfer(seller, source, target), Applied)
+    _expect(seller, {source: 3, target: 2})
+
+
+@judged(without_settling)
+def test_a_refusal_after_a_lost_answer_is_final(store: Store, counter: str, rule: Rule) -> None:
+    """Others take the last of it and give it back: the late request finds its way closed."""
+    seller, source, target = _pair(store, counter)
+    other = seller_of(store)
+
+    with rule.watched():
+        with held_back(seller, Method.MARKER) as late:
+            others_change([other], source, -5)
+            outcome = _transfer(seller, source, target)
+        others_change([other], source, 5)
+        late.land()
+
+        assert isinstance(outcome, BoundReached)
+        assert outcome.counter == source
+        _expect(seller, {source: 5, target: 0})
+        assert late.landings == [400]
+
+
+@judged(without_settling)
+def test_a_duplicate_is_told_though_the_reasons_keep_the_marker_to_themselves(
+    store: Store, counter: str, rule: Rule
+) -> None:
+    """It took the last room itself: before a bound is said to be reached the marker is read."""
+    seller, source, target = _pair(store, counter)
+    seller.at_once.transfer(source, target, 5, key=f"t-1 {counter}")
+
+    with rule.watched(), first_reason_kept_back(client_of(seller)) as kept:
+        outcome = seller.at_once.transfer(source, target, 5, key=f"t-1 {counter}")
+        assert kept == ["ConditionalCheckFailed"]
+        if not isinstance(outcome, Duplicate):
+            raise WrongNumber(f"a duplicate was told to be {outcome}")
+
+
+@pytest.mark.parametrize("act", [_transfer, _change])
+def test_a_request_that_lands_twice_counts_once(
+    store: Store, counter: str, act: Callable[[StrictCounters, str, str], Outcome]
+) -> None:
+    """A retry has gone through when the first request arrives at last, and once more."""
+    seller, source, target = _pair(store, counter)
+
+    with held_back(seller, Method.MARKER) as late:
+        outcome = act(seller, source, target)
+    late.land()
+    late.land()
+
+    assert isinstance(outcome, Applied)
+    _expect(seller, {source: 3, target: 2})
+
+
+def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
+    """A key given up is closed to the late request and to every retry."""
+    seller, source, target = _pair(store, counter)
+    lost: list[Outcome] = []
+
+    with (
+        held_back(seller, Method.MARKER) as late,
+        before_request(
+            client_of(seller),
+            TRANSACT,
+            2,
+            lambda: lost.append(seller.at_once.give_up(f"t {source}")),
+        ),
+    ):
+        told = _transfer(seller, source, target)
+    late.land()
+
+    assert isinstance(lost[0], GivenUp)
+    assert isinstance(told, GivenUp)
+    _expect(seller, {source: 5, target: 0})
+
+
+def test_a_value_is_set_over_no_change_that_was_not_seen(store: Store, counter: str) -> None:
+    """One that comes between the read and the write is read first; with bins as well."""
+    for bins in (1, 3):
+        name = f"{counter}-{bins}"
+        seller, other = seller_of(store), seller_of(store)
+        seller.create(name, method="atomic", upper=9, opening=5, bins=bins)
+
+        def others(name: str = name, other: StrictCounters = other) -> None:
+            others_change([other], name, 1)
+
+        with before_request(client_of(seller), TRANSACT, 1, others):
+            outcome = seller.at_once.set_value(name, 2, key=f"s-{name}")
+
+        assert outcome == Applied(name, 2)
+        assert isinstance(seller.change(name, 8), BoundReached)
+        assert isinstance(seller.change(name, 7), Applied)
+        _expect(seller, {name: 9})
+
+
+def test_transfers_in_circles_neither_make_nor_lose_anything(store: Store, counter: str) -> None:
+    """Eight threads at four counters, retries and lost answers among them: the sum stands."""
+    names = [f"{counter}-{number}" for number in range(4)]
+    first = seller_of(store)
+    for name, method in zip(names, ("atomic", "occ", "marker", "atomic"), strict=True):
+        first.create(name, method=method, lower=0, opening=3, bins=2 if name == names[3] else 1)
+    plan = chain.from_iterable([None, LOST, Fault(Kind.THROTTLE)] for _ in range(30))
+
+    def moves(number: int) -> Counter[str]:
+        seller, random = seller_of(store), Random(number)  # noqa: S311 - a fixed course of events
+        moved: Counter[str] = Counter()
+        with faults(client_of(seller), at=TRANSACT, plan=plan if number == 0 else ()):
+            for step in range(8):
+                source, target = random.sample(names, 2)
+                key = f"{counter}-{number}-{step}"
+                told = [seller.at_once.transfer(source, target, 1, key=key) for _ in range(2)]
+                if isinstance(told[1], Applied | Duplicate):
+                    moved.update({target: 1, source: -1})
+        return moved
+
+    with ThreadPoolExecutor(8) as pool:
+        moved = list(pool.map(moves, range(8)))
+
+    expected = {name: 3 + sum(one[name] for one in moved) for name in names}
+    assert min(expected.values()) >= 0
+    assert sum(expected.values()) == 12
+    _expect(first, expected)

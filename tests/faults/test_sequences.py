@@ -1,0 +1,377 @@
+"""Numbers under faults: none is given out twice, and a collection has no gap."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pytest
+
+from countledger.ledger.connection import Retries
+from countledger.ledger.errors import Throttled, Unclear, Unnumbered, Unreachable
+from countledger.producers.sequences import expecting
+from countledger.producers.sequences.appending import Appending
+from countledger.producers.sequences.collection import Collection
+from countledger.producers.sequences.expecting import CROWDED
+from countledger.producers.sequences.sequence import plan_expected
+from countledger.producers.sequences.sequences import Sequences
+from tests.engines.numbering import all_items, own_table, sequences_of
+from tests.engines.store import Store
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.injection import FAULTS, LOST_ANSWERS, Attempts, Crash, Fault, Kind, faults
+from tests.faults.strict.conflicts import conflicts
+from tests.faults.strict.sellers import Late, before_request
+
+Draw = Callable[[Sequences, str], list[int]]
+
+
+def one(sequences: Sequences, sequence: str) -> list[int]:
+    return [sequences.draw(sequence)]
+
+
+def block(sequences: Sequences, sequence: str) -> list[int]:
+    return list(sequences.draw_block(sequence, 5))
+
+
+def expected(sequences: Sequences, sequence: str) -> list[int]:
+    return [sequences.draw_expected(sequence)]
+
+
+WAYS: Final = pytest.mark.parametrize("draw", [one, block, expected])
+LOST: Final = Fault(Kind.TIMEOUT, applied=True)
+NOT_SENT: Final = Fault(Kind.TIMEOUT)
+
+
+@pytest.fixture
+def collection(store: Store) -> Iterator[Collection]:
+    """An empty collection in a table of an app's own."""
+    with own_table(store, "S") as table:
+        yield Collection(table, ("post", "p-1"), "place", prefix="c#", digits=3)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _meeting(
+    sequences: Sequences, at: str, *plan: Fault | None, then: Callable[[], object] = _nothing
+) -> AbstractContextManager[Attempts]:
+    """Let the coming writes of a process meet faults."""
+
+    def meanwhile() -> None:
+        then()
+
+    return faults(sequences.means.door.client, at=at, plan=plan, then=meanwhile)
+
+
+def _expect_each_once(numbers: list[int]) -> None:
+    if len(set(numbers)) < len(numbers):
+        raise WrongNumber(f"given out twice: {sorted(numbers)}")
+
+
+def _expect_items(store: Store, collection: Collection, texts: dict[int, str]) -> None:
+    items = all_items(store, collection.table)
+    found = sorted((int(item["place"]["S"][2:]), item["text"]["S"]) for item in items)
+    if found != sorted(texts.items()):
+        raise WrongNumber(f"{found} and not {sorted(texts.items())}")
+
+
+@WAYS
+@pytest.mark.parametrize("retries", ["none", "standard"])
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_no_fault_gives_a_number_out_twice(
+    store: Store, counter: str, draw: Draw, fault: Fault, retries: Retries
+) -> None:
+    """Whatever becomes of a request, and whoever draws before its sender, or its SDK, hears it."""
+    victim, other = sequences_of(store, retries=retries), sequences_of(store)
+    told = draw(victim, counter)
+
+    with _meeting(victim, "UpdateItem", fault, then=lambda: told.extend(draw(other, counter))):
+        told += draw(victim, counter)
+    told += draw(victim, counter)
+
+    _expect_each_once(told)
+    assert len(told) == 4 * len(draw(other, counter))
+
+
+@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+def test_a_lost_answer_costs_the_numbers_that_it_carried(
+    store: Store, counter: str, fault: Fault
+) -> None:
+    """By ADD they are a gap; by expectation they are found again, for nobody drew meanwhile."""
+    sequences = sequences_of(store)
+
+    told = []
+    for draw in (one, block, expected):
+        with _meeting(sequences, "UpdateItem", fault):
+            told.append(draw(sequences, counter))
+
+    assert told == [[2], [8, 9, 10, 11, 12], [13]]
+
+
+def test_what_was_not_carried_out_leaves_no_gap(store: Store, counter: str) -> None:
+    """A throttle, a conflict, or a request that never arrived."""
+    sequences = sequences_of(store)
+
+    with _meeting(sequences, "UpdateItem", Fault(Kind.THROTTLE), NOT_SENT):
+        told = one(sequences, counter)
+    with conflicts(sequences.means.door.client, "UpdateItem", 2):
+        told += one(sequences, counter)
+    with _meeting(sequences, "UpdateItem", NOT_SENT):
+        told += expected(sequences, counter)
+
+    assert told == [1, 2, 3]
+
+
+def without_the_expectation(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has seen the last number takes the next."""
+
+    def unconditional(*arguments: object) -> object:
+        return replace(plan_expected(*arguments), condition=None)  # type: ignore[arg-type]
+
+    patch.setattr(expecting, "plan_expected", unconditional)
+
+
+@judged(without_the_expectation)
+def test_another_draw_between_the_look_and_the_write(
+    store: Store, counter: str, rule: Rule
+) -> None:
+    """The slower one goes for the next number."""
+    slow, fast = sequences_of(store), sequences_of(store)
+    told = expected(slow, counter)
+
+    with rule.watched():
+        client = slow.means.door.client
+        with before_request(client, "UpdateItem", 1, lambda: told.extend(expected(fast, counter))):
+            told += expected(slow, counter)
+        _expect_each_once(told)
+
+
+def without_the_tag(patch: pytest.MonkeyPatch) -> None:
+    """A number behind the one that was seen is taken for this call's own."""
+    patch.setattr(expecting.Expecting, "_aim", lambda self, last: setattr(self, "last", last))
+
+
+@judged(without_the_tag)
+def test_a_draw_knows_its_own_number_by_its_tag(store: Store, counter: str, rule: Rule) -> None:
+    """Its request was not carried out, another's was, and nobody told."""
+    victim, other = sequences_of(store), sequences_of(store)
+    told = expected(victim, counter)
+
+    with rule.watched():
+        with _meeting(
+            victim, "UpdateItem", NOT_SENT, then=lambda: told.extend(expected(other, counter))
+        ):
+            told += expected(victim, counter)
+        _expect_each_once(told)
+
+
+@WAYS
+def test_no_answer_at_all_is_said(store: Store, counter: str, draw: Draw) -> None:
+    """No number is made up; the next draw is good."""
+    sequences = sequences_of(store)
+    client = sequences.means.door.client
+    told = draw(sequences, counter)
+
+    with (
+        faults(client, at="UpdateItem", plan=[LOST] * 100),
+        faults(sequences.means.reads.client, at="GetItem", plan=[NOT_SENT] * 100),
+        pytest.raises(Unclear, match="none is given out twice"),
+    ):
+        draw(sequences, counter)
+
+    _expect_each_once(told + draw(sequences, counter))
+
+
+@WAYS
+def test_what_is_refused_each_time_is_no_gap(store: Store, counter: str, draw: Draw) -> None:
+    """Throttled, or never sent: nothing was drawn, and that is said."""
+    sequences = sequences_of(store)
+    told = draw(sequences, counter)
+
+    with _meeting(sequences, "UpdateItem", *[Fault(Kind.THROTTLE)] * 100), pytest.raises(Throttled):
+        draw(sequences, counter)
+    lost = [Fault(Kind.UNREACHABLE)] * 100
+    with _meeting(sequences, "UpdateItem", *lost), pytest.raises(Unreachable):
+        draw(sequences, counter)
+    told += draw(sequences, counter)
+
+    assert told == list(range(1, len(told) + 1))
+
+
+def test_making_a_sequence_finds_itself_again(store: Store, counter: str) -> None:
+    """It is no other's that an attempt without answer has made."""
+    sequences = sequences_of(store)
+
+    with _meeting(sequences, "PutItem", LOST):
+        sequences.create(counter, first=10)
+
+    assert sequences.draw(counter) == 10
+
+
+def without_a_look_at_the_number_in_doubt(patch: pytest.MonkeyPatch) -> None:
+    """After a lost answer the highest number is asked for, and no more."""
+    patch.setattr(Appending, "_doubt", lambda _self, _number: None)
+
+
+def _put_with_another_meanwhile(store: Store, collection: Collection, fault: Fault) -> None:
+    victim, other = sequences_of(store), sequences_of(store)
+    told: dict[int, str] = {}
+
+    def put(sequences: Sequences, text: str) -> None:
+        told[sequences.append(collection, {"text": text}).number] = text
+
+    with _meeting(victim, "PutItem", fault, then=partial(put, other, "other's")):
+        put(victim, "victim's")
+    put(other, "last")
+    _expect_items(store, collection, told)
+    assert sorted(told) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_an_item_is_put_once_whatever_fails(
+    store: Store, collection: Collection, fault: Fault
+) -> None:
+    """Under the number that its caller is told, with another's put before it hears."""
+    _put_with_another_meanwhile(store, collection, fault)
+
+
+@judged(without_a_look_at_the_number_in_doubt)
+@pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
+def test_an_item_that_is_there_is_found(
+    store: Store, collection: Collection, fault: Fault, rule: Rule
+) -> None:
+    """The number in doubt is looked at before another is gone for."""
+    with rule.watched():
+        _put_with_another_meanwhile(store, collection, fault)
+
+
+def test_a_lost_number_is_asked_for_again(store: Store, collection: Collection) -> None:
+    """And not counted up: behind ten others it takes two attempts, and not eleven."""
+    slow, fast = sequences_of(store), sequences_of(store)
+
+    def ten_others() -> None:
+        for _ in range(10):
+            fast.append(collection, {"text": "fast"})
+
+    client = slow.means.door.client
+    with before_request(client, "PutItem", 1, ten_others), _meeting(slow, "PutItem") as attempts:
+        assert slow.append(collection, {"text": "slow"}).number == 11
+    assert len(attempts) == 2
+
+
+def test_two_equal_items_are_two(store: Store, collection: Collection) -> None:
+    """A call that lost to an equal item does not take it for its own: it has another tag."""
+    victim, other = sequences_of(store), sequences_of(store)
+    put = partial(other.append, collection, {"text": "same"})
+
+    with _meeting(victim, "PutItem", NOT_SENT, then=put):
+        assert victim.append(collection, {"text": "same"}).number == 2
+
+    _expect_items(store, collection, {1: "same", 2: "same"})
+
+
+@pytest.mark.parametrize("fault", [LOST, NOT_SENT], ids=str)
+def test_what_stayed_unclear_is_resumed(store: Store, collection: Collection, fault: Fault) -> None:
+    """As often as need be, by whichever process: the item is put once."""
+    victim, other = sequences_of(store), sequences_of(store)
+    victim.append(collection, {"text": "first"})
+
+    with (
+        _meeting(victim, "PutItem", *[fault] * CROWDED.attempts),
+        faults(victim.means.reads.client, at="Query", plan=[None, *[NOT_SENT] * 100]),
+        pytest.raises(Unnumbered, match="may be there as number 2") as told,
+    ):
+        victim.append(collection, {"text": "second"})
+    for _ in range(2):
+        put = other.resume(told.value.pending)
+        assert (put.number, put.item["text"]) == (2, "second")
+
+    _expect_items(store, collection, {1: "first", 2: "second"})
+
+
+def without_a_look_behind_the_number_in_doubt(patch: pytest.MonkeyPatch) -> None:
+    """Whoever resumes an item looks at the one number alone."""
+    patch.setattr(Appending, "resume", Appending.carry_out)
+
+
+@judged(without_a_look_behind_the_number_in_doubt)
+def test_what_was_resumed_already_is_found(
+    store: Store, collection: Collection, rule: Rule
+) -> None:
+    """Another has the number in doubt, and a first resume put the item behind it."""
+    victim, other = sequences_of(store), sequences_of(store)
+    with (
+        _meeting(victim, "PutItem", *[NOT_SENT] * CROWDED.attempts),
+        pytest.raises(Unnumbered) as told,
+    ):
+        victim.append(collection, {"text": "victim's"})
+    other.append(collection, {"text": "other's"})
+    victim.resume(told.value.pending)
+    other.append(collection, {"text": "last"})
+
+    with rule.watched():
+        found = sequences_of(store).resume(told.value.pending)
+        _expect_items(store, collection, {1: "other's", 2: "victim's", 3: "last"})
+        assert found.number == 2
+
+
+def test_a_late_request_finds_its_number_taken(store: Store, collection: Collection) -> None:
+    """It lies in the network while the same call puts the item by another attempt."""
+    victim = sequences_of(store)
+    late, client = Late(), victim.means.door.client
+    client.meta.events.register_first("before-send.*.PutItem", late)
+
+    assert victim.append(collection, {"text": "once"}).number == 1
+    late.land()
+
+    assert late.landings == [400]
+    _expect_items(store, collection, {1: "once"})
+
+
+def test_a_crash_leaves_an_item_or_none(store: Store, collection: Collection) -> None:
+    """And no gap for those who come after."""
+    sequences = sequences_of(store)
+    for applied in (False, True):
+        crash = Fault(Kind.CRASH, applied)
+        with _meeting(sequences, "PutItem", crash), pytest.raises(Crash):
+            sequences.append(collection, {"text": "crashed"})
+    assert sequences.append(collection, {"text": "next"}).number == 2
+
+    _expect_items(store, collection, {1: "crashed", 2: "next"})
+
+
+def test_an_item_that_was_deleted_before_it_could_be_seen_is_not_guessed_about(
+    store: Store, collection: Collection
+) -> None:
+    """The call says that it cannot tell."""
+    victim, other = sequences_of(store), sequences_of(store)
+
+    def meanwhile() -> None:
+        other.append(collection, {"text": "other's"})
+        key = {"post": {"S": "p-1"}, "place": {"S": "c#001"}}
+        store.client().delete_item(TableName=collection.table, Key=key)
+
+    with (
+        _meeting(victim, "PutItem", LOST, then=meanwhile),
+        pytest.raises(Unnumbered, match=r"number 1 .* was deleted"),
+    ):
+        victim.append(collection, {"text": "victim's"})
+
+
+def test_others_who_are_always_faster_leave_nothing_behind(
+    store: Store, collection: Collection
+) -> None:
+    """The call ends after so many attempts and says that nothing was put."""
+    slow, fast = sequences_of(store), sequences_of(store)
+    client = slow.means.door.client
+
+    def overtake(**_: object) -> None:
+        fast.append(collection, {"text": "fast"})
+
+    client.meta.events.register("before-call.*.PutItem", overtake)
+    with pytest.raises(Throttled, match="nothing was written in 24 attempts"):
+        slow.append(collection, {"text": "slow"})
+
+    assert {item["text"]["S"] for item in all_items(store, collection.table)} == {"fast"}

@@ -1,0 +1,65 @@
+"""A lease gives each number of its blocks once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from countledger.ledger.errors import Throttled
+from countledger.producers.sequences.lease import Lease
+
+FORKED = """
+import os, sys
+from countledger.producers.sequences.lease import Lease
+
+blocks = iter([range(1, 100), range(101, 200)])
+lease = Lease(lambda: next(blocks))
+assert lease.draw() == 1
+with lease._lock:  # as if another thread drew while this one forks
+    child = os.fork()
+    if child == 0:
+        os._exit(lease.draw())
+assert lease.draw() == 2
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_block_is_taken_when_the_last_is_empty() -> None:
+    """And not before anybody draws."""
+    taken = []
+
+    def take() -> range:
+        taken.append(1)
+        return range(len(taken) * 10, len(taken) * 10 + 2)
+
+    lease = Lease(take)
+    assert taken == []
+    assert [lease.draw() for _ in range(5)] == [10, 11, 20, 21, 30]
+    assert len(taken) == 3
+
+
+def test_a_block_that_cannot_be_taken_is_asked_for_again() -> None:
+    """The draw fails, and the next one tries."""
+    failures = [Throttled("busy")]
+
+    def take() -> range:
+        if failures:
+            raise failures.pop()
+        return range(7, 8)
+
+    lease = Lease(take)
+    with pytest.raises(Throttled):
+        lease.draw()
+    assert lease.draw() == 7
+
+
+@pytest.mark.skipif(not hasattr(sys.modules["os"], "fork"), reason="there are no forks here")
+def test_a_forked_child_takes_a_block_of_its_own() -> None:
+    """Two processes with one block would give every number twice."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=30
+    )
+
+    assert (done.stdout.strip(), done.returncode) == ("101", 0), done.stderr
