@@ -24,7 +24,7 @@ KEY: dict[str, object] = {"id": "u-1"}
         ({"a": ["\ud800"]}, "cannot be stored"),
         ({"a": [set()]}, "a set may not be empty"),
         ({"a": 1.5}, "'a' = 1.5 cannot be stored"),
-        ({"a": object()}, "cannot be stored"),
+        ({"a": object}, "cannot be stored"),
         ({"a": Decimal("NaN")}, "cannot be stored"),
         ({"a": 10**39}, "cannot be stored"),
         ({"a": set()}, "cannot be stored"),
