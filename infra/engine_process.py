@@ -114,7 +114,7 @@ def patch_iam_leading_keys() -> None:
 
 
 def patch_iam_batches_of_messages() -> None:
-    """Who may send, delete or hide a message may do so with ten at once.
+    """Who may send, publish, delete or hide a message may do so with ten at once.
 
     MiniStack asks for actions that IAM does not know.
     """
@@ -122,7 +122,7 @@ def patch_iam_batches_of_messages() -> None:
 
     def action(service: str, *rest: Any) -> str | None:  # noqa: ANN401 - its arguments are its own
         name: str | None = plain(service, *rest)
-        return name.removesuffix("Batch") if name and service == "sqs" else name
+        return name.removesuffix("Batch") if name and service in {"sqs", "sns"} else name
 
     iam_actions.extract_iam_action = action
 
