@@ -146,6 +146,22 @@ def patch_iam_names_schedules() -> None:
     iam_actions.extract_resource_arn = resource_arn
 
 
+def patch_iam_names_buses() -> None:
+    """A look at an event bus is authorised on that bus.
+
+    MiniStack takes its name for that of a rule.
+    """
+    plain = iam_actions.extract_resource_arn
+
+    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
+        arn = str(plain(service, *rest))
+        _method, _path, headers, *_others = rest
+        looks = str(headers.get("x-amz-target", "")).endswith(".DescribeEventBus")
+        return arn.replace(":rule/default/", ":event-bus/") if looks else arn
+
+    iam_actions.extract_resource_arn = resource_arn
+
+
 def patch_concurrency_is_a_number() -> None:
     """A queue's mapping takes its greatest concurrency from a parameter of a template.
 
@@ -179,6 +195,7 @@ PATCHES = (
     patch_iam_leading_keys,
     patch_iam_batches_of_messages,
     patch_iam_names_schedules,
+    patch_iam_names_buses,
     patch_concurrency_is_a_number,
     patch_loopback_is_secure,
 )
