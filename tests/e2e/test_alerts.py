@@ -14,7 +14,6 @@ from countledger import CountLedger, Settings
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
 from countledger.infra.local_mappings import JUDGE
-from countledger.ledger.errors import AccessDenied, TargetRefused
 from countledger.ledger.limits import ALERT_RULES_AGE_MS, DAY_MS
 from tests.e2e.aged import record_aged, total_item
 from tests.e2e.command import eventually
@@ -220,42 +219,3 @@ def test_compaction_raises_no_alert(audience: Audience) -> None:
     product.record(counter, 1)
     audience.handle()
     assert [one["detail"]["threshold"] for one in audience.heard()] == ["51"]
-
-
-def _as(of: Audience, policy: str) -> CountLedger:
-    session = of.stack.session(of.stack.credentials_for(policy))
-    return CountLedger(
-        Settings(stack_name=of.stack.name), session=session, endpoint_url=of.stack.url
-    )
-
-
-def test_who_operates_handles_alerts_and_who_reads_reads_them(auth_audience: Audience) -> None:
-    """Each by the stack's own policy, with IAM enforced."""
-    counter = f"{auth_audience.namespace}:c"
-    auth_audience.ledger().record(counter, 12)
-    auth_audience.handle()
-    operator, reader = _as(auth_audience, "OperatePolicyArn"), _as(auth_audience, "ReadPolicyArn")
-    name = f"{auth_audience.namespace}-r"
-
-    made = operator.alerts.create(
-        name,
-        counter=counter,
-        threshold=10,
-        direction="rising",
-        target=auth_audience.topic,
-        now=True,
-    )
-    trial = operator.alerts.test(name, counter)
-
-    heard = [json.loads(one["Message"]) for one in auth_audience.heard()]
-    assert [one["id"] for one in heard] == [
-        next(reader.alerts.log(counter)).alert.id,
-        trial.id,
-    ]
-    assert reader.alerts.get(name) == made
-    with pytest.raises(AccessDenied):
-        reader.alerts.delete(name)
-    with pytest.raises(TargetRefused, match="not authorized"):
-        reader.alerts.test(name, counter)
-    list(operator.alerts.resend())
-    assert operator.alerts.delete(name)
