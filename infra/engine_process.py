@@ -130,7 +130,7 @@ def _leading_keys(request: dict[str, Any]) -> Iterator[dict[str, str]]:
 
 
 def patch_iam_batches_of_messages() -> None:
-    """Who may send, delete or hide a message may do so with ten at once.
+    """Who may send, publish, delete or hide a message may do so with ten at once.
 
     MiniStack asks for actions that IAM does not know.
     """
@@ -138,7 +138,7 @@ def patch_iam_batches_of_messages() -> None:
 
     def action(service: str, *rest: Any) -> str | None:  # noqa: ANN401 - its arguments are its own
         name: str | None = plain(service, *rest)
-        return name.removesuffix("Batch") if name and service == "sqs" else name
+        return name.removesuffix("Batch") if name and service in {"sqs", "sns"} else name
 
     iam_actions.extract_iam_action = action
 
@@ -158,6 +158,22 @@ def patch_iam_names_schedules() -> None:
         asked = query.get("groupName") or _json_object(body).get("GroupName") or "default"
         group = asked[0] if isinstance(asked, list) else asked
         return arn.replace(":schedule/default/", f":schedule/{group}/")
+
+    iam_actions.extract_resource_arn = resource_arn
+
+
+def patch_iam_names_buses() -> None:
+    """A look at an event bus is authorised on that bus.
+
+    MiniStack takes its name for that of a rule.
+    """
+    plain = iam_actions.extract_resource_arn
+
+    def resource_arn(service: str, *rest: Any) -> str:  # noqa: ANN401 - its arguments are its own
+        arn = str(plain(service, *rest))
+        _method, _path, headers, *_others = rest
+        looks = str(headers.get("x-amz-target", "")).endswith(".DescribeEventBus")
+        return arn.replace(":rule/default/", ":event-bus/") if looks else arn
 
     iam_actions.extract_resource_arn = resource_arn
 
@@ -195,6 +211,7 @@ PATCHES = (
     patch_iam_leading_keys,
     patch_iam_batches_of_messages,
     patch_iam_names_schedules,
+    patch_iam_names_buses,
     patch_concurrency_is_a_number,
     patch_loopback_is_secure,
 )

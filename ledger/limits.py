@@ -98,6 +98,9 @@ ALERT_RULES_MAX: Final = 10_000
 CROSSINGS_MAX: Final = 100
 # An armed state only keeps away alerts that were made already, when their records come again.
 ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
+# Records of a total come in the order of their times, but for what the stream's own clocks may
+# differ. One that lies by more before or behind is of a total that was deleted, or made anew.
+ALERT_MADE_ANEW_MS: Final = MINUTE_MS
 ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
 # The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.
 SEQUENCE_LAST: Final = 2**63 - 1

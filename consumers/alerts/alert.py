@@ -148,7 +148,10 @@ def firing_of(
 
 
 def trial_of(rule: Rule, counter: str, at_ms: int) -> Alert:
-    """A marked alert of a rule at its threshold, to try the way to its target."""
+    """A marked alert of a rule at its threshold, to try the way to its target.
+
+    No total has a version for it: the time stands in its place, so that each trial has its own id.
+    """
     return Alert(
         rule=rule.name,
         revision=rule.revision,
@@ -157,7 +160,7 @@ def trial_of(rule: Rule, counter: str, at_ms: int) -> Alert:
         threshold=rule.threshold,
         old=rule.threshold,
         new=rule.threshold,
-        version=0,
+        version=at_ms,
         region=rule.judge_in,
         at_ms=at_ms,
         test=True,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
 
 from countledger.consumers.alerts import rule_wish
 from countledger.consumers.alerts.alert import trial_of
+from countledger.consumers.alerts.rules import found
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     BadRule,
-    NoSuchRule,
     TargetRefused,
     WrongKind,
     WrongRegion,
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
-    from countledger.consumers.alerts.publish import Publisher
-    from countledger.consumers.alerts.resend import Resender, Resent
-    from countledger.consumers.alerts.rule import Rule, Target
+    from countledger.consumers.alerts.resend import Resent
+    from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_wish import RuleWish
     from countledger.consumers.alerts.rules import Rules
-    from countledger.consumers.alerts.standing import Standing
+    from countledger.consumers.alerts.ways import Ways
     from countledger.consumers.totals import TotalsReader
 
 
@@ -38,37 +38,6 @@ class Change(StrEnum):
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
-
-
-class TargetCheck(Protocol):
-    """Tells whether alerts can reach a target."""
-
-    def check(self, target: Target) -> None:
-        """Return only if they can.
-
-        Raises:
-            BadRule, TargetRefused: they cannot.
-        """
-
-
-class Ways(Protocol):
-    """The ways that alerts take; each is made ready at its first use."""
-
-    @property
-    def targets(self) -> TargetCheck:
-        """What may be told of alerts."""
-
-    @property
-    def publisher(self) -> Publisher:
-        """Takes alerts to their targets."""
-
-    @property
-    def resender(self) -> Resender:
-        """Sends dead letters again."""
-
-    @property
-    def standing(self) -> Standing:
-        """Tells of totals that are beyond a threshold already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +69,7 @@ class Alerts:
         judge_in: str | None = None,
         **wish: Unpack[RuleWish],
     ) -> Rule:
-        """Make a rule. Four write units; one read unit, and one for each 4 KB of rules.
+        """Make a rule. Four write units; two read units, and one for each 4 KB of rules.
 
         A counter that is beyond the threshold already does not alert before it crosses it anew.
 
@@ -153,9 +122,22 @@ class Alerts:
             As `create`, for the first that breaks a rule.
         """
         region = self._judge_in(self.rules.region)
-        wanted = [self._checked(rule_wish.made(name, region, w)) for name, w in wishes.items()]
+        wanted = [rule_wish.made(name, region, wish) for name, wish in wishes.items()]
+        there = self.rules.read()
         for rule in wanted:
-            yield self._apply(rule)
+            if rule.name in there.unreadable:
+                found(there, rule.name)
+            self._check_counter(rule)
+        for target in {rule.target for rule in wanted}:
+            self.ways.targets.check(target)
+        for rule in wanted:
+            before = there.current.get(rule.name)
+            if before is None:
+                yield self.rules.create(rule), Change.CREATED
+            elif before.means_the_same_as(rule):
+                yield before, Change.UNCHANGED
+            else:
+                yield self.rules.set(rule.name, partial(_instead, rule)), Change.CHANGED
 
     def get(self, name: str) -> Rule:
         """A rule in its newest revision. One read unit, and one for each 4 KB of rules.
@@ -242,15 +224,6 @@ class Alerts:
         """
         return self.ways.standing.tell(rule)
 
-    def _apply(self, rule: Rule) -> tuple[Rule, Change]:
-        try:
-            before = self.rules.get(rule.name)
-        except NoSuchRule:
-            return self.rules.create(rule), Change.CREATED
-        after = self.rules.set(rule.name, lambda _: rule)
-        same = before.revision == after.revision
-        return after, Change.UNCHANGED if same else Change.CHANGED
-
     def _judge_in(self, region: str | None) -> str:
         wanted = region or self.home_region
         if wanted != self.rules.region:
@@ -262,14 +235,23 @@ class Alerts:
 
     def _checked(self, rule: Rule) -> Rule:
         """A rule whose counter and target are fit for it."""
-        if rule.counter is not None:
-            item = self.totals.item(rule.counter)
-            total = None if item is None else decode_total(item)
-            if total is not None and total.bins > 1:
-                raise WrongKind(
-                    f"counter {rule.counter!r} is a strict counter with {total.bins} bins: its "
-                    "value lies in many items, and no update shows the whole of it; make it "
-                    "without bins, or watch it where you read it"
-                )
+        self._check_counter(rule)
         self.ways.targets.check(rule.target)
         return rule
+
+    def _check_counter(self, rule: Rule) -> None:
+        if rule.counter is None:
+            return
+        item = self.totals.item(rule.counter)
+        total = None if item is None else decode_total(item)
+        if total is not None and total.bins > 1:
+            raise WrongKind(
+                f"counter {rule.counter!r} is a strict counter with {total.bins} bins: its value "
+                "lies in many items, and no update shows the whole of it; make it without bins, or "
+                "watch it where you read it"
+            )
+
+
+def _instead(wanted: Rule, _there: Rule) -> Rule:
+    """Whatever is there, another rule."""
+    return wanted

@@ -42,6 +42,28 @@ _TRIES: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What a change writes, and the rule as it is then; None: there is none any more."""
+
+    writes: Sequence[Write]
+    rule: Rule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The rule behind a change, and whether anything was written for it."""
+
+    rule: Rule | None
+    written: bool
+
+    def expect(self) -> Rule:
+        """The rule of a change that leaves one."""
+        if self.rule is None:
+            raise AssertionError("only a deletion leaves no rule")
+        return self.rule
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The alert rules of one region.
 
@@ -64,7 +86,7 @@ class Rules:
     random: Random = field(default_factory=Random)
 
     def create(self, rule: Rule) -> Rule:
-        """Make a rule. Four write units, and those to read all rules.
+        """Make a rule. Four write units, and the read units of `read`.
 
         Returns:
             The rule with its revision and the time when it takes effect.
@@ -75,21 +97,21 @@ class Rules:
             ServiceFailed: it could not be written, or nobody can tell: look at it.
         """
 
-        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> list[Write]:
+        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> Plan:
             if rule.name in snapshot.current or rule.name in snapshot.unreadable:
                 raise RuleExists(
                     f"there is an alert rule {rule.name!r}: `countledger alert set {rule.name}` "
                     "changes it"
                 )
-            return plan_put(self.table, snapshot, followed(snapshot, rule, revision, effective_ms))
+            made = followed(snapshot, rule, revision, effective_ms)
+            return Plan(plan_put(self.table, snapshot, made), made)
 
-        self._change(rule.name, decide)
-        return self.get(rule.name)
+        return self._change(rule.name, decide).expect()
 
     def set(self, name: str, change: Callable[[Rule], Rule]) -> Rule:
         """Let another revision follow; one that means the same is not written.
 
-        Six write units, and those to read all rules.
+        Six write units, and the read units of `read`.
 
         Args:
             name: of the rule.
@@ -101,20 +123,18 @@ class Rules:
             ServiceFailed: it could not be written, or nobody can tell: look at it.
         """
 
-        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> list[Write]:
+        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> Plan:
             there = found(snapshot, name)
             wanted = change(there)
             if wanted.means_the_same_as(there):
-                return []
-            return plan_put(
-                self.table, snapshot, followed(snapshot, wanted, revision, effective_ms)
-            )
+                return Plan((), there)
+            next_one = followed(snapshot, wanted, revision, effective_ms)
+            return Plan(plan_put(self.table, snapshot, next_one), next_one)
 
-        self._change(name, decide)
-        return self.get(name)
+        return self._change(name, decide).expect()
 
     def delete(self, name: str) -> bool:
-        """Delete a rule. Six write units, and those to read all rules.
+        """Delete a rule. Six write units, and the read units of `read`.
 
         Returns:
             Whether there was one. That there is none is no error.
@@ -124,17 +144,17 @@ class Rules:
         """
         check_rule_name(name)
 
-        def decide(snapshot: Snapshot, _revision: str, effective_ms: int) -> list[Write]:
+        def decide(snapshot: Snapshot, _revision: str, effective_ms: int) -> Plan:
             if name not in snapshot.current and name not in snapshot.unreadable:
-                return []
-            return plan_delete(self.table, snapshot, name, effective_ms)
+                return Plan(())
+            return Plan(plan_delete(self.table, snapshot, name, effective_ms))
 
-        return self._change(name, decide)
+        return self._change(name, decide).written
 
     def get(self, name: str) -> Rule:
         """A rule in its newest revision, which may not be in force yet.
 
-        One read unit for each 4 KB of rules.
+        The read units of `read`.
 
         Raises:
             NoSuchRule: there is none of that name.
@@ -143,7 +163,7 @@ class Rules:
         return found(self.read(), check_rule_name(name))
 
     def list(self) -> list[Rule]:
-        """All rules that can be read, by name. One read unit for each 4 KB of them."""
+        """All rules that can be read, by name. The read units of `read`."""
         current = self.read().current
         return [current[name] for name in sorted(current)]
 
@@ -155,7 +175,7 @@ class Rules:
         return decode_stamp(self.door.get(self.table, keys.rules_stamp_key(), consistent=True))
 
     def read(self) -> Snapshot:
-        """All rules as of one moment. Two read units, and one for each 4 KB of them.
+        """All rules as of one moment. One read unit, and one for each 4 KB of rules.
 
         Raises:
             Throttled: they changed during every attempt.
@@ -173,33 +193,30 @@ class Rules:
                 return snapshot
         raise Throttled("the alert rules kept changing while they were read; try again")
 
-    def _change(self, name: str, decide: Callable[[Snapshot, str, int], Sequence[Write]]) -> bool:
-        """Decide and write, again where somebody else came first.
-
-        Returns:
-            Whether anything was written.
-        """
+    def _change(self, name: str, decide: Callable[[Snapshot, str, int], Plan]) -> Done:
+        """Decide and write, again where somebody else came first."""
         revision = self.new_id(self.clock.now_ms())
         failure: CountledgerError | None = None
         for wait_ms in self._waits_ms():
             if wait_ms:
                 self.clock.sleep_ms(wait_ms)
             snapshot = self.read()
-            if failure is not None and _is_in(snapshot, name, revision):
-                return True
+            landed = None if failure is None else _landed(snapshot, name, revision)
+            if landed is not None:
+                return Done(landed, written=True)
             effective_ms = self.clock.now_ms() + self.delay_ms
-            writes = decide(snapshot, revision, effective_ms)
-            if not writes:
-                return failure is not None
+            plan = decide(snapshot, revision, effective_ms)
+            if not plan.writes:
+                return Done(plan.rule, written=failure is not None)
             try:
                 # A token of its own: another try is another transaction, with another time.
-                self.door.transact(writes, self.new_id(effective_ms))
+                self.door.transact(plan.writes, self.new_id(effective_ms))
             except TransactionCancelled as cancelled:
                 failure = Throttled(f"alert rule {name!r}: {cancelled}")
             except (Throttled, Unclear) as error:
                 failure = error
             else:
-                return True
+                return Done(plan.rule, written=True)
         raise failure or AssertionError("there is a first attempt")
 
     def _waits_ms(self) -> Iterator[float]:
@@ -225,7 +242,7 @@ def found(snapshot: Snapshot, name: str) -> Rule:
     return snapshot.current[name]
 
 
-def _is_in(snapshot: Snapshot, name: str, revision: str) -> bool:
-    """Whether an earlier attempt landed after all, even if somebody changed the rule since."""
+def _landed(snapshot: Snapshot, name: str, revision: str) -> Rule | None:
+    """What an earlier attempt wrote, if it landed after all; even if somebody changed it since."""
     known = [*snapshot.past, *snapshot.current.values()]
-    return any(rule.name == name and rule.revision == revision for rule in known)
+    return next((r for r in known if r.name == name and r.revision == revision), None)

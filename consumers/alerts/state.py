@@ -10,6 +10,9 @@ So the alerts of the next update are written only once the last ones have been t
 lost wherever a process dies. A record at or below the state's version has been judged: if its
 alerts lie in the state untold they are told, else nothing is left to do. All of `decide` is pure.
 
+A record of a lower version, made much later, is of a total that was deleted and made anew; from
+then on those of the total before it count as judged, whatever their versions.
+
 Without a state a rule is armed. A rule without a re-arm level is armed always.
 """
 
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING
 from countledger.consumers.alerts.alert import Firing, firing_of
 from countledger.consumers.alerts.crossings import crossings, direction_of, is_back, standing
 from countledger.consumers.alerts.rule import Direction
+from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.crossings import Crossing
@@ -87,6 +91,7 @@ def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing)
+    state = _of_this_total(state, move)
     if state is not None and _has_judged(state, move, rule):
         return None
     was_armed = _is_armed(state, rule)
@@ -110,6 +115,7 @@ def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | No
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing)
+    state = _of_this_total(state, move)
     if state is not None and (move.version < state.version or state.revision == rule.revision):
         return None
     beyond = standing(move.new, rule)
@@ -132,7 +138,16 @@ def told(state: State) -> State:
     return replace(state, told=True)
 
 
+def _of_this_total(state: State | None, move: Move) -> State | None:
+    """The state, unless the total was deleted and made anew since: versions begin again then."""
+    if state is None or state.at_ms >= move.at_ms - ALERT_MADE_ANEW_MS:
+        return state
+    return state if move.version > state.version else None
+
+
 def _has_judged(state: State, move: Move, rule: Rule) -> bool:
+    if move.at_ms < state.at_ms - ALERT_MADE_ANEW_MS:
+        return True  # whatever its version: it may be of the total before this one
     if move.version != state.version or not state.standing or state.revision != rule.revision:
         return move.version <= state.version
     # Where the total stood was told; what it passed on its way there was not.

@@ -13,7 +13,7 @@ from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.attributes import check_format, describe, require
 from countledger.ledger.errors import CorruptItem
 from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
-from countledger.ledger.limits import ALERT_STATE_LIFE_MS, SECOND_MS
+from countledger.ledger.limits import ALERT_MADE_ANEW_MS, ALERT_STATE_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
@@ -46,8 +46,13 @@ def write_now_of(table: str, write: Write) -> Put:
 
 
 def _put(table: str, state: State, earlier: Condition) -> Put:
-    """Write a state over an earlier one, if that has been told; or where there is none."""
-    replaceable = AllOf(earlier, Compare("told", "=", value=True))
+    """Write a state over an earlier one, if that has been told; or where there is none.
+
+    That of a total that was made anew is written over whatever version the one before it had.
+    """
+    older = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
+    not_younger = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
+    replaceable = AllOf(AnyOf(older, AllOf(earlier, not_younger)), Compare("told", "=", value=True))
     return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 

@@ -373,3 +373,17 @@ def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() 
     ]
     assert stands.state.firing is not None
     assert stands.state.firing.alerts[0].id == world.targets.ids[2]
+
+
+def test_a_total_that_was_deleted_and_made_anew_alerts_though_its_versions_begin_again() -> None:
+    """What fired was another total; records of that one that come again set nothing off."""
+    world = World([rule(10, rearm=5)])
+    first = [record(800, 3, 12), record(801, 12, 8)]
+    world.deliver(first)
+    anew = [record(1, None, 7, at_s=100, sequence=900), record(2, 7, 11, at_s=101, sequence=901)]
+
+    for batch in (anew, anew, first):
+        world.deliver(batch)
+
+    assert [version for _, _, version in world.alerts()] == ["800", "2"]
+    assert _stored(world).version == 2

@@ -1,0 +1,99 @@
+"""Alert rules on every engine: changes one after the other, at the stated cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers.alerts.rule import Direction, Rule
+from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rules import Rules
+from countledger.ledger import keys
+from countledger.ledger.errors import RuleExists
+from countledger.ledger.expressions import Compare
+from countledger.ledger.limits import ALERT_RULES_AGE_MS
+from countledger.ledger.operations import Delete, Query
+from tests.engines.clock import HandClock
+from tests.engines.differences import Difference
+
+if TYPE_CHECKING:
+    from tests.engines.store import Store
+
+HERE = "here"
+RULE = Rule(name="r", counter="likes:1", threshold=100, direction=Direction.RISING, judge_in=HERE)
+
+
+@pytest.fixture
+def rules(store: Store) -> Rules:
+    """None yet: they lie in one partition, which the tests of a table share."""
+    door = store.door()
+    everything = Query(store.counters, Compare("counter", "=", keys.ALERT_RULES))
+    for item in [item for page in door.pages(everything) for item in page]:
+        door.delete(Delete(store.counters, {name: item[name] for name in ("counter", "part")}))
+    return Rules(store.door(), store.counters, HERE, HandClock())
+
+
+def test_rules_are_made_followed_and_deleted(rules: Rules) -> None:
+    """What was is kept beside what is, and a name can be taken once."""
+    first = rules.create(replace(RULE, prefix="", counter=None, rearm=-5))
+    with pytest.raises(RuleExists):
+        rules.create(RULE)
+    second = rules.set("r", lambda rule: replace(rule, threshold=200))
+    assert rules.list() == [second]
+    assert rules.delete("r")
+
+    snapshot = rules.read()
+    assert (snapshot.number, snapshot.current) == (3, {})
+    assert {rule.revision for rule in snapshot.past} == {first.revision, second.revision}
+    assert {rule.effective_until_ms for rule in snapshot.past} >= {second.effective_from_ms}
+
+
+def test_of_two_changes_at_once_neither_is_lost(rules: Rules) -> None:
+    """The stamp refuses the second, which is decided anew."""
+    rules.create(RULE)
+    other = Rules(rules.door, rules.table, HERE, rules.clock)
+    raced: list[Rule] = []
+
+    def change(rule: Rule) -> Rule:
+        if not raced:
+            raced.append(other.set("r", lambda rule: replace(rule, rearm=50)))
+        return replace(rule, threshold=200)
+
+    changed = rules.set("r", change)
+
+    assert (changed.threshold, changed.rearm) == (200, 50)
+    assert rules.get("r") == changed
+
+
+def test_p9_rules_cost_what_they_say(store: Store, rules: Rules) -> None:
+    """Changes two units for each item of their transaction; a look for changes one small read."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    meter = rules.door.meter
+    spent: list[tuple[float, float]] = []
+    cache = RuleCache(rules, rules.clock)
+    cache.book()
+
+    for change in (
+        lambda: rules.create(RULE),
+        lambda: rules.set("r", lambda rule: replace(rule, threshold=200)),
+        lambda: rules.delete("r"),
+    ):
+        before = meter.write_units, meter.read_units
+        change()
+        spent.append((meter.write_units - before[0], meter.read_units - before[1]))
+
+    before = meter.write_units, meter.read_units
+    cache.book()
+    within = meter.read_units
+    rules.clock.sleep_ms(ALERT_RULES_AGE_MS)
+    cache.book()
+    changed = meter.read_units
+    rules.clock.sleep_ms(ALERT_RULES_AGE_MS)
+    cache.book()
+
+    assert spent == [(4, 2), (6, 2), (6, 2)]
+    assert within == before[1]
+    assert (changed - within, meter.read_units - changed) == (3, 1)
