@@ -38,6 +38,9 @@ COMMANDS = [
     ["schedule", "show"],
     ["schedule", "delete"],
     ["schedule", "apply"],
+    ["ingest"],
+    ["ingest", "expired"],
+    ["ingest", "resend"],
 ]
 
 
@@ -107,6 +110,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["schedule", "set", "n"], "nothing to change of the schedule of 'n'"),
         (["schedule", "apply", "/no/such.toml"], "/no/such.toml: No such file"),
         (["up", "--stack-name", "no_name"], "stack name 'no_name'"),
+        (["demo", "--via", "post"], "'post' is not one of"),
         (["demo", "--repo", "/no/such/place"], "/no/such/place is no directory"),
         (["emti"], "Did you mean 'emit'"),
     ],
@@ -156,7 +160,7 @@ def test_every_command_teaches_by_its_help(
     text = capsys.readouterr().out
     for name in ("--profile", "--region", "--endpoint-url", "--stack-name", "--output", "--json"):
         assert name in text
-    plain = {"status", "down", "namespace", "schedule", "list", "show", "delete"}
+    plain = {"status", "down", "namespace", "schedule", "ingest", "list", "show", "delete"}
     assert ("Examples:" in text) == (command[-1] not in plain)
 
 
