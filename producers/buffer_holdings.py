@@ -18,7 +18,6 @@ from countledger.producers.buffer_statistics import BufferStatistics
 from countledger.producers.coalesce import keep, may_coalesce
 
 if TYPE_CHECKING:
-
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer import Batch
