@@ -29,7 +29,7 @@ WRITES = st.one_of(
 
 
 @given(
-    keyed=st.lists(st.booleans(), min_size=1, max_size=120),
+    keyed=st.lists(st.booleans(), min_size=35, max_size=120),
     calls=st.lists(CALLS, max_size=20),
     # So many in a row that an entry is given up for now.
     writes=st.tuples(st.integers(0, 60), st.lists(WRITES, max_size=40)),
