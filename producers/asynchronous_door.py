@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.attributes import decode, encode
+from countledger.ledger.batch_body import spell
 from countledger.ledger.departure import watch
 from countledger.ledger.door import _METERED, Door, _consumed
 from countledger.ledger.errors import SetupError
@@ -75,6 +76,7 @@ async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
         client = await made.__aenter__()
     try:
         watch(client)
+        spell(client)
         yield AsyncDoor(client, connection.meter)
     finally:
         await made.__aexit__(None, None, None)

@@ -165,6 +165,12 @@ class Desk:
 
     # ---- ending ----
 
+    def hurry(self) -> None:
+        """Send all that was taken so far, without waiting for it."""
+        with self.lock:
+            self.buffer.hurry()
+            self._wake(ticks_ms())
+
     def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
         """Send all that was taken so far, and wait for it; the failures nobody has asked after.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-from typing import TYPE_CHECKING, Final
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.errors import CountledgerError
 
@@ -30,6 +31,9 @@ _OPEN: Final[dict[Buffering, None]] = {}
 def opened(producer: Buffering) -> None:
     """A producer may have events in hand from now on."""
     _OPEN[producer] = None
+    util = _multiprocessing()
+    if util is not None:
+        _close_at_its_end(util)
 
 
 def closed(producer: Buffering) -> None:
@@ -50,6 +54,19 @@ def _start_anew() -> None:
     """A fork has none of the threads, its locks may be held for ever, the events are not its."""
     for producer in list(_OPEN):
         producer.start_anew()
+    util = _multiprocessing()
+    if _OPEN and util is not None:
+        # It drops the finalizers of its parent behind this, and calls then what is named here.
+        util.register_after_fork(_close_all, lambda _: _close_at_its_end(util))
+
+
+def _multiprocessing() -> Any:  # noqa: ANN401 - a module
+    return sys.modules.get("multiprocessing.util")
+
+
+def _close_at_its_end(util: Any) -> None:  # noqa: ANN401 - a module
+    """A worker of `multiprocessing` ends without `atexit`, but by finalizers of its own."""
+    util.Finalize(None, _close_all, exitpriority=0)
 
 
 atexit.register(_close_all)

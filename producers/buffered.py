@@ -153,6 +153,7 @@ class BufferedProducer:
             pendings.extend(self._take([event]))
             while pendings and (pendings[0].done or len(pendings) > _AHEAD):
                 yield pendings.popleft().wait()
+        self._desk.hurry()
         for pending in pendings:
             yield pending.wait()
 

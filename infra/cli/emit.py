@@ -50,6 +50,9 @@ def emit(
         str | None,
         typer.Option(metavar="FILE", help="Emit the JSON lines of a file; - is standard input."),
     ] = None,
+    coalesce: Annotated[
+        bool, typer.Option("--coalesce", help="With --file: one entry for many lines of a counter.")
+    ] = False,
 ) -> int | None:
     """Record an event, or a file of them.
 
@@ -64,17 +67,23 @@ def emit(
       countledger emit clicks 1 --note source=web --note page=/
       countledger emit --file events.jsonl
       zcat old.jsonl.gz | countledger emit --file -
+      countledger emit --file clicks.jsonl --coalesce         [dim]far fewer write units[/dim]
 
     A line of a file: {"counter": "likes:post-1", "delta": 3} and, as wanted, "key", "at",
     "occurred_at" and "note". A delta with a fraction is best written as text: "12.50". A bad line
     is reported with its number and reason, the good ones are emitted, and the exit code is 1.
+
+    With --coalesce, lines of one counter become one entry with their sum and their number; those
+    with a key, a note or a time of their own stay what they are.
 
     TIME is ISO 8601 with an offset, or milliseconds since 1970.
     """
     if file is not None:
         if any(value for value in (counter, delta, key, at, occurred_at, note)):
             raise BadUsage("with --file, counter, delta and the rest are in the lines")
-        return emit_lines(options, file)
+        return emit_lines(options, file, coalesce=coalesce)
+    if coalesce:
+        raise BadUsage("--coalesce sums up the lines of a file: give --file FILE")
     if counter is None or delta is None:
         raise BadUsage("give COUNTER and DELTA, or --file FILE")
     event = Event(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from countledger import Receipt
+from countledger import Buffering, CountLedger, Receipt
 from countledger.infra.cli.output import notice, show
 from countledger.infra.cli.progress import open_progress
 from countledger.ledger.errors import BadInput, SetupError
@@ -57,8 +57,13 @@ class Lines:
         notice(f"line {number}: {error}")
 
 
-def emit_lines(options: Options, file: str) -> int:
+def emit_lines(options: Options, file: str, *, coalesce: bool = False) -> int:
     """Emit a file; the exit code is 1 when a line was bad, 3 when AWS failed on one.
+
+    Args:
+        options: which stack, and how to print.
+        file: its path; - is standard input.
+        coalesce: whether lines of one counter become one entry.
 
     Raises:
         FileUnreadable: there is no such file.
@@ -67,13 +72,17 @@ def emit_lines(options: Options, file: str) -> int:
     client = options.client()
     lines = Lines()
     counts: Counter[str] = Counter()
+    entries: set[str] = set()
     worst = 0
+    send = coalesced if coalesce else CountLedger.record_many
     with opened(file) as stream, open_progress() as progress:
         emitted = progress.add("emitted")
-        for outcome in client.record_many(lines.events(numbered_lines(stream))):
+        for outcome in send(client, lines.events(numbered_lines(stream))):
             number = lines.next_number()
             if isinstance(outcome, Receipt):
                 counts[str(outcome.status)] += 1
+                if coalesce:
+                    entries.add(outcome.id)
                 emitted.advance()
             else:
                 lines.report(number, outcome)
@@ -84,8 +93,24 @@ def emit_lines(options: Options, file: str) -> int:
         "duplicates": counts["duplicate"],
         "bad": lines.bad,
     }
+    if coalesce:
+        result["entries"] = len(entries)
     show(options, [result], result)
     return max(worst, FINDINGS if lines.bad else 0)
+
+
+def coalesced(client: CountLedger, events: Iterable[Event]) -> Iterator[Receipt | CountledgerError]:
+    """Record events, those of one counter as one entry; as `CountLedger.record_many`.
+
+    Raises:
+        SetupError: what concerns every event.
+    """
+    # Every failure is an outcome already.
+    with client.buffered(Buffering(coalesce=True), on_failure=lambda _: None) as producer:
+        for outcome in producer.record_many(events):
+            if isinstance(outcome, SetupError):
+                raise outcome
+            yield outcome
 
 
 def numbered_lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 FINDINGS: Final = 1
 
-app = typer.Typer(
-    help="""What came through Kinesis too late.
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-An entry that waits in a backlog for longer than the horizon of its namespace is not counted, but
-kept in a queue for fourteen days. Here they are listed, and sent again.""",
-    no_args_is_help=True,
-)
+
+@app.callback()
+@shared
+def ingest(_options: Options) -> None:
+    """What came through Kinesis too late, and sending it again.
+
+    An entry that waits in a backlog for longer than the horizon of its namespace is not counted,
+    but kept in a queue for fourteen days.
+    """
 
 
 @app.command()
@@ -67,7 +71,7 @@ def resend(
 
     Examples:
       countledger ingest resend
-      countledger ingest resend --even-if-counted      [dim]a double count is better than none[/dim]
+      countledger ingest resend --even-if-counted    [dim]rather twice than never[/dim]
     """
     lates = list(options.client().expired.resend(even_if_counted=even_if_counted))
     _print(options, lates)

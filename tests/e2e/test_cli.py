@@ -141,6 +141,22 @@ def test_good_lines_of_a_file_are_emitted_and_bad_ones_reported(
     eventually(lambda: total_of(command, counter)["total"] == 600)
 
 
+def test_lines_of_one_counter_become_one_entry_on_request(command: Command, counter: str) -> None:
+    """With their sum and their number; keyed ones stay, and bad ones are reported as ever."""
+    lines = [{"counter": counter, "delta": delta} for delta in [2] * 300]
+    keyed = [{"counter": counter, "delta": delta, "key": "k"} for delta in (5, 5, 6)]
+    text = "\n".join(json.dumps(line) for line in [*lines, *keyed, {"counter": counter}])
+
+    done = command("emit", "--file", "-", "--coalesce", "--json", stdin=text)
+
+    assert done.code == 1
+    assert done.json == {"recorded": 301, "duplicates": 1, "bad": 2, "entries": 2}
+    assert "line 303: " in done.err
+    entries = command("entries", counter, "--json").json
+    assert sorted((one["delta"], one["events"]) for one in entries) == [(5, 1), (600, 300)]
+    assert command("emit", counter, "1", "--coalesce").code == 2
+
+
 def test_a_file_of_good_lines_is_no_finding(command: Command, counter: str) -> None:
     """Exit 0, also for none at all."""
     assert command("emit", "--file", "-", stdin="").code == 0

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 import countledger
-from countledger import CountLedger, Judgement, Settings
+from countledger import CountLedger, Event, Judgement, Settings
 from countledger.infra.bundle import OWN, build_bundle
 from countledger.infra.lane import Delivery
 from countledger.infra.local_stack import LocalStack
@@ -106,17 +106,22 @@ def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
     """Deployed from a bundle for this interpreter, the same template gives the same totals."""
     bundle = build_bundle(OWN)
 
-    with LocalStack(name="countledger-bundle", bundle=bundle.content) as bundled:
+    with LocalStack(
+        name="countledger-bundle",
+        bundle=bundle.content,
+        parameters={"IngestStream": "provisioned"},
+    ) as bundled:
         function = bundled.client("lambda").get_function_configuration(
             FunctionName=bundled.outputs["MaterializerFunctionName"]
         )
         settings = countledger.Settings(stack_name=bundled.name)
         everything = CountLedger(settings, session=bundled.session(), endpoint_url=bundled.url)
         everything.record(counter, 2)
-        bundled.pump.drain()
+        list(everything.kinesis.send_many([Event(counter, 3)]))
+        bundled.drain()
 
         assert function["CodeSize"] == len(bundle.content)
-        assert everything.total(counter).total == 2
+        assert everything.total(counter).total == 5
 
 
 def _failures(made: list[Delivery]) -> list[Delivery]:

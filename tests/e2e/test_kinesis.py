@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Event, Settings
+from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.local_mappings import INGEST
 from countledger.infra.local_stack import LocalStack
 from countledger.ledger.errors import AccessDenied, StackNotFound
@@ -176,6 +177,25 @@ def test_a_stream_that_is_split_and_merged_is_read_to_its_end(
 
     assert ledger.total(counter).total == 15
     assert len(open_shards(kinesis, arn)) == 2
+
+
+def test_a_reader_whose_iterator_is_gone_goes_on_behind_its_last_record(
+    streaming: LocalStack, counter: str
+) -> None:
+    """One lives for five minutes, and a failing function may hold up its shard for hours."""
+    source = KinesisSource(streaming.client("kinesis"), streaming.outputs["IngestStreamArn"])
+    readers = [source.reader(shard.shard_id, "TRIM_HORIZON") for shard in source.shards()]
+    seen = [record.sequence for reader in readers for record in reader.read()[1]]
+    before = len(seen)
+    for number in range(3):
+        put(streaming, f"{counter}-{number}".encode())
+        for reader in readers:
+            reader._iterator = "gone"
+            seen += [record.sequence for record in reader.read()[1]]
+    drain(streaming)
+    letters(streaming, "IngestQuarantineQueueUrl")
+
+    assert len(set(seen)) == len(seen) == before + 3
 
 
 def open_shards(kinesis: Any, arn: str) -> list[Any]:  # noqa: ANN401 - a boto3 client

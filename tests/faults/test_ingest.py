@@ -1,6 +1,6 @@
 """What the ledger holds when the ingest's writes go wrong, it dies, or a batch comes again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import Any, Final
@@ -16,6 +16,7 @@ from countledger.producers.ingest import ingest, reading
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.ingest.reading import Kind as Why
 from countledger.producers.ingest.writing import Writer
+from countledger.producers.kinesis import message
 from countledger.producers.kinesis.aggregate import pack
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
@@ -31,7 +32,7 @@ from tests.unit.producers.kinesis.streams import delivered
 
 def an_id_for_every_delivery(patch: pytest.MonkeyPatch) -> None:
     """The id is made where the record is read, not where the entry was made."""
-    real: Callable[..., Entry] = reading.decode
+    real = message.decode
 
     def decode(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
         entry = real(data, arrived_ms=arrived_ms, origin=origin)

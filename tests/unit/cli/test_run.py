@@ -49,6 +49,9 @@ COMMANDS = [
     ["alert", "log"],
     ["alert", "resend"],
     ["watch"],
+    ["ingest"],
+    ["ingest", "expired"],
+    ["ingest", "resend"],
 ]
 
 RULE = ["alert", "create", "r", "--counter", "a", "--direction", "rising"]
@@ -135,6 +138,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["schedule", "set", "n"], "nothing to change of the schedule of 'n'"),
         (["schedule", "apply", "/no/such.toml"], "/no/such.toml: No such file"),
         (["up", "--stack-name", "no_name"], "stack name 'no_name'"),
+        (["demo", "--via", "post"], "'post' is not one of"),
         (["demo", "--repo", "/no/such/place"], "/no/such/place is no directory"),
         (["emti"], "Did you mean 'emit'"),
     ],
@@ -184,7 +188,8 @@ def test_every_command_teaches_by_its_help(
     text = capsys.readouterr().out
     for name in ("--profile", "--region", "--endpoint-url", "--stack-name", "--output", "--json"):
         assert name in text
-    plain = {"status", "down", "namespace", "schedule", "alert", "list", "show", "delete"}
+    groups = {"namespace", "schedule", "alert", "ingest"}
+    plain = groups | {"status", "down", "list", "show", "delete"}
     assert ("Examples:" in text) == (command[-1] not in plain)
 
 

@@ -439,6 +439,39 @@ def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
     assert (done.stdout.strip(), done.stderr) == ("3", "")
 
 
+WORKER = """
+import multiprocessing, sys
+from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.producers.buffers import producer_on
+
+class Loud(MemoryDoor):
+    def put_batch(self, table, items):
+        print(len(items), flush=True)
+        return super().put_batch(table, items)
+
+inherited = producer_on(Loud())
+
+def work():
+    inherited.add("a:b", 1)
+    producer_on(Loud()).add_many([inherited_event] * 2)
+
+from countledger import Event
+inherited_event = Event("a:b", 1)
+worker = multiprocessing.get_context("fork").Process(target=work)
+worker.start()
+worker.join()
+"""
+
+
+def test_a_worker_of_multiprocessing_that_ends_sends_what_it_has_in_hand() -> None:
+    """It ends without `atexit`; both the producer that it made and the one that it inherited."""
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert sorted(done.stdout.split()) == ["1", "2"]
+
+
 def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
     """Nothing can be sent, and nothing is lost."""
 

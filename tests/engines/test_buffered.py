@@ -1,0 +1,67 @@
+"""What a buffer's entries cost and come to, on every engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.ledger import keys
+from countledger.ledger.limits import SECOND_MS
+from countledger.producers.buffer_delivery import Delivery
+from countledger.producers.buffered import BufferedProducer
+from countledger.producers.buffering import Buffering
+from countledger.producers.coalesce import EntryMaker
+from tests.engines.differences import Difference
+
+if TYPE_CHECKING:
+    from tests.engines.store import Store
+
+PLAIN = Buffering(linger_ms=30 * SECOND_MS)
+COALESCING = Buffering(linger_ms=30 * SECOND_MS, coalesce=True)
+
+
+def add_all(
+    store: Store, buffering: Buffering, events: list[tuple[str, int]]
+) -> tuple[float, float]:
+    """Add events through a buffer; the write and read units that its entries took."""
+    recorder = store.recorder()
+    for name in {keys.namespace_of(counter) for counter, _ in events}:
+        recorder.sender.namespaces.create(name)
+    with BufferedProducer(
+        buffering,
+        lambda: Delivery(recorder.sender, buffering.attempts),
+        EntryMaker(recorder.region, recorder.clock),
+        ledger="under test",
+    ) as producer:
+        for counter, delta in events:
+            producer.add(counter, delta)
+    meter = recorder.sender.door.meter
+    return meter.write_units, meter.read_units
+
+
+@pytest.mark.parametrize(
+    ("buffering", "units"), [(PLAIN, 1_000), (COALESCING, 64)], ids=["plain", "coalescing"]
+)
+def test_p9_an_entry_costs_one_unit_and_coalesced_events_share_one(
+    store: Store, counter: str, buffering: Buffering, units: float
+) -> None:
+    """A thousand events of 64 counters: a unit each, or one for each counter."""
+    if store.engine.has(Difference.UNITS_ARE_INVENTED):
+        pytest.skip(Difference.UNITS_ARE_INVENTED.value)
+    events = [(f"{counter}{number % 64}", 1) for number in range(1_000)]
+
+    assert add_all(store, buffering, events) == (units, 0)
+
+
+def test_p3_totals_and_exact_sums_count_the_events_of_an_entry(store: Store, counter: str) -> None:
+    """Also of events that cancel each other out: their sum is nothing, they are not."""
+    add_all(store, COALESCING, [(counter, 5), (counter, -2), (counter, -3)])
+    add_all(store, COALESCING, [(counter, 4), (counter, 3)])
+
+    for shard, records in store.records(counter, 2).items():
+        store.materializer().apply(records, shard)
+    total, exact = store.totals().read(counter), store.exact().read(counter)
+
+    assert (total.total, total.events, total.entries) == (7, 5, 2)
+    assert (exact.sum, exact.events, exact.entries) == (7, 5, 2)
