@@ -84,7 +84,10 @@ class Rankings:
         def place(counter: str) -> Update:
             return place_of(self.table, board, counter, may_be_made=False)
 
-        return self._sweep(namespace, AllOf(Absent(board.attribute), Absent("bins")), place)
+        # One of zeros, made for a ranked group, gets its place with its first entry.
+        recorded = Compare("version", ">", 0)
+        lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
+        return self._sweep(namespace, lacking, place)
 
     def switch_off(self, namespace: str) -> int:
         """Rank a namespace's totals no more; they cost again what they did before.

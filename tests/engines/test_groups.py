@@ -31,6 +31,10 @@ def _groups(store: Store) -> Groups:
     return Groups(store.totals(), store.namespaces())
 
 
+def _rankings(store: Store) -> Rankings:
+    return Rankings(store.door(), store.counters, store.namespaces())
+
+
 def _moved(store: Store, counter: str, sequence: int, delta: int) -> float:
     door = store.door()
     step = Step(sequence, sequence, delta, 1, 1)
@@ -104,6 +108,7 @@ def test_a_ranked_group_keeps_its_order_by_itself(store: Store, namespace: str) 
     groups.add(namespace, [names[3], late])
     assert [one.counter for one in groups.top(namespace)] == [*names[:0:-1], names[0], late]
     assert store.totals().read(late).version == 0
+    assert _rankings(store).switch_on(namespace, wait=False) == 4
     _moved(store, late, 1, 5)
     _moved(store, names[0], 2, 9)
     groups.remove(namespace, [names[3]])
@@ -247,7 +252,7 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     assert (added[0] - before[0], added[1] - before[1]) == (4, 1 + 3)
     assert _moved(store, names[0], 2, 5) == 3
     assert _moved(store, names[1], 2, 5) == 1
-    Rankings(store.door(), store.counters, store.namespaces()).switch_on(namespace, wait=False)
+    _rankings(store).switch_on(namespace, wait=False)
     assert [_moved(store, name, 3, 5) for name in names] == [5, 3]
     groups.remove(namespace, names[:1])
     assert metered(door)[0] - added[0] == 4

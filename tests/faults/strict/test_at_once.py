@@ -3,15 +3,22 @@
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, repeat
 from random import Random
 
 import pytest
 
+from countledger.consumers.snapshot import SnapshotReader
+from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Unreachable
+from countledger.ledger.expressions import AllOf, Compare, Condition
+from countledger.ledger.operations import Put
+from countledger.producers.strict import exact_value, marked
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.marked import MarkedSending
+from countledger.producers.strict.means import Means
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -24,7 +31,7 @@ from countledger.producers.strict.outcome import (
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
-from tests.faults.injection import FAULTS, Fault, Kind, faults
+from tests.faults.injection import FAULTS, Crash, Fault, Kind, faults
 from tests.faults.strict.conflicts import conflicts, first_reason_kept_back
 from tests.faults.strict.sellers import (
     before_request,
@@ -45,6 +52,25 @@ def without_settling(patch: pytest.MonkeyPatch) -> None:
         return refused
 
     patch.setattr(MarkedSending, "settle", believed)
+
+
+def without_the_markers_condition(patch: pytest.MonkeyPatch) -> None:
+    """Put the marker, whatever lies there."""
+    real = marked._marker
+
+    def put(means: Means, change_id: str, facts: Item) -> Put:
+        return replace(real(means, change_id, facts), condition=None)
+
+    patch.setattr(marked, "_marker", put)
+
+
+def without_the_version(patch: pytest.MonkeyPatch) -> None:
+    """Set a counter by what was read, whatever came since."""
+
+    def of(made: str, *_: Condition) -> Condition:
+        return AllOf(Compare("made", "=", made))
+
+    patch.setattr(exact_value, "of", of)
 
 
 def _pair(store: Store, counter: str) -> tuple[StrictCounters, str, str]:
@@ -135,6 +161,47 @@ def test_where_nothing_was_sent_it_says_so(store: Store, counter: str) -> None:
     _expect(seller, {source: 3, target: 2})
 
 
+@pytest.mark.parametrize("act", [_transfer, _change])
+@pytest.mark.parametrize("crash", [Fault(Kind.CRASH), Fault(Kind.CRASH, applied=True)], ids=str)
+def test_a_crash_leaves_all_or_nothing_and_the_same_key_ends_it(
+    store: Store,
+    counter: str,
+    crash: Fault,
+    act: Callable[[StrictCounters, str, str], Outcome],
+) -> None:
+    """Before the transaction or right behind it: another process repeats it, and it counts once."""
+    seller, source, target = _pair(store, counter)
+
+    with faults(client_of(seller), at=TRANSACT, plan=[crash]), pytest.raises(Crash):
+        act(seller, source, target)
+    _expect(seller, {source: 3, target: 2} if crash.applied else {source: 5, target: 0})
+
+    again = act(seller_of(store), source, target)
+    assert isinstance(again, Duplicate if crash.applied else Applied)
+    _expect(seller, {source: 3, target: 2})
+
+
+def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
+    """While one thread moves things to and fro another one looks: the sum is always the same."""
+    seller, source, target = _pair(store, counter)
+    reader = SnapshotReader(store.door(), store.counters)
+
+    def move() -> None:
+        for number in range(20):
+            there = (source, target) if number % 2 == 0 else (target, source)
+            seller.at_once.transfer(*there, 1, key=f"{counter}-{number}")
+
+    sums: set[object] = set()
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(move)
+        while not moving.done() or not sums:
+            found = reader.read([source, target]).totals
+            sums.add(sum(one.total for one in found.values()))
+        moving.result()
+
+    assert sums == {5}
+
+
 @judged(without_settling)
 def test_a_refusal_after_a_lost_answer_is_final(store: Store, counter: str, rule: Rule) -> None:
     """Others take the last of it and give it back: the late request finds its way closed."""
@@ -205,6 +272,36 @@ def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
     assert isinstance(lost[0], GivenUp)
     assert isinstance(told, GivenUp)
     _expect(seller, {source: 5, target: 0})
+
+
+@judged(without_the_markers_condition)
+def test_a_retry_by_another_process_counts_once(store: Store, counter: str, rule: Rule) -> None:
+    """Its token is another one; the marker alone knows the key."""
+    seller, source, target = _pair(store, counter)
+
+    with rule.watched():
+        for _ in range(2):
+            _transfer(seller_of(store), source, target)
+        _expect(seller, {source: 3, target: 2})
+
+
+@judged(without_the_version)
+@pytest.mark.parametrize("bins", [1, 3])
+def test_a_bound_that_moves_meanwhile_is_respected(
+    store: Store, counter: str, bins: int, rule: Rule
+) -> None:
+    """It comes between the read and the write: what was to be set lies outside of it now."""
+    seller, other = seller_of(store), seller_of(store)
+    seller.create(counter, method="atomic", upper=9, opening=5, bins=bins)
+
+    def lowered() -> None:
+        other.set_bounds(counter, upper=6)
+
+    with rule.watched():
+        with before_request(client_of(seller), TRANSACT, 1, lowered):
+            outcome = seller.at_once.set_value(counter, 8, key=f"s {counter}")
+        _expect(seller, {counter: 5})
+        assert outcome == BoundReached(counter, 5, "upper", 6, 3)
 
 
 def test_a_value_is_set_over_no_change_that_was_not_seen(store: Store, counter: str) -> None:
