@@ -1,9 +1,10 @@
 """What one stream record of `counters` tells of a total, straight from the event's plain dicts.
 
 MODIFY of a total                from its old value to its new one
-INSERT of a ledger's total       from zero
+INSERT of a ledger's total,      from zero
+  or of a sequence by a draw
 INSERT of a strict counter,      nothing: it is being made, with the value that it opens with
-  or of a sequence
+  or of a sequence made first
 REMOVE, any other item           nothing
 """
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 # What every ledger's total counts, and no other kind of counter does.
 _OF_A_LEDGER: Final = "entries"
+# What a sequence says of itself; one that was made, rather than drawn from, tells its `first`.
+_SEQUENCE: Final = {"S": "sequence"}
 _VERSION_MAX: Final = 10**18
 
 
@@ -53,13 +56,14 @@ def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | Non
             records: the revisions of rules that judged it may be gone.
     """
     counter, part, name = _subject_of(record)
-    if part != keys.TOTAL or name == "REMOVE":
+    # A strict counter may be called `total`; its place in the directory has a `#` before it.
+    if part != keys.TOTAL or "#" in counter or name == "REMOVE":
         return None
     if name not in ("INSERT", "MODIFY"):
         raise Poison(f"the event name {name!r} is unknown")
     stream = record["dynamodb"]
     new = _image(stream, "NewImage")
-    if "bins" in new or (name == "INSERT" and _OF_A_LEDGER not in new):
+    if "bins" in new or (name == "INSERT" and _is_being_made(new)):
         return None
     before = 0 if name == "INSERT" else _value(_image(stream, "OldImage"))
     behind = _value(new)
@@ -69,6 +73,13 @@ def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | Non
     if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
         raise Poison("the record is older than a stream keeps records")
     return Move(sequence, counter, before, behind, _version(new), at_ms)
+
+
+def _is_being_made(new: Mapping[str, Any]) -> bool:
+    """Whether an item that was not there before opens with its value, rather than moves to it."""
+    if _OF_A_LEDGER in new:
+        return False
+    return new.get("method") != _SEQUENCE or "first" in new
 
 
 def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -44,13 +44,38 @@ def test_the_first_total_of_a_ledger_comes_from_zero() -> None:
     "made",
     [
         {"total": {"N": "50"}, "version": {"N": "1700000000000"}, **STRICT},
-        _image(total=1, version=1),
+        {**_image(total=41, version=1, first=42), "method": {"S": "sequence"}},
     ],
     ids=["strict", "sequence"],
 )
 def test_the_making_of_any_other_counter_crosses_nothing(made: dict[str, Any]) -> None:
     """It opens with the value that it was given."""
     assert _move(with_stream(record(1, None, 5), NewImage=made)) is None
+
+
+def test_the_first_draw_of_a_sequence_comes_from_zero() -> None:
+    """It makes the sequence and takes numbers in one write."""
+    drawn = {**_image(total=1_000, version=1), "method": {"S": "sequence"}}
+
+    found = _move(with_stream(record(1, None, 5), NewImage=drawn))
+
+    assert found is not None
+    assert (found.old, found.new) == (0, 1_000)
+
+
+def test_a_ranked_total_that_was_never_recorded_is_no_move() -> None:
+    """A ledger counter of a ranked group has a total of zero, and no version yet."""
+    ranked = _image(total=0, events=0, entries=0, version=0)
+
+    assert _move(with_stream(record(1, None, 5), NewImage=ranked)) is None
+
+
+def test_the_directory_entry_of_a_counter_called_total_is_no_total() -> None:
+    """Its sort key is that of a total."""
+    listed = {"counter": {"S": "strict#default"}, "part": {"S": "total"}}
+    item = {**listed, "made": {"S": "m"}}
+
+    assert _move(with_stream(record(1, None, 5), Keys=listed, NewImage=item)) is None
 
 
 @pytest.mark.parametrize("more", [STRICT, {}], ids=["strict", "sequence"])
