@@ -183,6 +183,17 @@ def test_dead_letters_are_sent_again_under_the_same_ids(telling: Telling) -> Non
     publisher.topics.delete_topic(TopicArn=NO_TOPIC.arn)
 
 
+def test_letters_that_were_not_sent_again_are_seen_by_the_next_reader(telling: Telling) -> None:
+    """Somebody asked for one of them only; nothing stays hidden behind that."""
+    telling.rules[:] = [rule(1, name="dead", step=1, target=NO_TOPIC)]
+    telling.deliver(history([5], counter=f"{uuid4().hex[:8]}:c"))
+    resender = Resender(telling.letters, telling.judge.publisher)
+
+    assert len(list(resender.resend(1))) == 1
+
+    assert len(list(resender.resend())) == 5
+
+
 def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
     """Somebody put it there."""
     client = telling.letters.client
