@@ -13,6 +13,7 @@ import pytest
 from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
+from countledger.consumers.alerts.state import Tell
 from countledger.consumers.alerts.state_item import settle_of
 from countledger.consumers.alerts.teller import Teller
 from tests.engines.store import Store
@@ -66,7 +67,7 @@ def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
     tell = Teller.tell
 
     def marked(teller: Teller, firing: Firing) -> int:
-        teller.door.update(settle_of(teller.table, firing))
+        teller.door.update(settle_of(teller.table, Tell(firing)))
         return tell(teller, firing)
 
     patch.setattr(Teller, "tell", marked)
