@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
+    rules: RuleCache
     judge: Judge
     logger: Logger
     metrics: Metrics
@@ -36,11 +37,13 @@ def _parts() -> _Parts:
     connection = Connection.open()
     door, table = connection.door("standard"), connection.setting("counters_table")
     queues = connection.queues()
+    rules = RuleCache(Rules(door, table, connection.region))
     return _Parts(
+        rules,
         Judge(
             door,
             table,
-            RuleCache(Rules(door, table, connection.region)),
+            rules,
             ServicePublisher(
                 connection.events(), connection.topics(), connection.setting("alert_bus")
             ),
@@ -83,6 +86,9 @@ def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
         parts.logger.error(
             "a counter could not be judged", counter=counter, rule=rule, reason=str(error)
         )
+    unreadable = parts.rules.unreadable
+    for rule, reason in unreadable.items():
+        parts.logger.error("a rule cannot be read and is not judged", rule=rule, reason=reason)
     parts.logger.info(
         "batch",
         request_id=getattr(context, "aws_request_id", None),
@@ -100,6 +106,7 @@ def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
     metrics.add_metric("DeadLetters", MetricUnit.Count, outcome.dead)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
     metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed))
+    metrics.add_metric("UnreadableRules", MetricUnit.Count, len(unreadable))
     if outcome.lag_ms is not None:
         metrics.add_metric("LagMs", MetricUnit.Milliseconds, outcome.lag_ms)
     metrics.flush_metrics()

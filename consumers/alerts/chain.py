@@ -120,7 +120,7 @@ class ChainJudge:
                 if isinstance(step, Tell):
                     judged.dead += self.teller.tell(step.firing)
                     judged.told += len(step.firing.alerts)
-                    self.door.update(settle_of(self.table, step.firing))
+                    self.door.update(settle_of(self.table, step))
                     state = None if state is None else told(state)
                 else:
                     self.door.put(self.write_of(self.table, step))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -13,9 +14,10 @@ from countledger.ledger.errors import BadInput, BadPayload, Unclear
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageTypeDef
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.rule import Target
@@ -92,21 +94,29 @@ class QueueDeadLetters:
         if "MessageId" not in answer:
             raise Unclear(f"{what}: no clear answer (it names no message)")
 
-    def receive(self) -> Iterator[Received]:
-        """Each letter of the queue once, hidden from other readers for ten minutes."""
-        while True:
-            with translated("ReceiveMessage from the dead letters of alerts"):
-                answer = self.client.receive_message(
-                    QueueUrl=self.queue_url,
-                    MaxNumberOfMessages=_BATCH,
-                    VisibilityTimeout=_HIDDEN_S,
-                    WaitTimeSeconds=self.wait_s,
-                )
-            messages = answer.get("Messages", [])
-            if not messages:
-                return
-            for message in messages:
-                yield Received(_read(message["Body"]), message["ReceiptHandle"])
+    def receive(self) -> Generator[Received]:
+        """Each letter of the queue once, hidden from other readers for ten minutes.
+
+        Close it before its end, and letters that were not taken yet are shown to others again.
+        """
+        while messages := self._receive_batch():
+            waiting = deque(Received(_read(one["Body"]), one["ReceiptHandle"]) for one in messages)
+            try:
+                while waiting:
+                    yield waiting.popleft()
+            finally:
+                for received in waiting:
+                    self.put_back(received)
+
+    def _receive_batch(self) -> list[MessageTypeDef]:
+        with translated("ReceiveMessage from the dead letters of alerts"):
+            answer = self.client.receive_message(
+                QueueUrl=self.queue_url,
+                MaxNumberOfMessages=_BATCH,
+                VisibilityTimeout=_HIDDEN_S,
+                WaitTimeSeconds=self.wait_s,
+            )
+        return answer.get("Messages", [])
 
     def delete(self, received: Received) -> None:
         """Take a letter out."""

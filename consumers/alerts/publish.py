@@ -15,6 +15,7 @@ from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
 from countledger.consumers.alerts.rule import Bus
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, SetupError, Unclear, Unreachable
+from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Target, Topic
 
 BATCH: Final = 10  # what one call of either service takes
-_TRIES: Final = Backoff(attempts=3, base_ms=100, cap_ms=1_000)
+# A burst that is throttled is over within a second or two.
+_TRIES: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
+# An attempt that takes so long got no answer; it waits for up to ten seconds.
+_SILENCE_MS: Final = 2 * SECOND_MS
+_SILENCES: Final = 2
 _SUBJECT_MAX_CHARACTERS: Final = 99
 
 
@@ -82,17 +87,21 @@ class ServicePublisher:
         return refused
 
     def _publish_batch(self, batch: list[Alert], target: Target) -> list[Refused]:
-        left, refused = batch, list[Refused]()
+        left, refused, silences = batch, list[Refused](), 0
         for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
             if wait_ms:
                 self.clock.sleep_ms(wait_ms)
+            began_ms = self.clock.now_ms()
             try:
                 refused = self._send(left, target)
             except CountledgerError as error:
-                silent = isinstance(error, Unclear | Unreachable)
+                silent = self.clock.now_ms() - began_ms >= _SILENCE_MS
                 refused = [Refused(alert, str(error), silent) for alert in left]
-                if isinstance(error, SetupError) and not silent:
-                    break  # no such bus, no permission: the next try would find the same
+                silences += silent
+                # No such bus, no permission: the next try would find the same.
+                hopeless = isinstance(error, SetupError) and not isinstance(error, Unreachable)
+                if silences == _SILENCES or hopeless:
+                    break
             left = [one.alert for one in refused]
             if not left:
                 break
@@ -112,7 +121,7 @@ class ServicePublisher:
         if len(results) != len(batch):
             raise Unclear(f"{what}: no clear answer (it tells of {len(results)} entries)")
         return [
-            Refused(alert, f"{what}: {one['ErrorCode']}: {one.get('ErrorMessage', '')}")
+            Refused(alert, f"{what}: {one.get('ErrorCode')}: {one.get('ErrorMessage', '')}")
             for alert, one in zip(batch, results, strict=True)
             if "EventId" not in one or one.get("ErrorCode")
         ]
@@ -129,7 +138,7 @@ class ServicePublisher:
         if len(taken | set(reasons)) != len(batch):
             raise Unclear(f"{what}: no clear answer (it tells of {len(taken | set(reasons))})")
         return [
-            Refused(batch[int(name)], f"{what}: {one['Code']}: {one.get('Message', '')}")
+            Refused(batch[int(name)], f"{what}: {one.get('Code')}: {one.get('Message', '')}")
             for name, one in reasons.items()
         ]
 

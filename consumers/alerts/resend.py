@@ -6,7 +6,9 @@ the same id.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts.dead_letters import DeadLetter
@@ -51,15 +53,14 @@ class Resender:
         """
         kept: list[Received] = []
         try:
-            for number, received in enumerate(self.letters.receive(), 1):
-                outcome = self._send(received)
-                if outcome.reason is None:
-                    self.letters.delete(received)
-                else:
-                    kept.append(received)
-                yield outcome
-                if number == limit:
-                    return
+            with closing(self.letters.receive()) as letters:
+                for received in islice(letters, limit):
+                    outcome = self._send(received)
+                    if outcome.reason is None:
+                        self.letters.delete(received)
+                    else:
+                        kept.append(received)
+                    yield outcome
         finally:
             for received in kept:
                 self.letters.put_back(received)

@@ -11,7 +11,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import ALERT_RULES_AGE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rules import Rules
@@ -93,6 +93,12 @@ class RuleCache:
     _read_at_ms: int | None = None
     _number: int | None = None
     _book: RuleBook = field(default_factory=lambda: RuleBook(()))
+    _unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Why rules could not be read the last time, by name: those are not judged."""
+        return self._unreadable
 
     def book(self) -> RuleBook:
         """The rules, once for each batch of records.
@@ -115,4 +121,5 @@ class RuleCache:
         if self._number is None or number != self._number:
             snapshot = self.rules.read()
             self._book = RuleBook(snapshot.judged_in(self.rules.region))
+            self._unreadable = snapshot.unreadable
             self._number = snapshot.number

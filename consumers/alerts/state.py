@@ -62,9 +62,15 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """The next step is to tell what lies in the state."""
+    """The next step is to tell what lies in the state.
+
+    Attributes:
+        firing: what that is.
+        standing: whether it is of a total that did not move.
+    """
 
     firing: Firing
+    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
         rule: the revision.
     """
     if state is not None and not state.told and state.firing is not None:
-        return Tell(state.firing)
+        return Tell(state.firing, state.standing)
     state = _of_this_total(state, move)
     if state is not None and _has_judged(state, move, rule):
         return None
@@ -114,7 +120,7 @@ def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | No
         rule: a new revision, which has judged nothing yet.
     """
     if state is not None and not state.told and state.firing is not None:
-        return Tell(state.firing)
+        return Tell(state.firing, state.standing)
     state = _of_this_total(state, move)
     if state is not None and (move.version < state.version or state.revision == rule.revision):
         return None

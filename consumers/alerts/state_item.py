@@ -17,7 +17,7 @@ from countledger.ledger.limits import ALERT_MADE_ANEW_MS, ALERT_STATE_LIFE_MS, S
 from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.state import Write
+    from countledger.consumers.alerts.state import Tell, Write
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
 
@@ -56,8 +56,11 @@ def _put(table: str, state: State, earlier: Condition) -> Put:
     return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
-def settle_of(table: str, firing: Firing) -> Update:
+def settle_of(table: str, tell: Tell) -> Update:
     """The mark that the alerts of a firing have been told: one write unit for each KB."""
+    firing = tell.firing
+    # A total that stood and its own record have the same version, but not the same alerts.
+    same_kind = Compare("standing", "=", value=True) if tell.standing else Absent("standing")
     return Update(
         table,
         keys.alert_state_key(firing.counter, firing.rule),
@@ -65,6 +68,7 @@ def settle_of(table: str, firing: Firing) -> Update:
         AllOf(
             Compare("version", "=", firing.version),
             Compare("revision", "=", firing.revision),
+            same_kind,
         ),
     )
 

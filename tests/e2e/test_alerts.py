@@ -6,17 +6,22 @@ import json
 import time
 import uuid
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger import CountLedger, Settings
+from countledger import CountLedger, Event, Settings
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
 from countledger.infra.local_mappings import JUDGE
+from countledger.infra.shards import StreamSource
+from countledger.infra.stream_filter import record_filter
+from countledger.infra.template import mapping_settings
 from countledger.ledger.limits import ALERT_RULES_AGE_MS, DAY_MS
 from tests.e2e.aged import record_aged, total_item
 from tests.e2e.command import eventually
+from tests.unit.alerts.walk import expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +63,24 @@ class Audience:
         """Let all that was recorded become totals, and these be judged."""
         self.stack.pump.drain()
         self.stack.pumps[JUDGE].drain()
+
+    def moves(self) -> list[dict[str, Any]]:
+        """What the stream of `counters` shows of the namespace's totals, read from its start."""
+        settings = mapping_settings(JUDGE.logical_id)
+        source = StreamSource(
+            self.stack.client("dynamodbstreams"),
+            self.stack.outputs[JUDGE.stream_output],
+            record_filter(settings.filter_patterns),
+        )
+        found: list[dict[str, Any]] = []
+        for shard in source.shards():
+            reader = source.reader(shard.shard_id, "TRIM_HORIZON")
+            came = 1
+            while came:
+                came, records = reader.read()
+                found += [json.loads(record.encoded) for record in records]
+        mine = f"{self.namespace}:"
+        return [one for one in found if one["dynamodb"]["Keys"]["counter"]["S"].startswith(mine)]
 
     def heard(self) -> list[dict[str, Any]]:
         """What has arrived, taken out: the envelope of the bus, or of the topic."""
@@ -219,3 +242,28 @@ def test_compaction_raises_no_alert(audience: Audience) -> None:
     product.record(counter, 1)
     audience.handle()
     assert [one["detail"]["threshold"] for one in audience.heard()] == ["51"]
+
+
+def test_alerts_are_those_of_a_walk_over_the_totals_that_the_stream_shows(
+    audience: Audience,
+) -> None:
+    """Entries folded into one update are one step; the walk knows nothing of the judge."""
+    product, random = audience.ledger(), Random(5)  # noqa: S311 - deltas
+    rules = [
+        _rule(audience, "plain", direction=Direction.BOTH, threshold=5),
+        _rule(audience, "steps", step=7, threshold=-20),
+        _rule(audience, "swings", direction=Direction.FALLING, threshold=0, rearm=6),
+    ]
+    audience.make(*rules)
+    counters = [f"{audience.namespace}:{number}" for number in range(4)]
+    for _ in range(6):
+        deltas = random.choices([-9, -4, -1, 1, 3, 8], k=40)
+        list(product.record_many(Event(random.choice(counters), delta) for delta in deltas))
+        audience.handle()
+
+    moves = audience.moves()
+    made = [product.alerts.get(one.name) for one in rules]
+    wanted = set(expected(moves, made))
+    assert {one["detail"]["id"] for one in audience.heard()} == wanted
+    assert {rule.revision for rule in made} == {one.split("/")[1].split("@")[1] for one in wanted}
+    assert {record["dynamodb"]["Keys"]["counter"]["S"] for record in moves} == set(counters)

@@ -191,11 +191,14 @@ def entries_like(stack: LocalStack, counter: str) -> int:
     return int(found["Count"])
 
 
-def test_up_makes_the_schedules_of_a_settings_file(command: Command, tmp_path: Path) -> None:
+def test_up_makes_the_schedules_and_alerts_of_a_settings_file(
+    command: Command, tmp_path: Path
+) -> None:
     """A bad file is refused with its reason; a good one is there on the stack that was started."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
-    good.write_text('[schedules.default]\nevery = "15m"\n')
+    rule = '[[alerts]]\nname = "busy"\nall = true\nstep = 100\ndirection = "rising"\n'
+    good.write_text('[schedules.default]\nevery = "15m"\n' + rule)
     bad.write_text('[schedules.default]\nevery = "sometimes"\n')
     away = {"COUNTLEDGER_STACK_NAME": None}
     try:
@@ -204,9 +207,11 @@ def test_up_makes_the_schedules_of_a_settings_file(command: Command, tmp_path: P
         command("namespace", "create", "default", "--stack-name", name, env=there)
         up = command("up", "--stack-name", name, "--settings", str(good), env=away)
         listed = command("schedule", "list", "--stack-name", name, env=there)
+        alerts = command("alert", "list", "--stack-name", name, env=there)
     finally:
         command("down", "--stack-name", name)
 
     assert [refused.code, up.code, listed.code] == [2, 0, 0]
     assert "sometimes" in refused.err
     assert "rate(15 minutes)" in listed.out
+    assert "busy" in alerts.out

@@ -13,6 +13,7 @@ import pytest
 from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
+from countledger.consumers.alerts.state import Tell
 from countledger.consumers.alerts.state_item import settle_of
 from countledger.consumers.alerts.teller import Teller
 from tests.engines.store import Store
@@ -66,7 +67,7 @@ def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
     tell = Teller.tell
 
     def marked(teller: Teller, firing: Firing) -> int:
-        teller.door.update(settle_of(teller.table, firing))
+        teller.door.update(settle_of(teller.table, Tell(firing)))
         return tell(teller, firing)
 
     patch.setattr(Teller, "tell", marked)
@@ -101,10 +102,10 @@ def test_p7_a_crash_at_any_call_loses_and_invents_nothing(rule: Kept, telling: T
 def test_p7_every_fault_of_every_service_is_survived(
     telling: Telling, service: int, fault: Fault
 ) -> None:
-    """Three attempts in a row: what is not told at last is told when the batch comes again."""
+    """Five attempts in a row: what is not told at last is told when the batch comes again."""
     batch = _small_batch()
 
-    with faults(telling.clients[service], plan=[fault] * 3) as attempts:
+    with faults(telling.clients[service], plan=[fault] * 5) as attempts:
         telling.deliver(batch)
 
     assert len(attempts) >= 1
@@ -183,6 +184,17 @@ def test_dead_letters_are_sent_again_under_the_same_ids(telling: Telling) -> Non
     publisher.topics.delete_topic(TopicArn=NO_TOPIC.arn)
 
 
+def test_letters_that_were_not_sent_again_are_seen_by_the_next_reader(telling: Telling) -> None:
+    """Somebody asked for one of them only; nothing stays hidden behind that."""
+    telling.rules[:] = [rule(1, name="dead", step=1, target=NO_TOPIC)]
+    telling.deliver(history([5], counter=f"{uuid4().hex[:8]}:c"))
+    resender = Resender(telling.letters, telling.judge.publisher)
+
+    assert len(list(resender.resend(1))) == 1
+
+    assert len(list(resender.resend())) == 5
+
+
 def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
     """Somebody put it there."""
     client = telling.letters.client
@@ -194,6 +206,38 @@ def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
     assert one.letter is None
     assert "no dead letter" in (one.reason or "")
     assert len(list(telling.letters.receive())) == 1
+
+
+def test_a_bus_that_says_nothing_is_asked_twice(telling: Telling) -> None:
+    """Each silence takes ten seconds, and the function has two minutes: then the letters have it.
+
+    Nor is it asked for what else the batch sets off.
+    """
+    telling.rules[:] = [rule(1, name="one", step=1)]
+    publisher: Any = telling.judge.publisher
+    silence = repeat(Fault(Kind.TIMEOUT))
+
+    with faults(
+        publisher.events, plan=silence, then=lambda: publisher.clock.sleep_ms(10_000)
+    ) as attempts:
+        outcome = telling.deliver(history([3, 5], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (outcome.dead, len(telling.dead())) == (5, 5)
+    assert len(attempts) == 2
+
+
+@pytest.mark.parametrize("kind", [Kind.THROTTLE, Kind.SERVER_ERROR, Kind.UNREACHABLE])
+def test_a_bus_that_says_no_is_asked_five_times_for_each(telling: Telling, kind: Kind) -> None:
+    """A burst passes: what comes behind it may find the way free."""
+    telling.rules[:] = [rule(1, name="one", step=1)]
+    publisher: Any = telling.judge.publisher
+
+    with faults(publisher.events, plan=[Fault(kind)] * 5) as attempts:
+        outcome = telling.deliver(history([3, 5], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (outcome.dead, len(telling.dead())) == (3, 3)
+    assert len(attempts) == 6
+    assert [one["threshold"] for one in telling.arrived()] == ["4", "5"]
 
 
 class Failing:

@@ -260,7 +260,7 @@ def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
     tell = Teller.tell
 
     def marked(teller: Teller, firing: Firing) -> int:
-        teller.door.update(settle_of(TABLE, firing))
+        teller.door.update(settle_of(TABLE, Tell(firing)))
         return tell(teller, firing)
 
     patch.setattr(Teller, "tell", marked)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.consumers.alerts.move import Move
 from countledger.consumers.alerts.rule import Topic
-from countledger.consumers.alerts.state import Write, decide_now, told
-from countledger.consumers.alerts.state_item import decode_state, encode_state, write_now_of
+from countledger.consumers.alerts.state_item import decode_state, encode_state
 from countledger.ledger import keys
-from countledger.ledger.errors import CorruptItem, ServiceFailed, Throttled, Unclear
+from countledger.ledger.errors import (
+    CorruptItem,
+    ServiceFailed,
+    Throttled,
+    Unclear,
+)
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put
 from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
@@ -352,38 +355,3 @@ def test_a_move_at_or_below_the_states_version_has_been_judged() -> None:
         move = record(version, 5, 15)
         assert world.deliver([move]).told == 0
     assert state == _stored(world)
-
-
-def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() -> None:
-    """Whoever asked for the last threshold at once came between the update and its record."""
-    wanted = rule(10, step=10)
-    world = World([wanted])
-    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
-    assert isinstance(stands, Write)
-    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
-
-    for _ in range(2):
-        world.deliver(history([35, 45]))
-
-    assert [alert.id.split("/")[2:4] for _, alert in world.targets.taken] == [
-        ["1", "10"],
-        ["1", "20"],
-        ["1", "30"],
-        ["2", "40"],
-    ]
-    assert stands.state.firing is not None
-    assert stands.state.firing.alerts[0].id == world.targets.ids[2]
-
-
-def test_a_total_that_was_deleted_and_made_anew_alerts_though_its_versions_begin_again() -> None:
-    """What fired was another total; records of that one that come again set nothing off."""
-    world = World([rule(10, rearm=5)])
-    first = [record(800, 3, 12), record(801, 12, 8)]
-    world.deliver(first)
-    anew = [record(1, None, 7, at_s=100, sequence=900), record(2, 7, 11, at_s=101, sequence=901)]
-
-    for batch in (anew, anew, first):
-        world.deliver(batch)
-
-    assert [version for _, _, version in world.alerts()] == ["800", "2"]
-    assert _stored(world).version == 2

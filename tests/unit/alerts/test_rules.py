@@ -221,6 +221,9 @@ def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     key = keys.rule_key("spoilt")
     _door(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
 
+    cache = RuleCache(rules, rules.clock)
+    assert [rule.name for rule in cache.book().rules] == ["r"]
+    assert list(cache.unreadable) == ["spoilt"]
     assert [rule.name for rule in rules.list()] == ["r"]
     assert "'many'" in rules.read().unreadable["spoilt"]
     with pytest.raises(CorruptItem, match="alert delete spoilt"):

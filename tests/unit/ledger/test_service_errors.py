@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from botocore import exceptions as sdk
+from botocore.parsers import ResponseParserError
 
 from countledger.ledger.errors import (
     AccessDenied,
@@ -114,6 +115,7 @@ def test_every_code_has_its_class(code: str, status: int, kind: type[Countledger
         (sdk.HTTPClientError(error="two\nlines"), Unclear),
         (sdk.ResponseStreamingError(error="cut"), Unclear),
         (sdk.IncompleteReadError(actual_bytes=1, expected_bytes=2), Unclear),
+        (ResponseParserError("Unable to parse response: a proxy's page"), Unclear),
         (sdk.ParamValidationError(report="TableName is too short"), SetupError),
         (sdk.MissingDependencyException(msg="crt"), SetupError),
         (ValueError("Invalid endpoint: localhost"), BadSetting),

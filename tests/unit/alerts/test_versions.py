@@ -1,0 +1,75 @@
+"""Versions that are judged twice and yet not: totals that stood, and totals that were made anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from countledger.consumers.alerts.move import Move
+from countledger.consumers.alerts.state import State, Tell, Write, decide_now, told
+from countledger.consumers.alerts.state_item import decode_state, settle_of, write_now_of
+from countledger.ledger import keys
+from countledger.ledger.errors import ConditionFailed, Unclear
+from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
+from tests.unit.ledger.memory import Fault
+
+
+def _stored(world: World) -> State:
+    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
+    assert item is not None
+    return decode_state(item)
+
+
+def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() -> None:
+    """Whoever asked for the last threshold at once came between the update and its record."""
+    wanted = rule(10, step=10)
+    world = World([wanted])
+    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(stands, Write)
+    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
+
+    for _ in range(2):
+        world.deliver(history([35, 45]))
+
+    assert [alert.id.split("/")[2:4] for _, alert in world.targets.taken] == [
+        ["1", "10"],
+        ["1", "20"],
+        ["1", "30"],
+        ["2", "40"],
+    ]
+    assert stands.state.firing is not None
+    assert stands.state.firing.alerts[0].id == world.targets.ids[2]
+
+
+def test_a_total_that_was_deleted_and_made_anew_alerts_though_its_versions_begin_again() -> None:
+    """What fired was another total; records of that one that come again set nothing off."""
+    world = World([rule(10, rearm=5)])
+    first = [record(800, 3, 12), record(801, 12, 8)]
+    world.deliver(first)
+    anew = [record(1, None, 7, at_s=100, sequence=900), record(2, 7, 11, at_s=101, sequence=901)]
+
+    for batch in (anew, anew, first):
+        world.deliver(batch)
+
+    assert [version for _, _, version in world.alerts()] == ["800", "2"]
+    assert _stored(world).version == 2
+
+
+def test_a_late_mark_of_a_total_that_stood_does_not_settle_what_its_record_set_off() -> None:
+    """Both have the same version and revision; what was told is not the same."""
+    wanted = rule(10, step=10)
+    world = World([wanted])
+    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(stands, Write)
+    firing = stands.state.firing
+    assert firing is not None
+    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
+    # The judge dies behind its write of what the record sets off.
+    world.door.faults.append(None)
+    world.door.faults.append(Fault(Unclear("lost"), applied=True))
+    world.deliver(history([35]))
+
+    with pytest.raises(ConditionFailed):
+        world.door.update(settle_of(TABLE, Tell(firing, standing=True)))
+    world.deliver(history([35]))
+
+    assert [one.threshold for _, one in world.targets.taken] == [10, 20, 30]
