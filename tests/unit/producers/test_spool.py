@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from decimal import Decimal
+from shutil import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -206,33 +207,56 @@ def test_events_that_wait_to_be_coalesced_never_expire(tmp_path: Path) -> None:
     assert entries_in(door) == [5]
 
 
+OPENING = """
+import sys
+from countledger.producers.spool import Spool
+
+try:
+    Spool.open(sys.argv[1], ledger="in memory")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
 def test_a_spool_is_one_processs(tmp_path: Path) -> None:
-    """Another one is refused, and a fork may not add to its parent's."""
+    """Another one is refused for as long as it is open."""
     path = tmp_path / "spool"
-    producer = producer_on(MemoryDoor(), spooling(tmp_path))
-    code = (
-        "import sys\n"
-        "from countledger.producers.spool import Spool\n"
-        "try:\n    Spool.open(sys.argv[1], ledger='in memory')\n"
-        "except Exception as error:\n    print(type(error).__name__, error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
-    )
+    with producer_on(MemoryDoor(), spooling(tmp_path)):
+        done = subprocess.run(
+            [sys.executable, "-c", OPENING, str(path)], check=True, capture_output=True, text=True
+        )
+
     assert done.stdout.startswith("SpoolRefused")
     assert "is in use" in done.stdout
 
+
+def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
+    """It may not add to it, and its end does not take the file away from under its parent."""
+    door = MemoryDoor()
+    producer = producer_on(door, spooling(tmp_path))
+    producer._desk.buffer.limit = 0
+    producer.add("a:b", 1)
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
         try:
             producer.add("a:b", 1)
         except SpoolRefused:
+            producer.close()
             os._exit(3)
         finally:
             os._exit(4)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     producer.add("a:b", 1)
+
+    # The files as a crash would leave them now.
+    for name in ("spool", "spool-wal"):
+        copy(tmp_path / name, tmp_path / f"copied-{name}")
+    copied = Spool.open(tmp_path / "copied-spool", ledger=LEDGER)
+    assert len(copied.kept()) == 2
+    copied.close()
+    producer._desk.buffer.limit = 1
     producer.close()
+    assert entries_in(door) == [1, 1]
 
 
 def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
