@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, Throttled, Unclear
 from countledger.ledger.limits import DAY_MS
+from countledger.producers import buffer_processes
 from countledger.producers.buffer_errors import NotRecorded, SpoolRefused
 from countledger.producers.buffer_pending import Pending
 from countledger.producers.buffering import Buffering
@@ -45,15 +46,12 @@ def spooling(path: Path, *, coalesce: bool = False, attempts: int = 2) -> Buffer
 
 
 def crash(producer: BufferedProducer) -> None:
-    """The process dies: nothing of it goes on, and the kernel lets go of its file."""
+    """The process dies with nothing under way; the kernel lets go of its file."""
+    spool = producer._spool
+    assert spool is not None
+    assert producer.statistics.under_way == 0
     producer._desk.buffer.limit = 0
-    producer.start_anew()
-    assert producer.statistics.waiting == 0
-    from countledger.producers import buffer_processes, buffered  # noqa: PLC0415
-
-    desk = buffered._THE_PARENTS.pop()
-    assert desk.holdings.spool is not None
-    desk.holdings.spool.connection.close()
+    spool.connection.close()
     buffer_processes.closed(producer)
 
 
@@ -257,6 +255,31 @@ def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     producer._desk.buffer.limit = 1
     producer.close()
     assert entries_in(door) == [1, 1]
+
+
+FORKING = """
+import os, sys
+from countledger.producers.spool import Spool
+
+spool = Spool.open(sys.argv[1], ledger="in memory")
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(os.path.exists(sys.argv[1] + "-wal"))
+"""
+
+
+def test_the_end_of_a_fork_leaves_the_log_where_it_is(tmp_path: Path) -> None:
+    """Python closes what is open as it ends; SQLite would remove the log with what is in it."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(tmp_path / "spool")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.strip() == "True"
 
 
 def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
