@@ -128,7 +128,7 @@ class Desk:
         with self.lock:
             while True:
                 now_ms = ticks_ms()
-                batch = self.holdings.next_batch(now_ms)
+                batch = None if self.outcomes.abandoned else self.holdings.next_batch(now_ms)
                 if batch is not None:
                     self._wake(now_ms)
                     return batch

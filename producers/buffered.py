@@ -19,7 +19,7 @@ from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer_desk import Desk
-from countledger.producers.buffer_errors import Failure, NotRecorded, SpoolRefused
+from countledger.producers.buffer_errors import Failure, NotRecorded
 from countledger.producers.buffer_holdings import Holdings
 from countledger.producers.buffer_outcomes import Outcomes
 from countledger.producers.buffer_processes import closed, opened
@@ -53,8 +53,6 @@ _MARGIN_MS: Final = SECOND_MS
 _CHUNK: Final = 500
 # How many events `record_many` adds before it waits for the first of them.
 _AHEAD: Final = 20_000
-# In a fork: what must be neither used nor collected.
-_THE_PARENTS: Final[list[Desk]] = []
 
 
 class BufferedProducer:
@@ -79,7 +77,8 @@ class BufferedProducer:
             make_delivery: makes what batches are sent by; called once in each process.
             maker: makes entries.
             ledger: names the ledger, for the spool.
-            on_failure: told of each failure, on a thread of this producer's.
+            on_failure: told of each failure, on a thread of this producer's, which it must not let
+                wait for the producer; it may `resend`.
 
         Raises:
             SpoolRefused: the spool cannot be used.
@@ -89,7 +88,6 @@ class BufferedProducer:
         self._maker = maker
         self._on_failure = on_failure
         self._spool: Spool | None = None
-        self._spool_is_the_parents = False
         if buffering.spool is not None:
             self._spool = Spool.open(buffering.spool, ledger=ledger, fsync=buffering.fsync)
         self._desk = self._new_desk()
@@ -246,10 +244,6 @@ class BufferedProducer:
     def start_anew(self) -> None:
         """Begin again in a fork, with nothing in hand."""
         self._desk.outcomes.abandoned = True
-        # SQLite forbids a fork to touch its parent's database, and be it to close it.
-        _THE_PARENTS.append(self._desk)
-        self._spool_is_the_parents = self._spool is not None
-        self._spool = None
         self._desk = self._new_desk()
 
     def _new_desk(self) -> Desk:
@@ -260,11 +254,6 @@ class BufferedProducer:
         return Desk(holdings, lock, self._make_delivery)
 
     def _take(self, events: Sequence[Event]) -> list[Pending]:
-        if self._spool_is_the_parents:
-            raise SpoolRefused(
-                f"spool {str(self.buffering.spool)!r} is that of the process that this one was "
-                "forked from: make a producer here, with a spool of its own"
-            )
         desk = self._desk
         return desk.take_in([desk.holdings.pending_of(event) for event in events]) if events else []
 

@@ -6,16 +6,21 @@ wait to be coalesced are rows of their own; one commit replaces them by their en
 first sent, so that a crash finds either of the two, never both and never none.
 
 SQLite's write-ahead log: a commit survives the end of the process without any sync, and with
-`fsync` that of the machine. The file is locked for one process, until it closes it or dies.
+`fsync` that of the machine. The file is locked for one process, until it closes it or dies. A fork
+has no part in it: SQLite in a fork would take the log away from under its parent, if only at the
+fork's own end.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sqlite3
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from countledger.producers.buffer_errors import SpoolRefused
 from countledger.producers.spool_rows import Spooled, decode_row, encode_entry_row, encode_row
@@ -37,7 +42,7 @@ _SCHEMA: Final = (
 )
 
 
-@dataclass
+@dataclass(eq=False)
 class Spool:
     """An open spool, this process's alone. Safe to share between threads.
 
@@ -45,11 +50,13 @@ class Spool:
         path: its file.
         connection: the open database.
         next_row: the number of the next row.
+        parents: whether this is a fork of the process that it belongs to.
     """
 
     path: str
     connection: sqlite3.Connection
     next_row: int
+    parents: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -76,7 +83,9 @@ class Spool:
         except SpoolRefused:
             connection.close()
             raise
-        return cls(str(path), connection, (last or 0) + 1)
+        spool = cls(str(path), connection, (last or 0) + 1)
+        _OPEN.add(spool)
+        return spool
 
     def append(self, pendings: Sequence[Pending]) -> None:
         """Keep pending entries, or events, each in a row of its own: one commit.
@@ -146,10 +155,13 @@ class Spool:
 
     def close(self) -> None:
         """Let go of the file."""
+        if self.parents:
+            return
         with self._lock, _refusing(self.path):
             self.connection.close()
 
     def _read(self, which: str) -> list[tuple[Spooled, str]]:
+        self._refuse_in_a_fork()
         query = f"SELECT row, body, refused FROM rows WHERE refused {which} ORDER BY row"  # noqa: S608 - ours
         with self._lock, _refusing(self.path):
             found = self.connection.execute(query).fetchall()
@@ -158,11 +170,19 @@ class Spool:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SpoolRefused(f"spool {self.path!r} holds what is no entry: {error}") from error
 
+    def _refuse_in_a_fork(self) -> None:
+        if self.parents:
+            raise SpoolRefused(
+                f"spool {self.path!r} is that of the process that this one was forked from: make a "
+                "producer here, with a spool of its own"
+            )
+
     def _delete(self, rows: Iterable[int]) -> None:
         self.connection.executemany("DELETE FROM rows WHERE row = ?", ((row,) for row in rows))
 
     @contextmanager
     def _commit(self) -> Iterator[None]:
+        self._refuse_in_a_fork()
         with self._lock, _refusing(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -171,6 +191,19 @@ class Spool:
                 self.connection.execute("ROLLBACK")
                 raise
             self.connection.execute("COMMIT")
+
+
+def _leave_to_the_parent() -> None:
+    """In a fork: nothing may touch or close what was open, not even Python as it ends."""
+    for spool in _OPEN:
+        spool.parents = True
+        # A reference that is never given back.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(spool.connection))
+
+
+_OPEN: Final[WeakSet[Spool]] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def _prepare(connection: sqlite3.Connection, path: str, ledger: str, *, fsync: bool) -> None:

@@ -76,9 +76,9 @@ def test_a_million_events_cost_their_units() -> None:
     plain, streamed = price_of("plain", 1.0), price_of("streamed", 1.0, streamed=True)
 
     assert plain.units == 1.065
-    assert plain.dollars == pytest.approx(1.065 * 0.625, abs=0.001)
-    assert plain.compacted(BY_DELETES) == pytest.approx(2.125 * 0.625, abs=0.001)
-    assert plain.compacted(BY_TRANSACTIONS) == pytest.approx(3.125 * 0.625, abs=0.001)
+    assert plain.dollars == pytest.approx(1.065 * 0.625, abs=0.002)
+    assert plain.compacted(BY_DELETES) == pytest.approx(2.125 * 0.625, abs=0.002)
+    assert plain.compacted(BY_TRANSACTIONS) == pytest.approx(3.125 * 0.625, abs=0.002)
     assert 0 < streamed.dollars - plain.dollars < 0.01
     assert Price("marker", 4.0).dollars == 2.5
     assert Price("marker", 4.0).compacted(BY_DELETES) is None

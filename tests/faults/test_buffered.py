@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from countledger import Buffering
-from countledger.producers import buffer_delivery, buffer_processes, buffered
+from countledger.producers import buffer_delivery, buffer_processes
 from countledger.producers.buffer_delivery import Delivery
 from countledger.producers.buffer_errors import NotRecorded
 from countledger.producers.buffer_pending import Pending
@@ -157,8 +157,9 @@ def test_p1_a_crash_after_a_lost_answer_counts_once(
 
 def crash(producer: BufferedProducer) -> None:
     """The process dies with nothing under way; the kernel lets go of its file."""
-    producer.start_anew()
-    spool = buffered._THE_PARENTS.pop().holdings.spool
+    spool = producer._spool
     assert spool is not None
+    assert producer.statistics.under_way == 0
+    producer._desk.buffer.limit = 0
     spool.connection.close()
     buffer_processes.closed(producer)

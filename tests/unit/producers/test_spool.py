@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from decimal import Decimal
+from shutil import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, Throttled, Unclear
 from countledger.ledger.limits import DAY_MS
+from countledger.producers import buffer_processes
 from countledger.producers.buffer_errors import NotRecorded, SpoolRefused
 from countledger.producers.buffer_pending import Pending
 from countledger.producers.buffering import Buffering
@@ -44,15 +46,12 @@ def spooling(path: Path, *, coalesce: bool = False, attempts: int = 2) -> Buffer
 
 
 def crash(producer: BufferedProducer) -> None:
-    """The process dies: nothing of it goes on, and the kernel lets go of its file."""
+    """The process dies with nothing under way; the kernel lets go of its file."""
+    spool = producer._spool
+    assert spool is not None
+    assert producer.statistics.under_way == 0
     producer._desk.buffer.limit = 0
-    producer.start_anew()
-    assert producer.statistics.waiting == 0
-    from countledger.producers import buffer_processes, buffered  # noqa: PLC0415
-
-    desk = buffered._THE_PARENTS.pop()
-    assert desk.holdings.spool is not None
-    desk.holdings.spool.connection.close()
+    spool.connection.close()
     buffer_processes.closed(producer)
 
 
@@ -206,33 +205,81 @@ def test_events_that_wait_to_be_coalesced_never_expire(tmp_path: Path) -> None:
     assert entries_in(door) == [5]
 
 
+OPENING = """
+import sys
+from countledger.producers.spool import Spool
+
+try:
+    Spool.open(sys.argv[1], ledger="in memory")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
 def test_a_spool_is_one_processs(tmp_path: Path) -> None:
-    """Another one is refused, and a fork may not add to its parent's."""
+    """Another one is refused for as long as it is open."""
     path = tmp_path / "spool"
-    producer = producer_on(MemoryDoor(), spooling(tmp_path))
-    code = (
-        "import sys\n"
-        "from countledger.producers.spool import Spool\n"
-        "try:\n    Spool.open(sys.argv[1], ledger='in memory')\n"
-        "except Exception as error:\n    print(type(error).__name__, error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
-    )
+    with producer_on(MemoryDoor(), spooling(tmp_path)):
+        done = subprocess.run(
+            [sys.executable, "-c", OPENING, str(path)], check=True, capture_output=True, text=True
+        )
+
     assert done.stdout.startswith("SpoolRefused")
     assert "is in use" in done.stdout
 
+
+def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
+    """It may not add to it, and its end does not take the file away from under its parent."""
+    door = MemoryDoor()
+    producer = producer_on(door, spooling(tmp_path))
+    producer._desk.buffer.limit = 0
+    producer.add("a:b", 1)
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
         try:
             producer.add("a:b", 1)
         except SpoolRefused:
+            producer.close()
             os._exit(3)
         finally:
             os._exit(4)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     producer.add("a:b", 1)
+
+    # The files as a crash would leave them now.
+    for name in ("spool", "spool-wal"):
+        copy(tmp_path / name, tmp_path / f"copied-{name}")
+    copied = Spool.open(tmp_path / "copied-spool", ledger=LEDGER)
+    assert len(copied.kept()) == 2
+    copied.close()
+    producer._desk.buffer.limit = 1
     producer.close()
+    assert entries_in(door) == [1, 1]
+
+
+FORKING = """
+import os, sys
+from countledger.producers.spool import Spool
+
+spool = Spool.open(sys.argv[1], ledger="in memory")
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(os.path.exists(sys.argv[1] + "-wal"))
+"""
+
+
+def test_the_end_of_a_fork_leaves_the_log_where_it_is(tmp_path: Path) -> None:
+    """Python closes what is open as it ends; SQLite would remove the log with what is in it."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(tmp_path / "spool")],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.strip() == "True"
 
 
 def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
