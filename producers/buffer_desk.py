@@ -77,15 +77,10 @@ class Desk:
             SpoolRefused: they could not be spooled.
         """
         size = sum(pending.size for pending in pendings)
-        with self.lock:
-            # A callback of ours that adds must not wait for the very thread that it runs on.
-            ours = get_ident() in self._sender_ids
-            while not self.holdings.has_room(len(pendings), size, over=ours):
-                self._wake(ticks_ms())
-                if self.holdings.buffering.when_full == "error":
-                    raise self.holdings.full()
-                self.outcomes.changed.wait()
-            if self.holdings.spool is None:
+        while not self._reserve(len(pendings), size):
+            self._help()
+        if self.holdings.spool is None:
+            with self.lock:
                 return self._take(pendings)
         try:
             self.holdings.spool.append([one for one in pendings if one.rows is None])
@@ -96,6 +91,20 @@ class Desk:
             raise
         with self.lock:
             return self._take(pendings)
+
+    def _reserve(self, entries: int, size: int) -> bool:
+        """Reserve room, and wait for it; False where nobody could make any."""
+        with self.lock:
+            # A callback of ours that adds must not wait for the very thread that it runs on.
+            ours = get_ident() in self._sender_ids
+            while not self.holdings.has_room(entries, size, over=ours):
+                self._wake(ticks_ms())
+                if self.holdings.buffering.when_full == "error":
+                    raise self.holdings.full()
+                if not self._senders:
+                    return False
+                self.outcomes.changed.wait()
+        return True
 
     def _take(self, pendings: Sequence[Pending]) -> list[Pending]:
         taken = [self.holdings.take(pending) for pending in pendings]
@@ -115,13 +124,22 @@ class Desk:
             try:
                 Thread(target=self._send_on, name="countledger-sender", daemon=True).start()
             except RuntimeError:
-                return  # no thread to be had; those that there are go on, or who waits helps itself
+                return  # no thread to be had: those that there are go on, or who waits helps
             self._senders += 1
 
     def _send_on(self) -> None:
         """A sender's life."""
         self._sender_ids.add(get_ident())
         while (batch := self._next_batch()) is not None:
+            self.deliver(batch)
+
+    def _help(self) -> None:
+        """Send what is due on this thread, where no other could be started."""
+        while True:
+            with self.lock:
+                batch = None if self._senders else self.holdings.next_batch(ticks_ms())
+            if batch is None:
+                return
             self.deliver(batch)
 
     def _next_batch(self) -> Batch | None:
@@ -180,6 +198,9 @@ class Desk:
         until_s = None if timeout_s is None else monotonic() + timeout_s
         with self.lock:
             mark = self.buffer.hurry()
+            self._wake(ticks_ms())
+        self._help()
+        with self.lock:
             for _ in self.outcomes.waiting(until_s):
                 if self.buffer.settled_through(mark):
                     return self.outcomes.take_failures()
@@ -192,6 +213,10 @@ class Desk:
         with self.lock:
             self.holdings.closed = True
             self.outcomes.changed.notify_all()
+            self.buffer.hurry()
+            self._wake(ticks_ms())
+        self._help()
+        with self.lock:
             for _ in self.outcomes.waiting(until_s):
                 self.buffer.hurry()
                 self._wake(ticks_ms())

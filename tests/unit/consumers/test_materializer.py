@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,6 +28,9 @@ from tests.unit.ledger.memory import Fault, MemoryDoor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Update
 
 TABLE = "counters"
 SHARD = Shard("label", "shardId-1")
@@ -240,3 +245,31 @@ def test_an_event_that_names_no_shard_is_refused(event: dict[str, Any]) -> None:
     """Without it nothing can be applied exactly once; the message says what to set."""
     with pytest.raises(BadPayload, match="TumblingWindowInSeconds"):
         shard_of(event)
+
+
+class _Broken(BaseException):
+    """No error of the service's: this process is at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokenAtOne(MemoryDoor):
+    """One counter's update breaks the process; all others begin once it has."""
+
+    broken: Event = field(default_factory=Event)
+
+    def update(self, write: Update) -> Item | None:
+        if write.key["counter"] == "a:0":
+            self.broken.set()
+            raise _Broken
+        assert self.broken.wait(10)
+        return MemoryDoor.update(self, write)
+
+
+def test_nothing_is_on_its_way_any_more_when_a_batch_breaks_off() -> None:
+    """Else a batch that comes again would meet updates of the one before, still to land."""
+    door = _BrokenAtOne()
+
+    with pytest.raises(_Broken):
+        _materializer(door).apply([record(n, counter=f"a:{n}") for n in range(40)], SHARD)
+
+    assert len(_totals(door)) == 39

@@ -472,6 +472,25 @@ def test_a_worker_of_multiprocessing_that_ends_sends_what_it_has_in_hand() -> No
     assert sorted(done.stdout.split()) == ["1", "2"]
 
 
+def test_where_no_thread_can_be_started_who_waits_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of its process, a Python refuses new ones; nothing is lost for that."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    door = MemoryDoor()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    producer = producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS))
+    for _ in range(70):
+        producer.add("a:b", 1)
+    producer.flush(20)
+    assert len(entries_in(door)) == 70
+    producer.add("a:b", 1)
+    producer.close(20)
+
+    assert len(entries_in(door)) == 71
+
+
 def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
     """Nothing can be sent, and nothing is lost."""
 
