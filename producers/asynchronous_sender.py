@@ -54,7 +54,6 @@ class AsyncSender(Sender):
         if name not in self.met:
             await asyncio.to_thread(self._namespace, entry)
             self.met.add(name)
-        self._namespace(entry)
 
     async def send_soon(self, entry: Entry) -> Receipt:
         """As `send`, of an entry whose namespace is known."""

@@ -93,6 +93,15 @@ class Delivery:
         return Delivered(outcomes, len(backoff.waits))
 
     def _send(self, sender: Sender, entries: Sequence[Entry], *, keyed: bool) -> list[Outcome]:
+        if keyed:
+            return [sender.outcome_of(entry) for entry in entries]
+        try:
+            return sender.send_batch(entries)
+        except CountledgerError:
+            # A namespace that cannot be read: nothing was sent, and the others need not suffer.
+            return self._send_readable(sender, entries)
+
+    def _send_readable(self, sender: Sender, entries: Sequence[Entry]) -> list[Outcome]:
         outcomes: dict[int, Outcome] = {}
         good: dict[int, Entry] = {}
         for number, entry in enumerate(entries):
@@ -102,9 +111,7 @@ class Delivery:
                 outcomes[number] = error
             else:
                 good[number] = entry
-        if keyed:
-            outcomes |= {number: sender.outcome_of(entry) for number, entry in good.items()}
-        elif good:
+        if good:
             outcomes |= dict(zip(good, sender.send_batch(list(good.values())), strict=True))
         return [outcomes[number] for number in range(len(entries))]
 

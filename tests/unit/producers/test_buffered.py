@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +23,8 @@ from countledger.ledger.errors import (
     Unclear,
     WrongKind,
 )
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.buffer_delivery import Delivery
 from countledger.producers.buffer_errors import (
     BufferFull,
     NotRecorded,
@@ -42,8 +44,7 @@ from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attributes import Item
-    from countledger.producers.buffer_delivery import Delivery
+    from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer_errors import Failure
     from countledger.producers.buffer_pending import Pending
 
@@ -489,6 +490,39 @@ def test_where_no_thread_can_be_started_who_waits_sends(monkeypatch: pytest.Monk
     producer.close(20)
 
     assert len(entries_in(door)) == 71
+
+
+def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
+    """The others of the batch are recorded; once it can be read, so are these."""
+    door, clock = MemoryDoor(), ManualClock()
+    unreadable = {"namespace#bad"}
+
+    class Unreadable(MemoryDoor):
+        def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
+            if key["counter"] in unreadable:
+                raise Throttled("slow down")
+            return super().get(table, key, consistent=consistent)
+
+    reads = Unreadable(tables=door.tables)
+    sender = replace(sender_on(door, clock), namespaces=Namespaces(reads, TABLE, REGION, REGION))
+    with BufferedProducer(
+        Buffering(linger_ms=PATIENT_MS),
+        lambda: Delivery(sender, 3),
+        EntryMaker(REGION, clock),
+        ledger="x",
+    ) as producer:
+        producer.add("good:a", 1)
+        producer.add("bad:a", 2)
+        with pytest.raises(NotRecorded) as raised:
+            producer.flush()
+        ((entry, error),) = raised.value.failures
+        assert entries_in(door) == [1]
+        assert isinstance(error, Throttled)
+        assert entry is not None
+        unreadable.clear()
+        producer.resend(entry)
+
+    assert sorted(map(str, entries_in(door))) == ["1", "2"]
 
 
 def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
