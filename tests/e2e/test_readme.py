@@ -42,7 +42,7 @@ def run(command: list[str], stack: LocalStack) -> subprocess.CompletedProcess[st
 
 def test_there_are_examples() -> None:
     """Python and commands are shown in the form that these tests look for."""
-    assert len(PYTHON_BLOCKS) == 5
+    assert len(PYTHON_BLOCKS) == 7
     assert len(COMMAND_LINES) >= 25
 
 

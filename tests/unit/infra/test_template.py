@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from countledger.infra.template import (
     TemplateUnsupported,
     load_template,
     mapping_settings,
+    parse_template,
     resource,
     table_schemas,
     template_text,
@@ -21,6 +23,8 @@ from countledger.ledger.settings import Settings
 
 TEMPLATE = load_template()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+# Those that somebody may have deployed.
+RELEASES = sorted((Path(__file__).parents[2] / "e2e/releases").glob("*.yaml"))
 
 # The properties by which resources of these types get a name of their own.
 NAMES = {
@@ -285,6 +289,26 @@ def test_every_role_takes_the_boundary() -> None:
     for name, one in RESOURCES.items():
         if one["Type"] == "AWS::IAM::Role":
             assert "PermissionsBoundaryArn" in json.dumps(one["Properties"]), name
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.stem)
+def test_an_upgrade_makes_one_index_of_a_table_at_most(release: Path) -> None:
+    """CloudFormation refuses more in one update."""
+    before = parse_template(release.read_text())["Resources"]
+    for table in ("Ledger", "Counters"):
+        old = {one["IndexName"] for one in before[table]["Properties"]["GlobalSecondaryIndexes"]}
+        new = {one["IndexName"] for one in resource(table)["GlobalSecondaryIndexes"]}
+        assert len(old ^ new) <= 1
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda path: path.stem)
+def test_an_upgrade_makes_no_managed_policy_anew(release: Path) -> None:
+    """Another description, or path, is another policy: whoever had the old one would lose it."""
+    before = parse_template(release.read_text())["Resources"]
+    for name, one in before.items():
+        if one["Type"] == "AWS::IAM::ManagedPolicy":
+            assert resource(name)["Description"] == one["Properties"]["Description"]
+            assert resource(name).get("Path") == one["Properties"].get("Path")
 
 
 def test_cloudformation_takes_its_size() -> None:
