@@ -48,12 +48,12 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.ledger.settings import Settings
 from countledger.ledger.total import Total
-from countledger.producers.buffer_assembly import buffered_producer
-from countledger.producers.buffer_errors import Failure
-from countledger.producers.buffer_pending import Pending
-from countledger.producers.buffer_statistics import BufferStatistics
-from countledger.producers.buffered import BufferedProducer
-from countledger.producers.buffering import Buffering
+from countledger.producers.buffer.assembly import buffered_producer
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.errors import Failure
+from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.statistics import BufferStatistics
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator, Correction
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.alerts import Alerts
-    from countledger.producers.asynchronous import AsyncBufferedProducer
+    from countledger.producers.asynchronous.producer import AsyncBufferedProducer
     from countledger.producers.ingest.expired_queue import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
 
@@ -230,7 +230,7 @@ class CountLedger:
 
         To find the stack may take a call: make it before the loop runs, or name the tables.
         """
-        from countledger.producers.asynchronous_assembly import async_producer  # noqa: PLC0415 - asyncio is dear
+        from countledger.producers.asynchronous.assembly import async_producer  # noqa: PLC0415 - asyncio is dear
 
         return async_producer(
             self.connection, buffering or Buffering(), self.namespaces, on_failure

@@ -1,4 +1,6 @@
-"""What every run of the suite says of itself."""
+"""What every run of the suite says of itself, and what holds for every test."""
+
+from hypothesis import settings
 
 from tests.engines.binaries import dynoxide_binary
 
@@ -7,3 +9,8 @@ def pytest_report_header() -> str:
     """Which engines the contract suite runs on."""
     extra = "dynoxide" if dynoxide_binary().is_file() else "(no dynoxide: `make dynoxide`)"
     return f"engines: moto, ministack, {extra}"
+
+
+# How long an example takes says what else the machine is doing: performance is a benchmark.
+settings.register_profile("countledger", deadline=None)
+settings.load_profile("countledger")

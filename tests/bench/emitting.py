@@ -12,7 +12,7 @@ import boto3
 
 from countledger import CountLedger, Event, Settings
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
-from countledger.producers.buffering import Buffering
+from countledger.producers.buffer.buffering import Buffering
 from tests.bench.way import Way, Work, uniform, zipf
 
 if TYPE_CHECKING:

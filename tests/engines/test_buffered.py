@@ -8,10 +8,10 @@ import pytest
 
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer_delivery import Delivery
-from countledger.producers.buffered import BufferedProducer
-from countledger.producers.buffering import Buffering
-from countledger.producers.coalesce import EntryMaker
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.producer import BufferedProducer
 from tests.engines.differences import Difference
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from countledger.ledger.departure import looking
 from countledger.ledger.errors import KeyExpired, Unreachable
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers.asynchronous_door import open_door
+from countledger.producers.asynchronous.door import open_door
 from countledger.producers.receipt import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from countledger import Buffering
-from countledger.producers import buffer_delivery, buffer_processes
-from countledger.producers.buffer_delivery import Delivery
-from countledger.producers.buffer_errors import NotRecorded
-from countledger.producers.buffer_pending import Pending
-from countledger.producers.buffered import BufferedProducer
-from countledger.producers.coalesce import EntryMaker
+from countledger.producers.buffer import delivery as buffer_delivery
+from countledger.producers.buffer import processes as buffer_processes
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.errors import NotRecorded
+from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.recorder import Recorder
-from countledger.producers.spool import Spool
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.injection import FAULTS, GARBLED, LOST_ANSWERS, Fault, Kind, faults

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.producers.buffer_delivery import Delivery
-from countledger.producers.buffered import BufferedProducer
-from countledger.producers.buffering import Buffering
-from countledger.producers.coalesce import EntryMaker
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.producer import BufferedProducer
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.producers.senders import REGION, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.producers.buffer_errors import Failure
+    from countledger.producers.buffer.errors import Failure
     from tests.unit.ledger.memory import MemoryDoor
 
 # Longer than any test: what is sent is sent for another reason than its age.

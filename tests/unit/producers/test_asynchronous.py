@@ -19,19 +19,19 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.asynchronous import AsyncBufferedProducer
-from countledger.producers.asynchronous_sender import AsyncSender
-from countledger.producers.buffer_errors import (
+from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+from countledger.producers.asynchronous.sender import AsyncSender
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffering import Buffering
-from countledger.producers.coalesce import EntryMaker
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event
 from countledger.producers.receipt import Status
-from countledger.producers.spool import Spool
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryDoor
 from tests.unit.producers.buffers import PATIENT_MS
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Put
-    from countledger.producers.asynchronous_door import AsyncDoor
+    from countledger.producers.asynchronous.door import AsyncDoor
 
 
 class LoopDoor(MemoryDoor):

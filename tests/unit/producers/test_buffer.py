@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from countledger.ledger.amount import total_of
 from countledger.ledger.entry import Entry
-from countledger.producers.buffer import Batch, Buffer, size_of
-from countledger.producers.buffer_pending import Fates, Pending
-from countledger.producers.buffering import Buffering
+from countledger.producers.buffer.buffer import Batch, Buffer, size_of
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.pending import Fates, Pending
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

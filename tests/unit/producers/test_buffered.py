@@ -24,16 +24,16 @@ from countledger.ledger.errors import (
     WrongKind,
 )
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.buffer_delivery import Delivery
-from countledger.producers.buffer_errors import (
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffered import BufferedProducer
-from countledger.producers.buffering import Buffering
-from countledger.producers.coalesce import EntryMaker
+from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attributes import Item, Key
-    from countledger.producers.buffer_errors import Failure
-    from countledger.producers.buffer_pending import Pending
+    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.pending import Pending
 
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.ledger.errors import BadSetting
-from countledger.producers.buffering import Buffering
-from countledger.producers.spool import Spool
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.spool import Spool
 
 if TYPE_CHECKING:
     from pathlib import Path

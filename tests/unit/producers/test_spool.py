@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, Throttled, Unclear
 from countledger.ledger.limits import DAY_MS
-from countledger.producers import buffer_processes
-from countledger.producers.buffer_errors import NotRecorded, SpoolRefused
-from countledger.producers.buffer_pending import Pending
-from countledger.producers.buffering import Buffering
+from countledger.producers.buffer import processes as buffer_processes
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.errors import NotRecorded, SpoolRefused
+from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.spool import Spool
+from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event
-from countledger.producers.spool import Spool
-from countledger.producers.spool_rows import decode_row, encode_row
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryDoor
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
@@ -34,7 +34,7 @@ from tests.unit.producers.test_buffer import NOBODY
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.producers.buffered import BufferedProducer
+    from countledger.producers.buffer.producer import BufferedProducer
 
 LEDGER = "in memory"
 
@@ -207,7 +207,7 @@ def test_events_that_wait_to_be_coalesced_never_expire(tmp_path: Path) -> None:
 
 OPENING = """
 import sys
-from countledger.producers.spool import Spool
+from countledger.producers.buffer.spool import Spool
 
 try:
     Spool.open(sys.argv[1], ledger="in memory")
@@ -259,7 +259,7 @@ def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
 
 FORKING = """
 import os, sys
-from countledger.producers.spool import Spool
+from countledger.producers.buffer.spool import Spool
 
 spool = Spool.open(sys.argv[1], ledger="in memory")
 child = os.fork()

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.errors import NoCredentials, Throttled, Unclear
-from countledger.producers.buffer_errors import NotRecorded
+from countledger.producers.buffer.errors import NotRecorded
 from tests.unit.ledger.memory import Fault, MemoryDoor
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE
 from tests.unit.producers.test_spool import crash, spooling
 
 if TYPE_CHECKING:
-    from countledger.producers.buffered import BufferedProducer
+    from countledger.producers.buffer.producer import BufferedProducer
 
 FAULTS = {
     "lost": Fault(Unclear("lost"), applied=True),

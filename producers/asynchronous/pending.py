@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from countledger.producers.buffer_outcomes import Outcomes
-from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffer.outcomes import Outcomes
+from countledger.producers.buffer.pending import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

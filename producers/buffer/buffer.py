@@ -20,8 +20,8 @@ from countledger.ledger.limits import BATCH_WRITE_ITEMS
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer_pending import Pending
-    from countledger.producers.buffering import Buffering
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.pending import Pending
 
 # Roughly what an entry takes beside its texts.
 _ENTRY_BYTES: Final = 400

@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from countledger.producers.asynchronous import AsyncBufferedProducer
-from countledger.producers.asynchronous_door import open_door
-from countledger.producers.asynchronous_sender import AsyncSender
-from countledger.producers.buffer_assembly import ledger_name
-from countledger.producers.coalesce import EntryMaker
-from countledger.producers.spool import Spool
+from countledger.producers.asynchronous.door import open_door
+from countledger.producers.asynchronous.producer import AsyncBufferedProducer
+from countledger.producers.asynchronous.sender import AsyncSender
+from countledger.producers.buffer.assembly import ledger_name
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.spool import Spool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.buffer_errors import Failure
-    from countledger.producers.buffering import Buffering
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.errors import Failure
 
 
 def async_producer(

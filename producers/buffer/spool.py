@@ -22,14 +22,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from countledger.producers.buffer_errors import SpoolRefused
-from countledger.producers.spool_rows import Spooled, decode_row, encode_entry_row, encode_row
+from countledger.producers.buffer.errors import SpoolRefused
+from countledger.producers.buffer.spool_rows import (
+    Spooled,
+    decode_row,
+    encode_entry_row,
+    encode_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from countledger.producers.buffer_pending import Pending
+    from countledger.producers.buffer.pending import Pending
 
 # "ctls", so that no other program's database is taken for a spool.
 _APPLICATION: Final = 0x63746C73

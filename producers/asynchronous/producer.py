@@ -14,10 +14,10 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from countledger.producers.asynchronous_delivery import deliver
-from countledger.producers.asynchronous_pending import AsyncOutcomes, AsyncPending
-from countledger.producers.buffer_errors import NotRecorded
-from countledger.producers.buffer_holdings import Holdings, not_sent, ticks_ms
+from countledger.producers.asynchronous.delivery import deliver
+from countledger.producers.asynchronous.pending import AsyncOutcomes, AsyncPending
+from countledger.producers.buffer.errors import NotRecorded
+from countledger.producers.buffer.holdings import Holdings, not_sent, ticks_ms
 from countledger.producers.event import Event
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
-    from countledger.producers.asynchronous_sender import AsyncSender
-    from countledger.producers.buffer import Batch
-    from countledger.producers.buffer_errors import Failure
-    from countledger.producers.buffer_pending import Pending
-    from countledger.producers.buffer_statistics import BufferStatistics
-    from countledger.producers.buffering import Buffering
-    from countledger.producers.coalesce import EntryMaker
-    from countledger.producers.spool import Spool
+    from countledger.producers.asynchronous.sender import AsyncSender
+    from countledger.producers.buffer.buffer import Batch
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.coalesce import EntryMaker
+    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.spool import Spool
+    from countledger.producers.buffer.statistics import BufferStatistics
 
 _CLOSE_TIMEOUT_S: Final = 30.0
 # Events that are taken, and spooled, at once.

@@ -18,9 +18,9 @@ from countledger.producers.event import make_entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from countledger.producers.buffer_pending import Pending
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
-    from countledger.producers.spool import Spool
 
 
 def may_coalesce(event: Event) -> bool:

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer_delivery import Delivered, NotedBackoff, given_up, settle_spool
-from countledger.producers.coalesce import keep
+from countledger.producers.buffer.coalesce import keep
+from countledger.producers.buffer.delivery import Delivered, NotedBackoff, given_up, settle_spool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.asynchronous_sender import AsyncSender
-    from countledger.producers.buffer import Batch
+    from countledger.producers.asynchronous.sender import AsyncSender
+    from countledger.producers.buffer.buffer import Batch
+    from countledger.producers.buffer.spool import Spool
     from countledger.producers.sender import Outcome
-    from countledger.producers.spool import Spool
 
 
 async def deliver(

@@ -9,7 +9,7 @@ from countledger.ledger.amount import Amount, parse_delta_text, to_text
 from countledger.ledger.entry import Entry
 
 if TYPE_CHECKING:
-    from countledger.producers.buffer_pending import Pending
+    from countledger.producers.buffer.pending import Pending
 
 
 class Spooled(NamedTuple):

@@ -11,19 +11,19 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer_delivery import Delivered
-from countledger.producers.buffer_holdings import ticks_ms
+from countledger.producers.buffer.delivery import Delivered
+from countledger.producers.buffer.holdings import ticks_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.ledger.amount import Amount
-    from countledger.producers.buffer import Batch
-    from countledger.producers.buffer_delivery import Delivery
-    from countledger.producers.buffer_errors import Failure
-    from countledger.producers.buffer_holdings import Holdings
-    from countledger.producers.buffer_pending import Pending
-    from countledger.producers.buffer_statistics import BufferStatistics
+    from countledger.producers.buffer.buffer import Batch
+    from countledger.producers.buffer.delivery import Delivery
+    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.holdings import Holdings
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.statistics import BufferStatistics
 
 _CLOSED: Final = "the producer was closed before it could be"
 

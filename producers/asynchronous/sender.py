@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace
-    from countledger.producers.asynchronous_door import AsyncDoor
+    from countledger.producers.asynchronous.door import AsyncDoor
     from countledger.producers.sender import Outcome
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer_desk import Desk
-from countledger.producers.buffer_errors import Failure, NotRecorded
-from countledger.producers.buffer_holdings import Holdings
-from countledger.producers.buffer_outcomes import Outcomes
-from countledger.producers.buffer_processes import closed, opened
+from countledger.producers.buffer.desk import Desk
+from countledger.producers.buffer.errors import Failure, NotRecorded
+from countledger.producers.buffer.holdings import Holdings
+from countledger.producers.buffer.outcomes import Outcomes
+from countledger.producers.buffer.processes import closed, opened
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event
-from countledger.producers.spool import Spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
-    from countledger.producers.buffer_delivery import Delivery
-    from countledger.producers.buffer_pending import Pending
-    from countledger.producers.buffer_statistics import BufferStatistics
-    from countledger.producers.buffering import Buffering
-    from countledger.producers.coalesce import EntryMaker
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.coalesce import EntryMaker
+    from countledger.producers.buffer.delivery import Delivery
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.statistics import BufferStatistics
     from countledger.producers.sender import Outcome
 
 P = ParamSpec("P")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.producers.buffer_delivery import Delivery
-from countledger.producers.buffered import BufferedProducer
-from countledger.producers.coalesce import EntryMaker
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.buffer_errors import Failure
-    from countledger.producers.buffering import Buffering
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.errors import Failure
 
 
 def ledger_name(connection: Connection) -> str:

@@ -9,8 +9,8 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from countledger.producers.buffer_errors import Failure, ProducerClosed
-from countledger.producers.buffer_pending import Pending
+from countledger.producers.buffer.errors import Failure, ProducerClosed
+from countledger.producers.buffer.pending import Pending
 from countledger.producers.receipt import Receipt, Status
 
 if TYPE_CHECKING:

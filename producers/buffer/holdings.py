@@ -1,6 +1,6 @@
 """What one process has in hand: the buffer, what became of it, and the counts.
 
-It decides and never waits; whoever uses it does, by threads (`buffer_desk`) or in an event loop
+It decides and never waits; whoever uses it does, by threads (`desk`) or in an event loop
 (`asynchronous`), and lets one at a time in.
 """
 
@@ -11,23 +11,23 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer import Buffer, size_of
-from countledger.producers.buffer_delivery import given_up
-from countledger.producers.buffer_errors import BufferFull, Failure, ProducerClosed, StillBuffered
-from countledger.producers.buffer_statistics import BufferStatistics
-from countledger.producers.coalesce import keep, may_coalesce
+from countledger.producers.buffer.buffer import Buffer, size_of
+from countledger.producers.buffer.coalesce import keep, may_coalesce
+from countledger.producers.buffer.delivery import given_up
+from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
+from countledger.producers.buffer.statistics import BufferStatistics
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer import Batch
-    from countledger.producers.buffer_delivery import Delivered
-    from countledger.producers.buffer_outcomes import Outcomes
-    from countledger.producers.buffer_pending import Pending
-    from countledger.producers.buffering import Buffering
-    from countledger.producers.coalesce import EntryMaker
+    from countledger.producers.buffer.buffer import Batch
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.coalesce import EntryMaker
+    from countledger.producers.buffer.delivery import Delivered
+    from countledger.producers.buffer.outcomes import Outcomes
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
-    from countledger.producers.spool import Spool
 
 _CLOSED: Final = "the producer was closed before"
 

@@ -15,7 +15,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.retry import Backoff
-from countledger.producers.coalesce import keep
+from countledger.producers.buffer.coalesce import keep
 from countledger.producers.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer import Batch
-    from countledger.producers.buffer_pending import Pending
+    from countledger.producers.buffer.buffer import Batch
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.spool import Spool
     from countledger.producers.sender import Outcome, Sender
-    from countledger.producers.spool import Spool
 
 _LOG: Final = logging.getLogger(__name__)
 # What no later attempt could change.

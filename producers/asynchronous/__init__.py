@@ -1,0 +1,1 @@
+"""The buffered producer on an event loop."""
