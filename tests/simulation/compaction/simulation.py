@@ -1,6 +1,6 @@
 """One simulation: writers, readers and two compactors on one counter, all from one seed.
 
-python -m tests.simulation SEED     replays one and tells what it did
+python -m tests.simulation.compaction SEED     replays one and tells what it did
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.retry import Backoff
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
-from tests.simulation.door import SimulatedDoor
-from tests.simulation.schedule import Schedule
-from tests.simulation.world import World, Wrong, check_sum
+from tests.simulation.compaction.door import SimulatedDoor
+from tests.simulation.compaction.schedule import Schedule
+from tests.simulation.compaction.world import World, Wrong, check_sum
 
 if TYPE_CHECKING:
     from countledger.ledger.door import Door

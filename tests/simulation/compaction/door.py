@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import AllOf, BeginsWith, Between
 from countledger.ledger.operations import Delete, Page, Query
-from tests.simulation.schedule import Killed
+from tests.simulation.compaction.schedule import Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Put, Scan, Write
-    from tests.simulation.schedule import Schedule
-    from tests.simulation.world import World
+    from tests.simulation.compaction.schedule import Schedule
+    from tests.simulation.compaction.world import World
 
 # How often two items of a page are of different moments, a dead sender's request arrives, and an
 # answer is lost.

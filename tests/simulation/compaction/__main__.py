@@ -1,8 +1,8 @@
-"""Replays one seed and tells what happened: `python -m tests.simulation SEED`."""
+"""Replays one seed and tells what happened: `python -m tests.simulation.compaction SEED`."""
 
 import sys
 
-from tests.simulation.simulation import Simulation
+from tests.simulation.compaction.simulation import Simulation
 
 simulation = Simulation(int(sys.argv[1]))
 try:

@@ -11,7 +11,7 @@ from countledger.compaction.run import Run
 from countledger.ledger import exact
 from countledger.ledger.head import Covered, Head
 from countledger.ledger.seen import Seen
-from tests.simulation import door, simulation
+from tests.simulation.compaction import door, simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
