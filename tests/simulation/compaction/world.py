@@ -19,7 +19,7 @@ from countledger.ledger.errors import (
     Throttled,
     TransactionCancelled,
 )
-from tests.unit.ledger.memory import holds
+from tests.simulation.judgement import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
