@@ -1,0 +1,182 @@
+"""One seed: its shape, its actors, its accidents, and its quiet end.
+
+    python -m tests.simulation SEED         replays one and tells what it did
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.namespace import Kind
+from tests.simulation import strict_operations as strict
+from tests.simulation.accidents import ACCIDENTS
+from tests.simulation.auditor import Auditor
+from tests.simulation.client import Client, Memory
+from tests.simulation.faults import Faults
+from tests.simulation.ledger_account import DELTAS
+from tests.simulation.operations import OPERATIONS
+from tests.simulation.pools import in_turn
+from tests.simulation.product import Product
+from tests.simulation.queue import Queue, Scheduler
+from tests.simulation.quiet import ENDS, calm_down, wait
+from tests.simulation.running_operations import NAMESPACE
+from tests.simulation.schedule import Schedule
+from tests.simulation.shape import REGIONS, Shape, drawn
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.simulation.process import Process
+
+_WORKER_MS = 4 * MINUTE_MS
+
+
+@dataclass
+class Simulation:
+    """One of them.
+
+    Attributes:
+        seed: decides everything.
+        without: operations, faults and accidents that are left out, by name.
+        clients: no more of them than this, or None.
+        operations: no more for each than this, or None.
+    """
+
+    seed: int
+    without: Iterable[str] = ()
+    clients: int | None = None
+    operations: int | None = None
+    memory: Memory = field(default_factory=Memory)
+
+    def __post_init__(self) -> None:
+        """Draw the shape, and make the world."""
+        random = Random(self.seed)  # noqa: S311 - a simulation
+        out = set(self.without)
+        shape = drawn(random, {one.name: one.weight for one in OPERATIONS})
+        weights = {name: 0 if name in out else one for name, one in shape.weights.items()}
+        self.shape: Shape = _limited(shape, self.clients, self.operations, weights)
+        schedule = Schedule(random)
+        faults = Faults.drawn(random, out)
+        auditor = Auditor(self.shape, schedule, REGIONS[0])
+        self.world = World(random, schedule, self.shape, faults, auditor, Queue(), Scheduler())
+        self.world.queue.world = self.world.scheduler.world = self.world
+        self.world.queue.work = self._work
+        self.world.scheduler.target = self._dispatch
+        auditor.ledger.copies = {
+            region: tables["ledger"].items for region, tables in self.world.copies.items()
+        }
+        self._left = self.shape.clients
+
+    def run(self) -> None:
+        """All of it.
+
+        Raises:
+            Wrong: a promise is broken.
+        """
+        self.world.schedule.spawn("conductor", self._conduct)
+        with in_turn(self.world.random):
+            self.world.schedule.run()
+
+    @property
+    def steps(self) -> int:
+        """How many times somebody stood still."""
+        return self.world.schedule.steps
+
+    def _conduct(self) -> None:
+        world, random = self.world, self.world.random
+        world.faults.calm = True
+        self._set_up()
+        world.faults.calm = False
+        world.start()
+        for number in range(self.shape.clients):
+            region = world.home if number == 0 else random.choice(world.regions)
+            client = Client(world, region, f"client {number}", self.memory)
+            world.schedule.spawn(client.name, lambda client=client: self._live(client))  # type: ignore[misc]
+        span_ms = self.shape.operations * self.shape.gap_ms
+        names = [name for name in ACCIDENTS if name not in set(self.without)]
+        for _ in range(self.shape.accidents):
+            name = random.choice(list(ACCIDENTS))
+            at_ms = random.random() * span_ms
+            if name in names:
+                world.schedule.at(at_ms, lambda name=name: ACCIDENTS[name](world))  # type: ignore[misc]
+        while self._left:
+            world.schedule.pause(span_ms / 4 + 1_000)
+        calm_down(world)
+        wait(world)
+        for check in ENDS:
+            check(world, self.memory)
+        world.tell("all is well")
+        world.schedule.stop()
+
+    def _live(self, client: Client) -> None:
+        home = client.region == self.world.home
+        client.live([one for one in OPERATIONS if home or not one.home], self.shape.operations)
+        self._left -= 1
+
+    def _set_up(self) -> None:
+        """Namespaces and strict counters are there before anything goes wrong."""
+        world, random, memory = self.world, self.world.random, self.memory
+        product = Product(world.process(world.home, "set-up"))
+        product.namespaces.create(
+            NAMESPACE, spread=self.shape.spread, horizon_ms=self.shape.horizon_ms
+        )
+        product.namespaces.create(strict.NAMESPACE, kind=Kind.STRICT)
+        for number in range(self.shape.counters):
+            counter = f"{NAMESPACE}:{number}"
+            free = memory.free[counter] = list(range(DELTAS))
+            memory.bare[counter] = {
+                f"job {n}": (4 ** free.pop(), random.choice(world.regions)) for n in range(3)
+            }
+        if any(w for name, w in self.shape.weights.items() if name.startswith("strict")):
+            self._make_strict(product)
+
+    def _make_strict(self, product: Product) -> None:
+        names: Mapping[str, tuple[str, int]] = {
+            **{strict.plain(method): (method, 1) for method in strict.METHODS},
+            **{strict.sharded(method): (method, strict.BINS) for method in strict.SHARDED},
+            strict.over(): ("atomic", 1),
+        }
+        more: dict[str, dict[str, Any]] = {
+            "set": {"max_tokens": 8},
+            "history": {"history": 3},
+            "marker": {"window_ms": 5 * MINUTE_MS},
+        }
+        for counter, (method, bins) in names.items():
+            self.memory.strict[counter] = method, bins
+            bound = {} if counter == strict.over() else {"lower": strict.LOWER, "upper": strict.UPPER}
+            product.strict.create(
+                counter,
+                method=method,
+                opening=strict.OPENING,
+                bins=bins,
+                **bound,
+                **more.get(method, {}),
+            )
+            self.world.auditor.strict.accounts[counter].opening = strict.OPENING
+
+    def _dispatch(self, event: dict[str, Any], process: Process) -> None:
+        Product(process).dispatch(event["namespace"])
+
+    def _work(self, messages: Mapping[str, str], process: Process) -> list[str]:
+        product = Product(process)
+        again = product.work(messages, process.now_ms() + _WORKER_MS)
+        for report in product.reports:
+            self.world.tell(f"worker: {report.counter} {report.outcome} {report.detail}")
+            if report.outcome == "tampered":
+                raise AssertionError(f"{report}")
+        return again
+
+
+def _limited(
+    shape: Shape, clients: int | None, operations: int | None, weights: dict[str, float]
+) -> Shape:
+    return replace(
+        shape,
+        clients=min(shape.clients, clients or shape.clients),
+        operations=min(shape.operations, operations or shape.operations),
+        weights=weights,
+    )
