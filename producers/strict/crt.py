@@ -102,7 +102,7 @@ class CrtSending:
         """Use the token up, if a request under it may still land: two write units."""
         if not self.attempts.doubtful:
             return refused
-        ended = give_up(self.means, self.definition, self.change.id)
+        ended = self._end()
         if isinstance(ended, GivenUp):
             return refused
         if not isinstance(ended, Duplicate):
@@ -114,14 +114,17 @@ class CrtSending:
             return Applied(self.change.counter, None)
         return self.attempts.unknown(self.change.counter)
 
+    def _end(self) -> Outcome:
+        return give_up(self.means, self.definition, self.change.id, self.attempts.until_ms)
+
     def _taken(self) -> Outcome:
         """The token stands for another body: for none, if the key was given up."""
-        ended = give_up(self.means, self.definition, self.change.id)
+        ended = self._end()
         if isinstance(ended, GivenUp):
             return ended
         raise self.change.reused("another amount")
 
 
-def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
+def give_up(means: Means, definition: Definition, change_id: str, until_ms: int | None = None) -> Outcome:
     """Use the token of a change up, as `use_up`."""
-    return use_up(means, definition, token_of(definition, change_id))
+    return use_up(means, definition, token_of(definition, change_id), until_ms)
