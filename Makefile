@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: help demo test test-long bench check docs format lock bundle dynoxide clean
+.PHONY: help demo test test-long simulate bench check docs format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: $(READY) ## The test suite
 
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
+
+simulate: $(READY) ## The whole system in a simulated world, from many seeds (SEEDS=1000)
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
 bench: $(READY) ## Benchmarks: ratios against a peer in the same run
 	@$(BIN)/python -m tests.bench

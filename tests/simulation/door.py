@@ -51,7 +51,8 @@ class SimulatedDoor(Door):
         """One item."""
         copy = self._copy(table)
         return self.process.read(
-            "GetItem", lambda: self._see(copy, key_of(key), consistent=consistent),
+            "GetItem",
+            lambda: self._see(copy, key_of(key), consistent=consistent),
             attempts=self.attempts,
         )
 
@@ -180,8 +181,10 @@ class SimulatedDoor(Door):
         if read.where is not None:
             found = [item for item in found if holds(read.where, item)]
         shown = [{n: item[n] for n in read.only or item if n in item} for item in found]
-        more = len(left) > size
-        return Page(shown, {"counter": left[size - 1][0], copy.sort: left[size - 1][1]} if more else None)
+        if len(left) <= size:
+            return Page(shown, None)
+        last = left[size - 1]
+        return Page(shown, {"counter": last[0], copy.sort: last[1]})
 
 
 def _conflict(number: int) -> Reason:

@@ -75,7 +75,8 @@ class LedgerAccounts:
         identity, delta = (key, change.after["at"]), change.after["delta"]
         if change.local:
             self._made(account, identity, delta, now_ms)
-        if change.before is not None and (key, change.before["at"]) != identity and not change.local:
+        anew = change.before is not None and change.before["at"] != identity[1]
+        if anew and not change.local:
             # A deletion and the entry made anew under its bare key came as one change.
             why = "a bare key was made anew within the lag"
             account.excused[change.table.region] = now_ms, why
@@ -94,7 +95,8 @@ class LedgerAccounts:
             raise Wrong(f"entry {identity} of {change.key[0]} was lost: {change.after}")
         oldest_ms = self.shape.horizon_ms + self.shape.skew_ms / 2 + self.shape.life_ms
         if home and now_ms - identity[1] < oldest_ms:
-            raise Wrong(f"entry {identity} was deleted {now_ms - identity[1]:.0f} ms after its making")
+            age_ms = now_ms - identity[1]
+            raise Wrong(f"entry {identity} was deleted {age_ms:.0f} ms after its making")
 
     def _made(self, account: Account, identity: Identity, delta: int, now_ms: float) -> None:
         if identity in account.merged:
@@ -143,9 +145,7 @@ class LedgerAccounts:
                 raise Wrong(f"{identity} was forgotten by the head while {region} shows it")
 
     @staticmethod
-    def _covered(
-        account: Account, key: str, covered: int | list[int]
-    ) -> tuple[int, Identity]:
+    def _covered(account: Account, key: str, covered: int | list[int]) -> tuple[int, Identity]:
         if isinstance(covered, list):
             return covered[0], (key, covered[1])
         at_ms = next((at for made, at in account.made if made == key), 0)

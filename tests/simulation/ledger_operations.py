@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     ClockSkew,
     CountledgerError,
@@ -25,6 +24,7 @@ from countledger.producers.receipt import Receipt
 from tests.simulation.compaction.world import Wrong
 
 if TYPE_CHECKING:
+    from countledger.ledger.entry import Entry
     from tests.simulation.client import Client
 
 _ALLOWED = (KeyExpired, ClockSkew, NamespaceUnknown, ServiceFailed)

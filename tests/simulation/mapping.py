@@ -20,7 +20,8 @@ from tests.simulation.schedule import Killed
 from tests.simulation.stream import StreamsClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping as Map
+    from collections.abc import Callable
+    from collections.abc import Mapping as Map
 
     from countledger.infra.template import MappingSettings
     from tests.simulation.process import Process

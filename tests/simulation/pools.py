@@ -1,4 +1,4 @@
-"""Pools of threads, as the product uses them: here their jobs run one after the other, in any order.
+"""Pools of threads, as the product uses them: here their jobs run one after the other.
 
 The thread of an actor carries them out itself, so the turn stays where it is. The order is drawn.
 """
@@ -9,7 +9,7 @@ import sys
 from concurrent import futures
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ class InTurn:
     def __init__(self, *_: object, **__: object) -> None:
         """Whatever a pool is made of."""
 
-    def __enter__(self) -> InTurn:
+    def __enter__(self) -> Self:
         """Nothing to begin."""
         return self
 

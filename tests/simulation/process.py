@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -59,9 +60,7 @@ class Process:
         """A call that changes something, at one moment."""
         return self._retried(what, request, attempts, writes=True)
 
-    def _retried(
-        self, what: str, request: Callable[[], _T], attempts: int, *, writes: bool
-    ) -> _T:
+    def _retried(self, what: str, request: Callable[[], _T], attempts: int, *, writes: bool) -> _T:
         """The SDK's own retries: of throttles and of answers that never came, not of conflicts."""
         for attempt in range(1, attempts + 1):
             try:
@@ -101,18 +100,14 @@ class Process:
 
     def _answered(self, what: str, request: Callable[[], _T], fault: Fault | None) -> _T:
         """What the service answers, if the answer comes."""
-        try:
-            answer = request()
-        except CountledgerError:
-            if fault not in {Fault.AFTER, Fault.CRASH_AFTER}:
-                raise
-            answer = None  # type: ignore[assignment]
+        if fault not in {Fault.AFTER, Fault.CRASH_AFTER}:
+            return request()
+        with suppress(CountledgerError):
+            request()
         if fault is Fault.CRASH_AFTER:
             raise Killed
-        if fault is Fault.AFTER:
-            self._stand(self.world.latency_ms())
-            raise Unclear(f"{what}: no answer")
-        return answer
+        self._stand(self.world.latency_ms())
+        raise Unclear(f"{what}: no answer")
 
     def _stand(self, duration_ms: float) -> None:
         self.world.schedule.pause(duration_ms)

@@ -12,6 +12,7 @@ from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
+from countledger.compaction.retire import Retire
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.sweep import Sweeper
@@ -158,7 +159,7 @@ class Product:
             regions,
             self.namespaces,
             limit_of(self.world, schedule.min_age_ms if schedule else None),
-            **({"retire": schedule.retire} if schedule else {}),
+            schedule.retire if schedule else self.world.random.choice(list(Retire)),
             clock=self.process,
             new_run=lambda: self.world.new_id(0),
             random=self.world.random,

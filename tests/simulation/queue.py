@@ -6,6 +6,7 @@ import json
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -100,7 +101,7 @@ class Queue:
                 self.in_flight -= 1
                 self.dead.append(message)
             else:
-                world.schedule.at(_VISIBILITY_MS, lambda one=message: self._show_again(one))
+                world.schedule.at(_VISIBILITY_MS, partial(self._show_again, message))
 
     def _show_again(self, message: Message) -> None:
         self.in_flight -= 1

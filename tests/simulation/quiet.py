@@ -1,4 +1,4 @@
-"""The quiet end: all faults stop, and what must hold then is checked: liveness, and final numbers."""
+"""The quiet end: all faults stop; then nothing may be stuck, and every number must be right."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 _PATIENCE_MS: Final = 6 * HOUR_MS
 _LOOK_MS: Final = MINUTE_MS
 _ROUNDS: Final = 30
+_CALM_LAG_MS: Final = 200
 
 
 def calm_down(world: World) -> None:
     """No more faults; what was cut, switched off or throttled works again."""
     world.tell("calm")
     world.faults.calm, world.faults.storm = True, False
+    world.replicator.lag_ms = min(world.replicator.lag_ms, _CALM_LAG_MS)
+    world.replicator.straggler = 0
     world.replicator.heal()
     for mapping in world.mappings:
         mapping.switch(on=True)
@@ -89,6 +92,8 @@ def check_schedules(world: World, memory: Memory) -> None:
     schedule = product.schedules.find(NAMESPACE)
     if schedule is None:
         return
+    # A crash may have left it without its trigger: the same call again finishes it.
+    product.schedules.set(NAMESPACE, min_entries=schedule.min_entries)
     # Its own age, a sweep, a few of its rates, and messages that had to come again.
     world.schedule.pause(2 * world.shape.age_ms + HOUR_MS)
     wait(world)
@@ -159,4 +164,3 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_ledgers,
     check_quarantine,
 )
-

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tests.simulation.table import Change, Key, Table
 
 _BUSY_MS: Final = 5.0
-# How often a version takes far longer than the others.
-_STRAGGLER: Final = 0.02
 _STRAGGLES: Final = 50
 
 
@@ -32,6 +30,7 @@ class Replicator:
         schedule: time.
         lag_ms: how long a version takes, in the mean.
         cut: ways that nothing passes: from, to.
+        straggler: how often a version takes far longer than the others.
         under_way: how many versions have not arrived.
     """
 
@@ -39,6 +38,7 @@ class Replicator:
     schedule: Schedule
     lag_ms: float
     cut: set[tuple[str, str]] = field(default_factory=set)
+    straggler: float = 0.02
     under_way: int = 0
     _held: dict[tuple[str, str], list[tuple[Key, Item | None, int]]] = field(
         default_factory=lambda: defaultdict(list)
@@ -82,7 +82,7 @@ class Replicator:
     def _travel(self, way: tuple[str, str], key: Key, after: Item | None, stamp: int) -> None:
         random = self.schedule.random
         delay_ms = random.expovariate(1) * self.lag_ms
-        if random.random() < _STRAGGLER:
+        if random.random() < self.straggler:
             delay_ms *= _STRAGGLES
         self.schedule.at(delay_ms, lambda: self._arrive(way, key, after, stamp))
 

@@ -1,4 +1,4 @@
-"""Operations of those who run the product: compact, verify, repair, schedules; and what they mend."""
+"""Operations of those who run the product: compact, verify, repair, schedule; and bad hands."""
 
 from __future__ import annotations
 

@@ -128,27 +128,28 @@ class Schedule:
         self._stopping = True
 
     def pause(self, duration_ms: float) -> None:
-        """Stand still for so long; others go on. Outside of a run nothing happens.
+        """Stand still for so long; others go on. Outside of a run only time passes, and events.
 
         Raises:
             Stopped: the simulation is over.
         """
         actor = self._now
         if actor is None:
+            self.pass_time(duration_ms)
             return
         self.wake(actor, duration_ms)
         self._wait(actor)
 
-    def park(self) -> None:
-        """Stand still until somebody wakes this actor.
-
-        Raises:
-            Stopped: the simulation is over.
-        """
-        actor = self._now
-        if actor is not None:
-            actor.waking = -1
-            self._wait(actor)
+    def pass_time(self, duration_ms: float) -> None:
+        """Outside of a run: what is due by then happens. No actor may be waiting."""
+        until_ms = self.now_ms + duration_ms
+        while self._queue and self._queue[0][0] <= until_ms:
+            when_ms, _, _, who = heappop(self._queue)
+            self.now_ms = max(self.now_ms, when_ms)
+            if isinstance(who, Actor):
+                raise TypeError(f"{who.name} waits for a run")
+            who()
+        self.now_ms = until_ms
 
     def _wait(self, actor: Actor) -> None:
         self.steps += 1

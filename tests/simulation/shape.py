@@ -98,7 +98,7 @@ def drawn(random: Random, operations: dict[str, float]) -> Shape:
         shards=choice([1, 1, 2, 3]),
         by_item=choice([False, True]),
         accidents=choice([0, 2, 6]),
-        long=random.random() < 0.05,  # noqa: PLR2004 - a rate
+        long=random.random() < 0.05,
         min_entries=choice([2, 2, 5]),
         names_all=choice([True, False]),
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},

@@ -1,11 +1,13 @@
 """One seed: its shape, its actors, its accidents, and its quiet end.
 
-    python -m tests.simulation SEED         replays one and tells what it did
+python -m tests.simulation SEED         replays one and tells what it did
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +46,8 @@ class Simulation:
         without: operations, faults and accidents that are left out, by name.
         clients: no more of them than this, or None.
         operations: no more for each than this, or None.
+        memory: what its clients share.
+        happened: how often each accident happened.
     """
 
     seed: int
@@ -51,6 +55,7 @@ class Simulation:
     clients: int | None = None
     operations: int | None = None
     memory: Memory = field(default_factory=Memory)
+    happened: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Draw the shape, and make the world."""
@@ -95,14 +100,12 @@ class Simulation:
         for number in range(self.shape.clients):
             region = world.home if number == 0 else random.choice(world.regions)
             client = Client(world, region, f"client {number}", self.memory)
-            world.schedule.spawn(client.name, lambda client=client: self._live(client))  # type: ignore[misc]
+            world.schedule.spawn(client.name, partial(self._live, client))
         span_ms = self.shape.operations * self.shape.gap_ms
-        names = [name for name in ACCIDENTS if name not in set(self.without)]
         for _ in range(self.shape.accidents):
-            name = random.choice(list(ACCIDENTS))
-            at_ms = random.random() * span_ms
-            if name in names:
-                world.schedule.at(at_ms, lambda name=name: ACCIDENTS[name](world))  # type: ignore[misc]
+            name, at_ms = random.choice(list(ACCIDENTS)), random.random() * span_ms
+            if name not in set(self.without):
+                world.schedule.at(at_ms, partial(self._happen, name))
         while self._left:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
@@ -111,6 +114,10 @@ class Simulation:
             check(world, self.memory)
         world.tell("all is well")
         world.schedule.stop()
+
+    def _happen(self, name: str) -> None:
+        self.happened[name] += 1
+        ACCIDENTS[name](self.world)
 
     def _live(self, client: Client) -> None:
         home = client.region == self.world.home
@@ -147,7 +154,9 @@ class Simulation:
         }
         for counter, (method, bins) in names.items():
             self.memory.strict[counter] = method, bins
-            bound = {} if counter == strict.over() else {"lower": strict.LOWER, "upper": strict.UPPER}
+            bound = {"lower": strict.LOWER, "upper": strict.UPPER}
+            if counter == strict.over():
+                bound = {}
             product.strict.create(
                 counter,
                 method=method,

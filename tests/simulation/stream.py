@@ -109,9 +109,9 @@ class Stream:
         now_ms = self.now_ms()
         log.seen_ms = max(log.seen_ms, now_ms + self.random.random() * self.lag_ms)
         log.next += self.random.randint(1, 1000)
-        log.records.append(
-            Record(log.next, now_ms, log.seen_ms, change.key, change.before, change.after, change.table.sort)
-        )
+        images = change.before, change.after
+        made = Record(log.next, now_ms, log.seen_ms, change.key, *images, change.table.sort)
+        log.records.append(made)
         self.news()
 
     def leaves(self) -> list[ShardLog]:
@@ -182,7 +182,11 @@ class StreamsClient:
         return {"StreamDescription": {"Shards": shards}}
 
     def get_shard_iterator(
-        self, ShardId: str, ShardIteratorType: str, SequenceNumber: str = "", **_: object  # noqa: N803 - theirs
+        self,
+        ShardId: str,  # noqa: N803 - theirs
+        ShardIteratorType: str,  # noqa: N803 - theirs
+        SequenceNumber: str = "",  # noqa: N803 - theirs
+        **_: object,
     ) -> dict[str, str]:
         """Where to begin: behind a record, at the oldest, or at the end."""
         log = self.stream.shards[ShardId]
@@ -214,5 +218,5 @@ class StreamsClient:
         try:
             self.process.read(what, lambda: None, attempts=4)
         except Throttled:
-            error = {"Code": "ThrottlingException", "Message": "too fast"}
-            raise ClientError({"Error": error}, what) from None
+            answer: Any = {"Error": {"Code": "ThrottlingException", "Message": "too fast"}}
+            raise ClientError(answer, what) from None

@@ -39,7 +39,7 @@ class StrictAccounts:
     accounts: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
 
     def changed(self, change: Change) -> None:
-        """An item that holds a value was written: its bounds hold, its rooms fit, its version grows.
+        """An item that holds a value was written: bounds hold, rooms fit, the version grows.
 
         Raises:
             Wrong: they do not.

@@ -9,11 +9,9 @@ from countledger.ledger.errors import BadBounds, ClockSkew, KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.strict.outcome import (
     Applied,
-    BoundReached,
-    Contended,
     Duplicate,
     GivenUp,
-    SetFull,
+    Unknown,
 )
 from tests.simulation.schedule import Killed
 
@@ -86,7 +84,11 @@ def give_up(client: Client) -> None:
     counter, key, delta = client.random.choice(client.memory.open)
     if not isinstance(key, IdempotencyKey):
         return
-    outcome = client.product.strict.give_up(counter, key)
+    try:
+        outcome = client.product.strict.give_up(counter, key)
+    except (KeyExpired, ClockSkew) as error:
+        client.tell(f"{counter} {key.key} given up: {type(error).__name__}")
+        return
     client.tell(f"{counter} {key.key} given up: {type(outcome).__name__}")
     if isinstance(outcome, Duplicate):
         client.auditor.strict.is_in(counter, key.key, delta)
@@ -125,16 +127,23 @@ def _send(
             client.memory.open.append((counter, key, delta))
         raise
     client.tell(f"{counter} {key.key} {delta}: {_short(outcome)}")
+    if isinstance(outcome, Unknown):
+        if keyed:
+            client.memory.open.append((counter, key, delta))
+    else:
+        _answered(client, counter, key.key, delta, outcome, again=again)
+
+
+def _answered(
+    client: Client, counter: str, key: str, delta: int, outcome: Outcome, *, again: bool
+) -> None:
     if isinstance(outcome, Applied | Duplicate):
-        client.auditor.strict.is_in(counter, key.key, delta)
+        client.auditor.strict.is_in(counter, key, delta)
     elif isinstance(outcome, GivenUp):
-        client.auditor.strict.given_up(counter, key.key)
-    elif isinstance(outcome, BoundReached | SetFull | Contended):
+        client.auditor.strict.given_up(counter, key)
+    elif not again:
         # Of this call. What an earlier one sent, which died, may still be on its way.
-        if not again:
-            client.auditor.strict.is_out(counter, key.key)
-    elif keyed:
-        client.memory.open.append((counter, key, delta))
+        client.auditor.strict.is_out(counter, key)
 
 
 def _change_over(client: Client) -> None:

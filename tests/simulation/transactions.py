@@ -119,7 +119,10 @@ class Transactions:
             last = number == len(left) - 1
 
             def finish(
-                table: Table = table, key: Key = key, after: Item | None = after, last: bool = last  # noqa: FBT001 - bound now
+                table: Table = table,
+                key: Key = key,
+                after: Item | None = after,
+                last: bool = last,  # noqa: FBT001 - bound now
             ) -> None:
                 table.locked.discard(key)
                 table.store(key, after)

@@ -23,10 +23,10 @@ from tests.simulation.table import Table
 from tests.simulation.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping as Map
+    from collections.abc import Callable
+    from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.infra.template import MappingSettings
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
     from tests.simulation.queue import Queue, Scheduler
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 BEGIN_MS: Final = 1_800_000_000_000.0
-_FREEZE_MS: Final = 300_000
+_FREEZE_MS: Final = 2_400_000
 _TTL_LATE_MS: Final = 48 * 3_600_000
 
 
@@ -225,4 +225,3 @@ class World:
 
         late_ms = self.random.random() * _TTL_LATE_MS
         self.schedule.at(at_s * 1_000 - self.schedule.now_ms + late_ms, expire)
-

@@ -1,6 +1,7 @@
 """P4 and P5 in thousands of interleavings, and every rule of the protocol switched off in turn.
 
-`COUNTLEDGER_SEEDS=1000000` runs as many seeds; `python -m tests.simulation.compaction SEED` replays one.
+`COUNTLEDGER_SEEDS=1000000` runs as many seeds; `python -m tests.simulation.compaction SEED`
+replays one.
 """
 
 import os
