@@ -94,8 +94,11 @@ class Process:
             self._stand(world.latency_ms())
             raise Unclear(f"{what}: no answer")
         if writes:
-            held = fault is Fault.HELD
-            self._stand(world.random.random() * world.shape.life_ms if held else world.latency_ms())
+            # Never for longer than its signature is good: then the service refuses it.
+            on_its_way_ms = min(world.latency_ms(), world.shape.life_ms)
+            if fault is Fault.HELD:
+                on_its_way_ms = world.random.random() * world.shape.life_ms
+            self._stand(on_its_way_ms)
         return self._answered(what, request, fault)
 
     def _answered(self, what: str, request: Callable[[], _T], fault: Fault | None) -> _T:

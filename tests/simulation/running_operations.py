@@ -56,7 +56,10 @@ def verify(client: Client) -> None:
 def repair(client: Client) -> None:
     """A total that was spoilt becomes exact; no other is written."""
     began_ms = client.world.schedule.now_ms
-    counter = client.random.choice(sorted(client.memory.free))
+    counters = sorted(client.memory.free)
+    accounts = client.auditor.ledger.accounts
+    spoilt = [one for one in counters if client.region in accounts[one].excused]
+    counter = client.random.choice(spoilt or counters)
     done = client.product.auditor.repair(counter)
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:

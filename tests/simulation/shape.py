@@ -75,16 +75,27 @@ class Shape:
         return self.horizon_ms + self.replication_ms + self.skew_ms + self.life_ms
 
 
+# What half of the seeds do alone, so that it meets itself more often.
+FOCUSES: Final[dict[str, tuple[str, ...]]] = {
+    "compaction": ("record", "resend", "exact", "compact"),
+    "totals": ("record", "verify", "repair", "spoil", "resend"),
+    "atomic": ("strict atomic", "strict sharded", "strict bounds"),
+    "tags": ("strict occ", "strict history", "strict bounds"),
+    "tokens": ("strict crt", "strict set", "strict give up"),
+    "markers": ("strict marker", "strict sharded", "strict give up"),
+}
+
+
 def drawn(random: Random, operations: dict[str, float]) -> Shape:
     """The shape of a seed."""
     choice = random.choice
-    return Shape(
+    shape = Shape(
         regions=choice([1, 1, 2, 2, 3]),
         clients=choice([1, 2, 3, 4]),
         operations=choice([8, 16, 30]),
         counters=choice([1, 1, 2, 3]),
         gap_ms=choice([100.0, 2_000.0, 20_000.0, 60_000.0]),
-        latency_ms=choice([2.0, 10.0, 60.0]),
+        latency_ms=choice([2.0, 10.0, 60.0, 1_000.0]),
         horizon_ms=MINUTE_MS,
         spread=choice([1, 1, 1, 16]),
         skew_ms=choice([0, 2, 20]) * SECOND_MS,
@@ -103,8 +114,22 @@ def drawn(random: Random, operations: dict[str, float]) -> Shape:
         names_all=choice([True, False]),
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
     )
+    return _focused(random, shape, operations) if random.random() < 0.5 else shape
 
 
-def smaller(shape: Shape, **changes: object) -> Shape:
-    """The same shape with less of something, as a trace is made shorter."""
-    return replace(shape, **changes)  # type: ignore[arg-type]
+def _focused(random: Random, shape: Shape, operations: dict[str, float]) -> Shape:
+    """A shape in which many clients do little else than one thing, at once."""
+    names = FOCUSES[random.choice(list(FOCUSES))]
+    latency_ms = random.choice([10.0, 500.0, 3_000.0])
+    return replace(
+        shape,
+        clients=random.choice([3, 5]),
+        operations=random.choice([16, 30]),
+        counters=1,
+        latency_ms=latency_ms,
+        gap_ms=latency_ms * random.choice([1, 3, 10]),
+        weights={
+            name: weight * random.choice([0, 1, 3]) if name.startswith(names) else 0
+            for name, weight in operations.items()
+        },
+    )
