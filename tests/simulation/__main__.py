@@ -15,6 +15,7 @@ from tests.simulation.coverage import FUNCTIONS, Coverage, of_operation
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.runner import Tally, run_all
+from tests.simulation.shape import FOCUSES
 from tests.simulation.shrink import Failure, run, shrink
 
 _LINES = 60
@@ -29,13 +30,14 @@ def _arguments() -> Namespace:
     parser.add_argument("--without", default="", help="operations, faults, accidents to leave out")
     parser.add_argument("--clients", type=int, help="no more clients than these")
     parser.add_argument("--operations", type=int, help="no more operations of each client")
+    parser.add_argument("--focus", choices=FOCUSES, help="do this alone")
     parser.add_argument("--shrink", action="store_true", help="make a failure shorter")
     return parser.parse_args()
 
 
 def _replay(console: Console, given: Namespace) -> int:
     without = tuple(name for name in given.without.split(",") if name)
-    asked = Failure(given.seed, "", (), without, given.clients, given.operations)
+    asked = Failure(given.seed, "", (), without, given.clients, given.operations, given.focus)
     failure = run(asked)
     if failure is None:
         console.print(f"seed {given.seed}: all is well")

@@ -62,6 +62,9 @@ def repair(client: Client) -> None:
     counter = client.random.choice(spoilt or counters)
     done = client.product.auditor.repair(counter)
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
+    if done.remedy is Remedy.MADE:
+        # Nobody puts it into the due index before its next entry comes.
+        accounts[counter].unmarked = True
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:
         return
     excused = client.auditor.ledger.accounts[counter].excused

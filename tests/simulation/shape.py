@@ -86,8 +86,8 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def drawn(random: Random, operations: dict[str, float]) -> Shape:
-    """The shape of a seed."""
+def drawn(random: Random, operations: dict[str, float], focus: str | None = None) -> Shape:
+    """The shape of a seed; with a focus only of what that names."""
     choice = random.choice
     shape = Shape(
         regions=choice([1, 1, 2, 2, 3]),
@@ -114,12 +114,14 @@ def drawn(random: Random, operations: dict[str, float]) -> Shape:
         names_all=choice([True, False]),
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
     )
-    return _focused(random, shape, operations) if random.random() < 0.5 else shape
+    if focus is None and random.random() < 0.5:
+        return shape
+    return _focused(random, shape, operations, focus or random.choice(list(FOCUSES)))
 
 
-def _focused(random: Random, shape: Shape, operations: dict[str, float]) -> Shape:
+def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: str) -> Shape:
     """A shape in which many clients do little else than one thing, at once."""
-    names = FOCUSES[random.choice(list(FOCUSES))]
+    names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     return replace(
         shape,
@@ -129,7 +131,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float]) -> Shap
         latency_ms=latency_ms,
         gap_ms=latency_ms * random.choice([1, 3, 10]),
         weights={
-            name: weight * random.choice([0, 1, 3]) if name.startswith(names) else 0
+            name: weight * random.choice([0, 1, 1, 3]) if name.startswith(names) else 0
             for name, weight in operations.items()
         },
     )

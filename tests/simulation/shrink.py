@@ -25,6 +25,7 @@ class Failure:
         without: what is left out of it.
         clients: no more than these, or None.
         operations: no more of them for each client, or None.
+        focus: what it does alone, or None.
     """
 
     seed: int
@@ -33,11 +34,14 @@ class Failure:
     without: tuple[str, ...] = ()
     clients: int | None = None
     operations: int | None = None
+    focus: str | None = None
 
     @property
     def replay(self) -> str:
         """The one line that shows it again."""
         line = f"python -m tests.simulation {self.seed}"
+        if self.focus is not None:
+            line += f" --focus {self.focus}"
         if self.clients is not None:
             line += f" --clients {self.clients}"
         if self.operations is not None:
@@ -48,7 +52,11 @@ class Failure:
 def run(failure: Failure) -> Failure | None:
     """Run a simulation again as it was made shorter; None: all is well."""
     simulation = Simulation(
-        failure.seed, failure.without, clients=failure.clients, operations=failure.operations
+        failure.seed,
+        failure.without,
+        clients=failure.clients,
+        operations=failure.operations,
+        focus=failure.focus,
     )
     try:
         simulation.run()

@@ -46,6 +46,7 @@ class Simulation:
         without: operations, faults and accidents that are left out, by name.
         clients: no more of them than this, or None.
         operations: no more for each than this, or None.
+        focus: what it does alone, or None as the seed draws it.
         memory: what its clients share.
         happened: how often each accident happened.
     """
@@ -54,6 +55,7 @@ class Simulation:
     without: Iterable[str] = ()
     clients: int | None = None
     operations: int | None = None
+    focus: str | None = None
     memory: Memory = field(default_factory=Memory)
     happened: Counter[str] = field(default_factory=Counter)
 
@@ -61,7 +63,7 @@ class Simulation:
         """Draw the shape, and make the world."""
         random = Random(self.seed)  # noqa: S311 - a simulation
         out = set(self.without)
-        shape = drawn(random, {one.name: one.weight for one in OPERATIONS})
+        shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, self.focus)
         weights = {name: 0 if name in out else one for name, one in shape.weights.items()}
         self.shape: Shape = _limited(shape, self.clients, self.operations, weights)
         schedule = Schedule(random)
