@@ -106,7 +106,8 @@ class CrtSending:
         if isinstance(ended, GivenUp):
             return refused
         if not isinstance(ended, Duplicate):
-            return ended
+            # The way could not be closed: the old request may still land.
+            return self.attempts.unknown(self.change.counter)
         if self.definition.bins == 1:
             # The late request has landed, and answers for itself now.
             return self.at([Part(self.definition.main, self.change.delta)])
@@ -122,9 +123,13 @@ class CrtSending:
         ended = self._end()
         if isinstance(ended, GivenUp):
             return ended
-        raise self.change.reused("another amount")
+        if isinstance(ended, Duplicate):
+            raise self.change.reused("another amount")
+        return self.attempts.unknown(self.change.counter)
 
 
-def give_up(means: Means, definition: Definition, change_id: str, until_ms: int | None = None) -> Outcome:
+def give_up(
+    means: Means, definition: Definition, change_id: str, until_ms: int | None = None
+) -> Outcome:
     """Use the token of a change up, as `use_up`."""
     return use_up(means, definition, token_of(definition, change_id), until_ms)

@@ -146,7 +146,8 @@ class MarkerSending:
             return refused
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, self._value())
-        return ended
+        # The way could not be closed: the old request may still land.
+        return self.attempts.unknown(self.change.counter)
 
     def _cancelled(self, parts: Sequence[Part], reasons: Sequence[Reason]) -> Outcome | None:
         """What a cancelled transaction says; None: nothing yet, try again."""
@@ -190,7 +191,9 @@ class MarkerSending:
         return self.means.value_after(self.definition.main)
 
 
-def give_up(means: Means, definition: Definition, change_id: str, until_ms: int | None = None) -> Outcome:
+def give_up(
+    means: Means, definition: Definition, change_id: str, until_ms: int | None = None
+) -> Outcome:
     """Put a void marker where a change would put its own: one write unit.
 
     Args:

@@ -13,7 +13,7 @@ from countledger.ledger.errors import KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind
-from countledger.producers.strict.outcome import Applied, Unknown
+from countledger.producers.strict.outcome import Applied, GivenUp, Unknown
 from tests.simulation.auditor import Auditor
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.product import Product
@@ -50,11 +50,17 @@ def _world() -> World:
     return world
 
 
-def _seller(world: World, method: str) -> Product:
+def _seller(world: World, method: str, opening: int = 0) -> Product:
     window = {"window_ms": 5 * MINUTE_MS} if method == "marker" else {}
     seller = Product(world.process("home", "seller"))
-    seller.strict.create(COUNTER, method=method, lower=0, upper=100, **window)
+    seller.strict.create(COUNTER, method=method, lower=0, upper=100, opening=opening, **window)
     return seller
+
+
+def _script(world: World, *faults: Fault | None) -> None:
+    """What the next calls meet, one after the other."""
+    assert isinstance(world.faults, Scripted)
+    world.faults.script = iter(faults)
 
 
 def _forget_markers(world: World) -> None:
@@ -86,10 +92,8 @@ def test_a_process_that_stood_still_for_longer_than_its_key_is_remembered_sends_
 ) -> None:
     """An attempt without an answer is in; the next one would count again, and does not leave."""
     world = _world()
-    faults = world.faults
-    assert isinstance(faults, Scripted)
     seller = _seller(world, method)
-    faults.script = iter([Fault.AFTER, Fault.FROZEN])
+    _script(world, Fault.AFTER, Fault.FROZEN)
     frozen: list[float] = []
 
     def freeze_ms() -> float:
@@ -105,3 +109,30 @@ def test_a_process_that_stood_still_for_longer_than_its_key_is_remembered_sends_
     assert len(frozen) == 1
     assert isinstance(outcome, Unknown)
     assert seller.strict.show(COUNTER).value == 5
+
+
+def test_a_key_is_not_said_to_be_reused_because_nobody_could_tell() -> None:
+    """Its token is taken, and what for cannot be asked: unknown, not another amount."""
+    world = _world()
+    seller = _seller(world, "crt")
+    order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+    assert isinstance(seller.strict.give_up(COUNTER, order), GivenUp)
+    _script(world, None, *[Fault.THROTTLE] * 8)
+
+    outcome = seller.strict.change(COUNTER, 5, key=order)
+
+    assert isinstance(outcome, Unknown)
+
+
+@pytest.mark.parametrize("method", ["crt", "marker", "set"])
+def test_a_refusal_is_not_final_while_its_doubtful_request_could_not_be_kept_out(
+    method: str,
+) -> None:
+    """An attempt got no answer, the next one found no room, and every fence was throttled."""
+    world = _world()
+    seller = _seller(world, method, opening=100)
+    _script(world, Fault.BEFORE, None, *[Fault.THROTTLE] * 8)
+
+    outcome = seller.strict.change(COUNTER, 1)
+
+    assert isinstance(outcome, Unknown)
