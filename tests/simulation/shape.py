@@ -123,13 +123,18 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     """A shape in which many clients do little else than one thing, at once."""
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
+    gap_ms = latency_ms * random.choice([1, 3, 10])
+    if focus == "compaction":
+        # Entries have to grow old meanwhile, and runs have to meet.
+        latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
     return replace(
         shape,
         clients=random.choice([3, 5]),
         operations=random.choice([16, 30]),
         counters=1,
         latency_ms=latency_ms,
-        gap_ms=latency_ms * random.choice([1, 3, 10]),
+        gap_ms=gap_ms,
+        accidents=random.choice([2, 12]),
         weights={
             name: weight * random.choice([0, 1, 1, 3]) if name.startswith(names) else 0
             for name, weight in operations.items()
