@@ -74,7 +74,7 @@ class Table:
     @property
     def sort(self) -> str:
         """The name of its sort key."""
-        return "entry" if "ledger" in self.name else "part"
+        return "entry" if self.name.endswith("ledger") else "part"
 
     def check(self, key: Key, condition: Condition | None) -> None:
         """Judge a condition.
