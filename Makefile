@@ -40,7 +40,7 @@ check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/lint-imports
 	$(BIN)/cfn-lint infra/template.yaml
 
-docs: $(READY) ## Write the tables of docs/strict.md anew, from what the tests expect
+docs: $(READY) ## Write the tables of docs/ anew, from what the tests expect
 	@$(BIN)/python -m tests.guide
 
 format: $(READY) ## Format and fix what can be fixed

@@ -1,4 +1,4 @@
-"""P1 to P8 over the whole system, on the worst days that a seed can think of; and what is missed.
+"""P1 to P6 over the whole system, on the worst days that a seed can think of; and what is missed.
 
 `COUNTLEDGER_SIMULATIONS=100000` runs as many seeds; `make simulate` does it on every core.
 """
@@ -46,7 +46,7 @@ def tally() -> Tally:
     return run_block(range(SEEDS))
 
 
-def test_p1_to_p8_hold_in_every_seed(tally: Tally) -> None:
+def test_p1_to_p6_hold_in_every_seed(tally: Tally) -> None:
     """Nothing lost, nothing twice, no bound passed, nothing deleted early, nothing stuck."""
     failures = [f"seed {one.seed}: {one.text}; replay: {one.replay}" for one in tally.failures]
 
