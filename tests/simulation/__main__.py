@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from time import monotonic
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -77,7 +78,10 @@ def _run(console: Console, given: Namespace) -> Tally:
 
 
 def _table(coverage: Coverage) -> Table:
-    table = Table("operation", *(str(fault) for fault in Fault), title="faults met, by operation")
+    table = Table(title="faults met, by operation", box=SIMPLE_HEAD)
+    table.add_column("operation", no_wrap=True)
+    for number, _ in enumerate(Fault, 1):
+        table.add_column(str(number), justify="right", no_wrap=True)
     for name in [*(one.name for one in OPERATIONS), *FUNCTIONS]:
         possible = of_operation(name) if coverage.met[name] else []
         cells = (
@@ -93,6 +97,8 @@ def _table(coverage: Coverage) -> Table:
 def _simulate(console: Console, given: Namespace) -> int:
     done = _run(console, given)
     console.print(_table(done.coverage))
+    legend = (f"{number} {fault}" for number, fault in enumerate(Fault, 1))
+    console.print(f"faults: {', '.join(legend)}", highlight=False)
     happened = ", ".join(f"{name} {done.coverage.accidents[name]}" for name in ACCIDENTS)
     console.print(f"accidents: {happened}")
     if missing := done.coverage.missing():
