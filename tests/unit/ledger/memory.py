@@ -13,7 +13,8 @@ from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.door import Door
 from countledger.ledger.errors import ConditionFailed, RequestRejected
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
-from tests.simulation.judgement import changed, holds, key_of
+from tests.simulation.judgement import changed, holds
+from tests.simulation.judgement import key_of as _key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +68,7 @@ class MemoryDoor(Door):
         """One item."""
         self.calls.append("get")
         self.meter.read([{"CapacityUnits": 1.0 if consistent else 0.5}])
-        found = self.tables.get(table, {}).get(key_of(key))
+        found = self.tables.get(table, {}).get(_key(key))
         return dict(found) if found else None
 
     def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
@@ -92,8 +93,8 @@ class MemoryDoor(Door):
         """The first page behind `after`: so many items are read, and those that match come."""
         self.calls.append(type(read).__name__.lower())
         condition = read.condition if isinstance(read, Query) else read.where
-        after = key_of(read.after) if read.after else ("", "")
-        left = [item for item in self.items(read.table) if key_of(item) > after]
+        after = _key(read.after) if read.after else ("", "")
+        left = [item for item in self.items(read.table) if _key(item) > after]
         taken = left[: read.page_size or len(left)]
         found = [item for item in taken if condition is None or holds(condition, item)]
         if isinstance(read, Scan):
@@ -109,7 +110,7 @@ class MemoryDoor(Door):
         if with_fault and not with_fault.applied:
             raise with_fault.error
         stored = self._judged(write.table, write.item, write.condition)
-        stored[key_of(write.item)] = _as_stored(write.item)
+        stored[_key(write.item)] = _as_stored(write.item)
         if with_fault:
             raise with_fault.error
 
@@ -120,11 +121,11 @@ class MemoryDoor(Door):
         if fault and not fault.applied:
             raise fault.error
         stored = self._judged(write.table, write.key, write.condition)
-        item = changed(stored.get(key_of(write.key), dict(write.key)), write.clauses)
-        stored[key_of(write.key)] = _as_stored(item)
+        item = changed(stored.get(_key(write.key), dict(write.key)), write.clauses)
+        stored[_key(write.key)] = _as_stored(item)
         if fault:
             raise fault.error
-        return dict(stored[key_of(write.key)]) if write.returning == "ALL_NEW" else None
+        return dict(stored[_key(write.key)]) if write.returning == "ALL_NEW" else None
 
     def delete(self, write: Delete) -> None:
         """Remove one item."""
@@ -132,7 +133,7 @@ class MemoryDoor(Door):
         fault = self._next_fault()
         if fault and not fault.applied:
             raise fault.error
-        self._judged(write.table, write.key, write.condition).pop(key_of(write.key), None)
+        self._judged(write.table, write.key, write.condition).pop(_key(write.key), None)
         if fault:
             raise fault.error
 
@@ -158,7 +159,7 @@ class MemoryDoor(Door):
         if fault and not fault.applied:
             raise fault.error
         stored = self.tables.setdefault(table, {})
-        stored.update({key_of(item): _as_stored(item) for item in items})
+        stored.update({_key(item): _as_stored(item) for item in items})
         if fault:
             raise fault.error
         return []
@@ -167,7 +168,7 @@ class MemoryDoor(Door):
         self, table: str, key: Mapping[str, Any], condition: Condition | None
     ) -> dict[tuple[str, str], Item]:
         stored = self.tables.setdefault(table, {})
-        there = stored.get(key_of(key))
+        there = stored.get(_key(key))
         if condition is not None and not holds(condition, there or {}):
             raise ConditionFailed(dict(there) if there else None)
         return stored
@@ -180,7 +181,7 @@ def _is_in(item: Item, read: Scan) -> bool:
     """Whether an item lies in the segment, behind the key where the scan begins."""
     if sum(item["counter"].encode()) % read.segments != read.segment:
         return False
-    return read.after is None or key_of(item) > key_of(read.after)
+    return read.after is None or _key(item) > _key(read.after)
 
 
 def _as_stored(item: Item) -> Item:
