@@ -167,15 +167,11 @@ class Mapping:
     def _wake(self) -> None:
         if not self.enabled:
             return
-        self._open_news()
         for one in self._lanes.values():
             if one.idle and one.actor is not None:
                 one.idle = False
                 delay_ms = self.stream.lag_ms + self.world.random.random() * _BATCHING_MS
                 self.world.schedule.wake(one.actor, delay_ms)
-
-    def _open_news(self) -> None:
-        """A shard without a parent may appear at any time."""
 
     def _invoke(self, event: bytes) -> Answer:
         world = self.world

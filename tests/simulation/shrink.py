@@ -68,14 +68,13 @@ def run(failure: Failure) -> Failure | None:
 
 def shrink(failure: Failure) -> Failure:
     """The failure with as little as it needs; some eighty simulations."""
-    for smaller in _fewer(failure):
+    for smaller in _fewer():
         failure = run(smaller(failure)) or failure
     return failure
 
 
-def _fewer(failure: Failure) -> Iterator[Shorter]:
+def _fewer() -> Iterator[Shorter]:
     """Ways to make it shorter, each tried on what the ones before have left."""
-    del failure
     for clients in (1, 2, 3):
         yield Shorter(clients=clients)
     for operations in (2, 4, 8, 12, 16, 20, 24):

@@ -79,14 +79,6 @@ class StrictAccounts:
             raise Wrong(f"{change} of {counter} was in, and is said to be out")
         account.unclear.pop(change, None)
 
-    def given_up(self, counter: str, change: str) -> None:
-        """A client was told that it is not in, and that nobody can bring it in any more.
-
-        Raises:
-            Wrong: it was told before that it is in.
-        """
-        self.is_out(counter, change)
-
     def check_end(self, counter: str, value: int) -> None:
         """The value is what was applied, and some of what may have been, each once.
 

@@ -93,7 +93,7 @@ def give_up(client: Client) -> None:
     if isinstance(outcome, Duplicate):
         client.auditor.strict.is_in(counter, key.key, delta)
     elif isinstance(outcome, GivenUp):
-        client.auditor.strict.given_up(counter, key.key)
+        client.auditor.strict.is_out(counter, key.key)
 
 
 def _change(client: Client, counter: str, method: str) -> None:
@@ -140,7 +140,7 @@ def _answered(
     if isinstance(outcome, Applied | Duplicate):
         client.auditor.strict.is_in(counter, key, delta)
     elif isinstance(outcome, GivenUp):
-        client.auditor.strict.given_up(counter, key)
+        client.auditor.strict.is_out(counter, key)
     elif not again:
         # Of this call. What an earlier one sent, which died, may still be on its way.
         client.auditor.strict.is_out(counter, key)

@@ -15,7 +15,7 @@ from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.door import SimulatedDoor
 from tests.simulation.mapping import Mapping
-from tests.simulation.process import Process
+from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
 from tests.simulation.stream import Stream
@@ -149,7 +149,7 @@ class World:
         return SimulatedDoor(
             process=process,
             region=region or process.region,
-            attempts=4 if retries else 1,
+            attempts=SDK_ATTEMPTS if retries else 1,
             clock=process,
             random=self.random,
         )
