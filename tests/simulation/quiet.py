@@ -76,7 +76,7 @@ def check_ledgers(world: World, memory: Memory) -> None:
                 raise Wrong(f"{counter} in {region}: {exact.entries} entries, not {account.made}")
             if region in account.excused:
                 done = product.auditor.repair(counter)
-                account.unmarked = account.unmarked or done.remedy is Remedy.MADE
+                account.unmarked = account.unmarked or done.remedy in {Remedy.MADE, Remedy.REPAIRED}
                 world.tell(f"repair {counter} in {region}: {done.remedy}")
                 if not done.healthy:
                     raise Wrong(f"{counter} in {region} cannot be repaired: {done}")
