@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: help demo test test-long bench check docs format lock bundle dynoxide clean
+.PHONY: help demo test test-long simulate bench check docs format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,10 @@ test-long: $(READY) ## The whole suite, and what takes minutes
 bench: $(READY) ## Benchmarks against peers in the same run (ARGS="--rounds 9 --page")
 	@$(BIN)/python -m tests.bench $(ARGS)
 
+simulate: $(READY) ## The whole system in a simulated world, from many seeds (SEEDS=1000)
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
+
+
 check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -37,7 +41,7 @@ check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/lint-imports
 	$(BIN)/cfn-lint infra/template.yaml
 
-docs: $(READY) ## Write the tables of docs/strict.md anew, from what the tests expect
+docs: $(READY) ## Write the tables of docs/ anew, from what the tests expect
 	@$(BIN)/python -m tests.guide
 
 format: $(READY) ## Format and fix what can be fixed

@@ -19,6 +19,8 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
@@ -82,10 +84,20 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
     shard = shard_of(event)
     outcome = parts.materializer.apply(event.get("Records") or [], shard)
     _report(parts, outcome, shard, context)
+    return answer_of(outcome, event.get("Records") or [])
+
+
+def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the mapping is told: an empty window state, and from which record on to deliver again.
+
+    Args:
+        outcome: of the batch.
+        records: the batch.
+    """
     failures = []
     if outcome.retry_from is not None:
         # As the event spells the number: Lambda compares texts.
-        text = find(event["Records"], outcome.retry_from)["dynamodb"]["SequenceNumber"]
+        text = find(records, outcome.retry_from)["dynamodb"]["SequenceNumber"]
         failures.append({"itemIdentifier": text})
     return {"state": {}, "batchItemFailures": failures}
 

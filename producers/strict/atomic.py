@@ -93,7 +93,7 @@ class AtomicSending:
         )
         if not (isinstance(outcome, BoundReached) and self.attempts.doubtful):
             return outcome
-        ended = use_up(self.means, self.definition, token)
+        ended = use_up(self.means, self.definition, token, self.attempts.until_ms)
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, None)
         if isinstance(ended, GivenUp):

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, Throttled
-from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
+from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.strict import creator, crt, marker, token_set
+from countledger.producers.strict import creator, dispatch
 from countledger.producers.strict.at_once import AtOnce
 from countledger.producers.strict.bounds import KEEP, Bounds, Keep
 from countledger.producers.strict.change import make_change
-from countledger.producers.strict.definition import Definition, Method
 from countledger.producers.strict.definitions import Definitions
-from countledger.producers.strict.dispatch import carry_out
 from countledger.producers.strict.means import Means, Redefined
 from countledger.producers.strict.placement import ONE_REGION, Placed
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
+    from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.state import State
 
@@ -155,7 +154,9 @@ class StrictCounters:
         )
 
         def carried_out(definition: Definition, item: Item | None) -> Outcome:
-            return carry_out(self.means, definition, item, change, prefer=prefer, known=known)
+            return dispatch.carry_out(
+                self.means, definition, item, change, prefer=prefer, known=known
+            )
 
         return self._with_definition(counter, carried_out)
 
@@ -253,25 +254,15 @@ class StrictCounters:
 
         Raises:
             BadSetting: the counter's method cannot do this.
+            KeyExpired, ClockSkew: the key's time lies so far back that a change under it may be in
+                and forgotten, or ahead.
             NoSuchCounter: there is none of that name.
         """
         if not isinstance(key, IdempotencyKey):
             check_key(key)
-        change_id = id_of_key(key)
 
         def given_up(definition: Definition, _item: Item | None) -> Outcome:
-            match definition.method:
-                case Method.MARKER:
-                    return marker.give_up(self.means, definition, change_id)
-                case Method.CRT:
-                    return crt.give_up(self.means, definition, change_id)
-                case Method.SET:
-                    return token_set.give_up(self.means, definition, change_id)
-                case _:
-                    raise BadSetting(
-                        f"counter {counter!r} is of method {definition.method}, which keeps no "
-                        "place for a key to be given up: marker, crt and set do"
-                    )
+            return dispatch.give_up(self.means, definition, key)
 
         return self._with_definition(counter, given_up)
 

@@ -102,11 +102,12 @@ class CrtSending:
         """Use the token up, if a request under it may still land: two write units."""
         if not self.attempts.doubtful:
             return refused
-        ended = give_up(self.means, self.definition, self.change.id)
+        ended = self._end()
         if isinstance(ended, GivenUp):
             return refused
         if not isinstance(ended, Duplicate):
-            return ended
+            # The way could not be closed: the old request may still land.
+            return self.attempts.unknown(self.change.counter)
         if self.definition.bins == 1:
             # The late request has landed, and answers for itself now.
             return self.at([Part(self.definition.main, self.change.delta)])
@@ -114,14 +115,21 @@ class CrtSending:
             return Applied(self.change.counter, None)
         return self.attempts.unknown(self.change.counter)
 
+    def _end(self) -> Outcome:
+        return give_up(self.means, self.definition, self.change.id, self.attempts.until_ms)
+
     def _taken(self) -> Outcome:
         """The token stands for another body: for none, if the key was given up."""
-        ended = give_up(self.means, self.definition, self.change.id)
+        ended = self._end()
         if isinstance(ended, GivenUp):
             return ended
-        raise self.change.reused("another amount")
+        if isinstance(ended, Duplicate):
+            raise self.change.reused("another amount")
+        return self.attempts.unknown(self.change.counter)
 
 
-def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
+def give_up(
+    means: Means, definition: Definition, change_id: str, until_ms: int | None = None
+) -> Outcome:
     """Use the token of a change up, as `use_up`."""
-    return use_up(means, definition, token_of(definition, change_id))
+    return use_up(means, definition, token_of(definition, change_id), until_ms)

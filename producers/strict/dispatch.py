@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import BadKey, BadNote, BadSetting
-from countledger.producers.strict import spread
+from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.producers.strict import crt, marker, spread, token_set
 from countledger.producers.strict.atomic import AtomicSending, Prefer
+from countledger.producers.strict.change import make_change
 from countledger.producers.strict.crt import CrtSending
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.history import LastTags
@@ -15,6 +17,7 @@ from countledger.producers.strict.occ import LastTag
 from countledger.producers.strict.optimistic import Optimist
 from countledger.producers.strict.state import State, decode_state
 from countledger.producers.strict.token_set import SetSending
+from countledger.producers.strict.tokens import life_ms
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -53,6 +56,45 @@ def carry_out(
     if definition.method in {Method.OCC, Method.HISTORY}:
         return _optimistic(means, definition, change, known, item)
     return spread.carry_out(means, definition, change, _begin(means, definition, change, prefer))
+
+
+def give_up(means: Means, definition: Definition, key: str | IdempotencyKey) -> Outcome:
+    """Make sure that a change is not in and never will be, or learn that it is.
+
+    Raises:
+        BadSetting: the counter's method cannot do this.
+        KeyExpired, ClockSkew: the key was made so long ago that the method may have forgotten a
+            change that is in, or lies ahead.
+        Redefined: the counter is not the one that was read.
+    """
+    change_id = id_of_key(key)
+    match definition.method:
+        case Method.MARKER:
+            until_ms = _until_ms(means, definition, key, marker.window_ms(definition))
+            return marker.give_up(means, definition, change_id, until_ms)
+        case Method.CRT:
+            until_ms = _until_ms(means, definition, key, life_ms(means))
+            return crt.give_up(means, definition, change_id, until_ms)
+        case Method.SET:
+            return token_set.give_up(means, definition, change_id)
+        case _:
+            raise BadSetting(
+                f"counter {definition.counter!r} is of method {definition.method}, which keeps no "
+                "place for a key to be given up: marker, crt and set do"
+            )
+
+
+def _until_ms(
+    means: Means, definition: Definition, key: str | IdempotencyKey, life_ms: int
+) -> int | None:
+    """Until when a key with its time is surely remembered; None: a bare one does not tell."""
+    if not isinstance(key, IdempotencyKey):
+        return None
+    now_ms = means.clock.now_ms()
+    # Its delta means nothing here.
+    change = make_change(definition.counter, 1, key, None, now_ms=now_ms, new_id=means.new_id)
+    change.check_age(now_ms, life_ms, means.clock_skew_ms)
+    return change.remembered_until(life_ms)
 
 
 def _begin(means: Means, definition: Definition, change: Change, prefer: str | None) -> Sending:

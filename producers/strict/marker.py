@@ -36,7 +36,7 @@ from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.means import PASSING, Attempts, Forgotten, Means, Redefined
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_among, update_of
 
@@ -117,7 +117,10 @@ class MarkerSending:
         while True:
             failure: CountledgerError
             try:
-                self.means.door.transact([self.marker, *updates], token)
+                with self.attempts.sending():
+                    self.means.door.transact([self.marker, *updates], token)
+            except Forgotten as late:
+                return self.attempts.end(self.change.counter, late)
             except TransactionCancelled as cancelled:
                 outcome = self._cancelled(parts, cancelled.reasons)
                 if outcome is not None:
@@ -137,12 +140,14 @@ class MarkerSending:
         """
         if not self.attempts.doubtful:
             return self._refused(refused)
-        ended = give_up(self.means, self.definition, self.change.id)
+        until_ms = self.attempts.until_ms
+        ended = give_up(self.means, self.definition, self.change.id, until_ms)
         if isinstance(ended, GivenUp):
             return refused
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, self._value())
-        return ended
+        # The way could not be closed: the old request may still land.
+        return self.attempts.unknown(self.change.counter)
 
     def _cancelled(self, parts: Sequence[Part], reasons: Sequence[Reason]) -> Outcome | None:
         """What a cancelled transaction says; None: nothing yet, try again."""
@@ -186,18 +191,29 @@ class MarkerSending:
         return self.means.value_after(self.definition.main)
 
 
-def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
+def give_up(
+    means: Means, definition: Definition, change_id: str, until_ms: int | None = None
+) -> Outcome:
     """Put a void marker where a change would put its own: one write unit.
+
+    Args:
+        means: what to work with.
+        definition: of the counter.
+        change_id: what the key of the change stands for.
+        until_ms: when the change's own marker may have expired; None: nobody can tell.
 
     Returns:
         `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
         clear answer.
     """
-    attempts = Attempts(means, _POLICY, _ADVICE)
+    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
     void = put_marker(means, definition, change_id, {"void": 1})
     while True:
         try:
-            means.door.put(void)
+            with attempts.sending():
+                means.door.put(void)
+        except Forgotten:
+            return attempts.unknown(definition.counter)
         except ConditionFailed as failed:
             if failed.item is not None and "void" not in failed.item:
                 return Duplicate(definition.counter, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import looking
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear, Unreachable
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
@@ -14,7 +16,7 @@ from countledger.ledger.retry import Backoff
 from countledger.producers.strict.outcome import Contended, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
@@ -28,6 +30,10 @@ MAKING: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 class Redefined(CountledgerError):
     """The counter is not the one that was read: it was deleted, or made again (inner use)."""
+
+
+class Forgotten(CountledgerError):
+    """What would make a request safe may be forgotten by now: it must not leave (inner use)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class Attempts:
     Attributes:
         made: attempts that failed so far.
         doubtful: whether one of them may have been carried out, or may still be.
+        until_ms: when what makes another attempt safe may be forgotten, or None.
     """
 
     def __init__(
@@ -98,7 +105,7 @@ class Attempts:
         self._clock = means.clock
         self._waits_ms = backoff.waits_ms(means.random)
         self._advice = advice
-        self._until_ms = until_ms
+        self.until_ms = until_ms
 
     def again(self, error: CountledgerError) -> bool:
         """Note a failure and wait before the next attempt; False: there is none left."""
@@ -108,7 +115,25 @@ class Attempts:
         if wait_ms is None:
             return False
         self._clock.sleep_ms(wait_ms)
-        return self._until_ms is None or self._clock.now_ms() <= self._until_ms
+        return not self._late
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Look once more as the request leaves: a process may stand still anywhere, for hours.
+
+        Raises:
+            Forgotten: it is too late for this one; it was not sent.
+        """
+        with looking(self._refuse_late):
+            yield
+
+    @property
+    def _late(self) -> bool:
+        return self.until_ms is not None and self._clock.now_ms() > self.until_ms
+
+    def _refuse_late(self) -> None:
+        if self._late:
+            raise Forgotten("this process stood still for longer than the key is remembered")
 
     def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
         """What is left to say when no attempt is.

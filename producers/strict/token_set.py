@@ -152,7 +152,10 @@ class SetSending:
         ended = give_up(self.means, self.definition, self.change.id)
         if isinstance(ended, GivenUp):
             return refused
-        return Applied(ended.counter, ended.value) if isinstance(ended, Duplicate) else ended
+        if isinstance(ended, Duplicate):
+            return Applied(ended.counter, ended.value)
+        # The way could not be closed: the old request may still land.
+        return self.attempts.unknown(self.change.counter)
 
 
 def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:

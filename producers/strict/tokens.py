@@ -13,7 +13,7 @@ from countledger.ledger.errors import CountledgerError, TokenMismatch, Transacti
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Check
 from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.means import PASSING, Attempts, Forgotten, Means, Redefined
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
@@ -60,7 +60,10 @@ def transact_parts(
     while True:
         failure: CountledgerError
         try:
-            fresh = means.door.transact(writes, token)
+            with attempts.sending():
+                fresh = means.door.transact(writes, token)
+        except Forgotten as late:
+            return attempts.end(counter, late), True
         except TransactionCancelled as cancelled:
             refused = refused_among(definition, parts, cancelled.reasons)
             if refused is not None:
@@ -86,8 +89,16 @@ def life_ms(means: Means) -> int:
     return TOKEN_LIFE_MS - means.clock_skew_ms
 
 
-def use_up(means: Means, definition: Definition, token: str) -> Outcome:
+def use_up(
+    means: Means, definition: Definition, token: str, until_ms: int | None = None
+) -> Outcome:
     """Use a token up for a transaction that changes nothing: two write units.
+
+    Args:
+        means: what to work with.
+        definition: of the counter.
+        token: of the change.
+        until_ms: when the change that may be in under it may be forgotten; None: nobody can tell.
 
     Returns:
         `GivenUp`: the change is not in and will not be, for as long as the token is remembered.
@@ -96,12 +107,15 @@ def use_up(means: Means, definition: Definition, token: str) -> Outcome:
     Raises:
         Redefined: the counter is not the one that was read.
     """
-    attempts = Attempts(means, _POLICY, _ADVICE)
+    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
     void = Check(means.table, definition.main, of(definition.made))
     while True:
         failure: CountledgerError
         try:
-            means.door.transact([void], token)
+            with attempts.sending():
+                means.door.transact([void], token)
+        except Forgotten:
+            return attempts.unknown(definition.counter)
         except TokenMismatch:
             return Duplicate(definition.counter, None)
         except TransactionCancelled as cancelled:

@@ -14,6 +14,7 @@ import boto3
 class Difference(Enum):
     """A difference and what one sees of it."""
 
+    SIZE_FAILS_ON_ABSENT = "size() of an attribute that is not there breaks in the engine"
     NO_OP_PUT_WRITES_A_RECORD = "an identical put over an item makes a MODIFY record"
     ADD_PASSES_38_DIGITS = "ADD does not refuse a sum of more than 38 digits"
     ADD_FAILS_ON_EXPONENTS = "ADD of a number spelled 1E-17 breaks in the engine"
@@ -52,6 +53,7 @@ class Engine:
 
 MOTO: Final = frozenset(
     {
+        Difference.SIZE_FAILS_ON_ABSENT,
         Difference.NO_OP_PUT_WRITES_A_RECORD,
         Difference.UNITS_ARE_INVENTED,
         Difference.LOSES_UPDATES_UNDER_THREADS,

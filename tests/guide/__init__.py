@@ -1,1 +1,1 @@
-"""What docs/strict.md does not say by itself: tables made from what the tests expect."""
+"""What the documents do not say by themselves: tables made from what the tests expect."""

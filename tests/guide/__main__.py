@@ -1,7 +1,9 @@
-"""`make docs`: write the guide's tables and the schema of the alerts' message anew."""
+"""`make docs`: write the tables of the documents, and the schema of the alerts' message, anew."""
 
+from tests.guide import promises
 from tests.guide.message import SCHEMA, schema_text
 from tests.guide.tables import GUIDE, with_tables
 
-GUIDE.write_text(with_tables(GUIDE.read_text()))
 SCHEMA.write_text(schema_text())
+GUIDE.write_text(with_tables(GUIDE.read_text()))
+promises.TESTING.write_text(with_tables(promises.TESTING.read_text(), promises.tables()))

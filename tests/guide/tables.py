@@ -1,4 +1,4 @@
-"""The tables of docs/strict.md, made from what the tests hold each method to.
+"""The tables of the documents, made from what the tests expect; here those of docs/strict.md.
 
 Each stands between two marks; `make docs` writes it there anew.
 """
@@ -12,7 +12,7 @@ from tests.engines.test_strict import COSTS
 from tests.faults.strict.matrix import RIGHT, ROWS, Company, Row, Trouble, expected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "strict.md"
 _HIDDEN: Final = ", hidden by an SDK retry"
@@ -23,20 +23,20 @@ def tables() -> dict[str, str]:
     return {
         "failures": _failures([trouble for trouble in Trouble if not trouble.hidden]),
         "sdk": _failures([trouble for trouble in Trouble if trouble.hidden]),
-        "costs": _table(
+        "costs": table_of(
             ["method", "write units", "read units"],
             ([f"`{method}`", str(writes), str(reads)] for method, (writes, reads) in COSTS.items()),
         ),
     }
 
 
-def with_tables(text: str) -> str:
-    """The guide with its tables as they should be.
+def with_tables(text: str, made: Mapping[str, str] | None = None) -> str:
+    """A document with its tables as they should be: those of the guide, or the ones made.
 
     Raises:
         ValueError: it has no place for one of them.
     """
-    for name, table in tables().items():
+    for name, table in (tables() if made is None else made).items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
         if (text.count(begin), text.count(end)) != (1, 1):
             raise ValueError(f"the guide has no one place for the table {name!r}")
@@ -47,7 +47,7 @@ def with_tables(text: str) -> str:
 
 def _failures(troubles: Sequence[Trouble]) -> str:
     head = ["method", *(trouble.value.removesuffix(_HIDDEN) for trouble in troubles)]
-    return _table(
+    return table_of(
         head,
         ([_name(row), *(_cell(row, trouble) for trouble in troubles)] for row in ROWS),
     )
@@ -66,6 +66,7 @@ def _cell(row: Row, trouble: Trouble) -> str:
     return f"alone: {said[0]}<br>among eight: {said[1]}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table as Markdown has it."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

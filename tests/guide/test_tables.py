@@ -8,6 +8,8 @@ import pytest
 
 from countledger.producers.strict.definition import Method
 from tests.faults.strict.matrix import ROWS, Trouble
+from tests.guide import promises
+from tests.guide.promises import promises_of
 from tests.guide.tables import GUIDE, tables, with_tables
 
 
@@ -32,6 +34,21 @@ def test_a_guide_without_a_place_is_refused() -> None:
     """Rather than left without its table."""
     with pytest.raises(ValueError, match="no one place for the table 'failures'"):
         with_tables("# Which method when\n")
+
+
+def test_the_page_on_testing_has_the_tables_as_they_should_be() -> None:
+    """Tests that hold a promise, operations and canaries stand there as they are."""
+    text = promises.TESTING.read_text()
+
+    assert text == with_tables(text, promises.tables())
+
+
+def test_a_test_names_the_promises_that_it_holds() -> None:
+    """By numbers in front of its law, alone, several, or from one to another."""
+    assert promises_of("test_p1_is_so") == {1}
+    assert promises_of("test_p4_p5_are_so") == {4, 5}
+    assert promises_of("test_p1_to_p8_hold") == {1, 2, 3, 4, 5, 6, 7, 8}
+    assert promises_of("test_something_p3_else") == set()
 
 
 def test_each_method_and_each_trouble_has_its_cell() -> None:

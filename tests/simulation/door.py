@@ -1,188 +1,222 @@
-"""The door's own interface over a simulated table; anything may happen at every call."""
+"""The product's door, over simulated tables: the same interface, and anything may happen."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from countledger.ledger.departure import leave
 from countledger.ledger.door import Door
-from countledger.ledger.errors import (
-    ConditionFailed,
-    Reason,
-    ServiceFailed,
-    Throttled,
-    TransactionCancelled,
-)
-from countledger.ledger.expressions import AllOf, BeginsWith, Between
-from countledger.ledger.operations import Delete, Page, Query
-from tests.simulation.schedule import Killed
+from countledger.ledger.errors import Reason, TransactionCancelled
+from countledger.ledger.expressions import AllOf, Compare
+from countledger.ledger.operations import Page, Query
+from tests.simulation.faults import Fault
+from tests.simulation.judgement import holds, key_of
+from tests.simulation.process import SDK_ATTEMPTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.operations import Put, Scan, Write
-    from tests.simulation.schedule import Schedule
-    from tests.simulation.world import World
+    from countledger.ledger.operations import Delete, Put, Scan, Update, Write
+    from tests.simulation.process import Process
+    from tests.simulation.table import Table
 
-# How often two items of a page are of different moments, a dead sender's request arrives, and an
-# answer is lost.
-_APART: Final = 0.3
-_LATE: Final = 0.5
-_LOST: Final = 0.05
+# For how long a read that is not consistent may show what was there before, and how often.
+_STALE_MS: Final = 1_000
+_STALE: Final = 0.3
+# How often two items of a page are of different moments.
+_APART: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedDoor(Door):
-    """A door to one region of a simulated world.
+    """A door to one region.
 
     Attributes:
-        world: the tables.
-        region: which copy it leads to.
-        schedule: whose turn it is.
-        request_life_ms: for how long a signed request is taken.
-        page_items: how many items a page holds, unless asked for fewer.
+        process: whose door it is.
+        region: where it leads.
+        attempts: how often its SDK sends a call.
     """
 
     client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
-    world: World
+    process: Process
     region: str
-    schedule: Schedule
-    request_life_ms: int = 0
-    page_items: int = 3
+    attempts: int = SDK_ATTEMPTS
 
-    def metered(self) -> Door:
-        """The same: nobody counts here."""
-        return self
-
-    def describe(self, table: str) -> Any:  # noqa: ANN401, ARG002 - what a service says
-        """The other regions, all in service."""
-        self.schedule.pause()
-        others = [name for name in self.world.regions if name != self.region]
-        return {"Replicas": [{"RegionName": o, "ReplicaStatus": "ACTIVE"} for o in others]}
-
-    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:  # noqa: ARG002
+    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
         """One item."""
-        self.schedule.pause()
-        return self.world.copies[self.region].items.get(key["entry"])
+        copy = self._copy(table)
+        return self.process.read(
+            "GetItem",
+            lambda: self._see(copy, key_of(key), consistent=consistent),
+            attempts=self.attempts,
+        )
 
     def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
         """Those that exist, each as of its own moment."""
-        found = (self.get(table, key, consistent=consistent) for key in keys)
-        return [item for item in found if item]
+        copy = self._copy(table)
+
+        def look() -> list[Item]:
+            found = (self._see(copy, key_of(key), consistent=consistent) for key in keys)
+            return [item for item in found if item is not None]
+
+        return self.process.read("BatchGetItem", look, attempts=self.attempts) if keys else []
 
     def page(self, read: Query | Scan) -> Page:
         """A page is no snapshot: each item is as of its own moment."""
-        if not isinstance(read, Query) or not isinstance(read.condition, AllOf):
-            raise TypeError(f"no simulation of {read!r}")
-        self.schedule.pause()
-        low, high = _bounds(read.condition.conditions[1])
-        copy, size = self.world.copies[self.region], read.page_size or self.page_items
-        at = bisect_right(copy.ordered, read.after["entry"]) if read.after else None
-        at = bisect_left(copy.ordered, low) if at is None else at
-        items: list[Item] = []
-        while at < len(copy.ordered) and (key := copy.ordered[at]) <= high:
-            if self.schedule.running and self.schedule.random.random() < _APART:
-                self.schedule.pause()
-            if item := copy.items.get(key):
-                items.append(item)
-            if len(items) == size:
-                return Page(items, {"counter": items[0]["counter"], "entry": key})
-            at = bisect_right(copy.ordered, key)
-        return Page(items, None)
+        what = type(read).__name__
+        self.process.read(what, lambda: None, attempts=self.attempts)
+        copy = self._copy(read.table)
+        if not isinstance(read, Query):
+            return self._scan(copy, read)
+        if read.index is not None:
+            return Page([dict(item) for item in _listed(copy, read)], None)
+        return self._query(copy, read)
 
     def put(self, write: Put) -> None:
-        """Write one item; it may take its time on the way."""
-        item = {name: value for name, value in write.item.items() if value is not None}
-        key = item["entry"]
-        self._send(lambda: self.world.write(self.region, key, item, write.condition), None)
+        """Write one item."""
+        self._write("PutItem", write)
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item."""
+        after = self._write("UpdateItem", write)
+        return dict(after) if after is not None and write.returning == "ALL_NEW" else None
 
     def delete(self, write: Delete) -> None:
         """Remove one item."""
-        key = write.key["entry"]
-        self._send(lambda: self.world.write(self.region, key, None, write.condition), None)
+        self._write("DeleteItem", write)
 
-    def transact(self, writes: Sequence[Write], token: str) -> bool:  # noqa: ARG002
-        """Judged at one moment; then each item changes at its own."""
-        deletes = {w.key["entry"]: w.condition for w in writes if isinstance(w, Delete)}
-        if len(deletes) != len(writes):
-            raise TypeError("deletes only")
-        self._send(lambda: self._transact_late(deletes), lambda: self._begin(deletes))
-        left = list(deletes)
-        while left:
-            try:
-                self.schedule.pause()
-            except Killed:
-                # What the service has accepted it carries out, whoever asks for it or not.
-                self.world.late_requests += [partial(self._finish, key) for key in left]
-                raise
-            self._finish(left.pop(0))
-        return True
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """All or nothing; each item changes at its own moment."""
+        world, process = self.process.world, self.process
+        service = world.transactions[self.region]
 
-    def _transact_late(self, deletes: dict[str, Any]) -> None:
-        self._begin(deletes)
-        for key in deletes:
-            self._finish(key)
+        def request() -> tuple[bool, float]:
+            if world.faults.strikes(Fault.CONFLICT, process.operation):
+                raise TransactionCancelled(tuple(_conflict(n) for n in range(len(writes))))
+            return service.begin(writes, token)
 
-    def _begin(self, deletes: dict[str, Any]) -> None:
-        reasons = []
-        for key, condition in deletes.items():
-            try:
-                if key in self.world.locked:
-                    raise Throttled(key)  # noqa: TRY301 - one reason among many
-                self.world.check(self.region, key, condition)
-            except Throttled:
-                reasons.append(Reason("TransactionConflict"))
-            except ConditionFailed as failed:
-                reasons.append(Reason("ConditionalCheckFailed", failed.item))
-            else:
-                reasons.append(Reason("None"))
-        if any(reason.code != "None" for reason in reasons):
-            raise TransactionCancelled(tuple(reasons))
-        self.world.locked.update(deletes)
+        fresh, takes_ms = process.write("TransactWriteItems", request, attempts=self.attempts)
+        if takes_ms:
+            process.sleep_ms(takes_ms)
+        return fresh
 
-    def _finish(self, key: str) -> None:
-        self.world.apply(self.region, key, None)
-        self.world.locked.discard(key)
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """Items as of one moment."""
+        service = self.process.world.transactions[self.region]
+        wanted = [key_of(key) for key in keys]
+        return self.process.read(
+            "TransactGetItems", lambda: service.get(table, wanted), attempts=self.attempts
+        )
 
-    def _send(self, request: Callable[[], object], first: Callable[[], object] | None) -> None:
-        """A request on its way; where its sender dies it may arrive all the same.
+    def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+        """Write several items without condition; some may be left."""
+        copy, world, operation = self._copy(table), self.process.world, self.process.operation
 
-        Args:
-            request: what it does, whenever it arrives.
-            first: what it does where its sender waits for it; None: the same, and if its answer is
-                lost it is sent again.
-        """
-        random = self.schedule.random
-        self.schedule.pause()
-        signed_ms = self.world.now_ms
-        leave()
+        def request() -> list[Item]:
+            left: list[Item] = []
+            for item in items:
+                if world.faults.strikes(Fault.UNPROCESSED, operation):
+                    left.append(item)
+                else:
+                    copy.store(key_of(item), {n: v for n, v in item.items() if v is not None})
+            return left
 
-        def arrive(what: Callable[[], object]) -> None:
-            if self.world.now_ms - signed_ms > self.request_life_ms:
-                raise ServiceFailed("the signature is too old")
-            what()
+        return self.process.write("BatchWriteItem", request, attempts=self.attempts)
 
-        try:
-            self.schedule.pause()
-        except Killed:
-            if random.random() < _LATE:
-                self.world.late_requests.append(lambda: arrive(request))
-            raise
-        arrive(first or request)
-        if first is None and random.random() < _LOST:
-            self.schedule.pause()
-            arrive(request)
+    def describe(self, table: str) -> TableDescriptionTypeDef:
+        """The other regions, all in service."""
+        self.process.read("DescribeTable", lambda: None, attempts=self.attempts)
+        others = [name for name in self.process.world.regions if name != self.region]
+        replicas = [{"RegionName": name, "ReplicaStatus": "ACTIVE"} for name in others]
+        found: Any = {"TableName": table, "TableStatus": "ACTIVE"}
+        return cast("TableDescriptionTypeDef", found | ({"Replicas": replicas} if others else {}))
+
+    def _copy(self, table: str) -> Table:
+        return self.process.world.copies[self.region][table]
+
+    def _write(self, what: str, write: Put | Update | Delete) -> Item | None:
+        copy = self._copy(write.table)
+        return self.process.write(what, lambda: copy.write(write), attempts=self.attempts)
+
+    def _see(self, copy: Table, key: tuple[str, str], *, consistent: bool) -> Item | None:
+        item = copy.items.get(key)
+        if not consistent and key in copy.earlier:
+            changed_ms, before = copy.earlier[key]
+            world = self.process.world
+            fresh = world.schedule.now_ms - changed_ms > _STALE_MS
+            if not fresh and world.random.random() < _STALE:
+                item = before
+        return None if item is None else dict(item)
+
+    def _query(self, copy: Table, read: Query) -> Page:
+        world = self.process.world
+        partition, range_ = _parted(read)
+        size = read.page_size or world.shape.page_items
+        after = read.after[copy.sort] if read.after else None
+        items: list[Item] = []
+        while (key := _next(copy, partition, after, forward=read.forward)) is not None:
+            after = key
+            if range_ is not None and not holds(range_, {copy.sort: key}):
+                continue
+            if world.random.random() < _APART:
+                self.process.sleep_ms(world.latency_ms())
+            # It may have gone meanwhile.
+            if item := copy.items.get((partition, key)):
+                items.append(dict(item))
+            if len(items) == size:
+                return Page(items, {"counter": partition, copy.sort: key})
+        return Page(items, None)
+
+    def _scan(self, copy: Table, read: Scan) -> Page:
+        size = read.page_size or self.process.world.shape.page_items
+        mine = sorted(k for k in copy.items if sum(k[0].encode()) % read.segments == read.segment)
+        after = key_of(read.after) if read.after else ("", "")
+        left = [key for key in mine if key > after]
+        found = [copy.items[key] for key in left[:size]]
+        if read.where is not None:
+            found = [item for item in found if holds(read.where, item)]
+        shown = [{n: item[n] for n in read.only or item if n in item} for item in found]
+        if len(left) <= size:
+            return Page(shown, None)
+        last = left[size - 1]
+        return Page(shown, {"counter": last[0], copy.sort: last[1]})
 
 
-def _bounds(range_: object) -> tuple[str, str]:
-    if isinstance(range_, Between):
-        return str(range_.low), str(range_.high)
-    if isinstance(range_, BeginsWith):
-        return range_.prefix, range_.prefix + "~"
-    raise TypeError(f"no simulation of {range_!r}")
+def _conflict(number: int) -> Reason:
+    return Reason("TransactionConflict" if number == 0 else "None")
+
+
+def _parted(read: Query) -> tuple[str, Any]:
+    """The partition of a query, and the range of sort keys in it."""
+    match read.condition:
+        case Compare("counter", "=", str() as partition):
+            return partition, None
+        case AllOf() as both:
+            first, second = both.conditions
+            if isinstance(first, Compare):
+                return str(first.value), second
+    raise TypeError(f"no simulation of {read!r}")
+
+
+def _next(copy: Table, partition: str, after: str | None, *, forward: bool) -> str | None:
+    order = copy.partitions.get(partition, [])
+    if forward:
+        at = 0 if after is None else bisect_right(order, after)
+        return order[at] if at < len(order) else None
+    at = (len(order) if after is None else bisect_left(order, after)) - 1
+    return order[at] if at >= 0 else None
+
+
+def _listed(copy: Table, read: Query) -> Iterator[Item]:
+    """What the index of due counters lists."""
+    if not isinstance(read.condition, AllOf):
+        raise TypeError(f"no simulation of {read!r}")
+    bucket = read.condition.conditions[0]
+    if not isinstance(bucket, Compare):
+        raise TypeError(f"no simulation of {read!r}")
+    return (item for item in copy.indexed(bucket.value) if holds(read.condition, item))

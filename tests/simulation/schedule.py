@@ -1,22 +1,52 @@
-"""One actor runs at a time, and a seed decides which one goes on at every call of the service.
+"""One actor runs at a time, in virtual time; a seed decides how long everything takes.
 
-Each actor is a thread that waits for its turn, so the product's own code runs as it is. At every
-pause the turn may pass to any other; an actor may be left standing for long, or die there.
+Each actor has a thread that waits for its turn, so the product's own code runs as it is. At every
+pause it says how long it stands; whoever wakes first goes on. What the world does by itself (a
+version arrives, a message shows up again) are events of the same order, carried out by whoever
+holds the turn. Days pass in no time: where nothing happens nothing is waited for.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from random import Random
 
 
 class Killed(BaseException):
     """The process ends here; no handler of errors may catch it."""
+
+
+class Stopped(BaseException):
+    """The simulation is over."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A thread that runs one actor after the other; to start one takes longer than to wake one."""
+
+    turn: Lock = field(default_factory=Lock)
+    job: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        self.turn.acquire()
+        Thread(target=self._run, daemon=True, name="simulation").start()
+
+    def _run(self) -> None:
+        while True:
+            self.turn.acquire()
+            if self.job is not None:
+                self.job()
+
+
+_IDLE: Final[deque[_Worker]] = deque()
 
 
 @dataclass(eq=False)
@@ -26,17 +56,12 @@ class Actor:
     Attributes:
         name: for messages.
         work: what it does.
-        mortal: whether it may die at a pause.
     """
 
     name: str
     work: Callable[[], None]
-    mortal: bool = False
-    stands_until: int = 0
-    dead: bool = False
-    done: bool = False
-    failure: BaseException | None = None
-    turn: Lock = field(default_factory=Lock)
+    worker: _Worker | None = None
+    waking: int = 0
 
 
 @dataclass
@@ -44,102 +69,151 @@ class Schedule:
     """Passes the turn.
 
     Attributes:
-        random: decides.
-        between: what the world does between two steps.
-        actors: all of them.
+        random: draws what is left open.
+        now_ms: the true time.
         steps: how many pauses there were.
-        failure: what went wrong in an actor.
+        failure: what went wrong, in whatever actor.
+        steps_max: a simulation that takes more does not end by itself.
     """
 
     random: Random
-    between: Callable[[], None]
-    actors: list[Actor] = field(default_factory=list)
+    now_ms: float = 0.0
     steps: int = 0
     failure: BaseException | None = None
+    steps_max: int = 200_000
+    _queue: list[tuple[float, int, int, Actor | Callable[[], object]]] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _alive: dict[Actor, None] = field(default_factory=dict)
     _now: Actor | None = None
+    _stopping: bool = False
     _end: Lock = field(default_factory=Lock)
 
-    def add(self, name: str, work: Callable[[], None], *, mortal: bool = False) -> None:
+    def spawn(self, name: str, work: Callable[[], None], delay_ms: float = 0.0) -> Actor:
         """One more actor."""
-        actor = Actor(name, work, mortal)
-        actor.turn.acquire()
-        self.actors.append(actor)
+        actor = Actor(name, work)
+        self._alive[actor] = None
+        self.wake(actor, delay_ms)
+        return actor
+
+    def at(self, delay_ms: float, event: Callable[[], object]) -> None:
+        """Let something happen by itself."""
+        heappush(self._queue, (self.now_ms + delay_ms, next(self._numbers), 0, event))
+
+    def wake(self, actor: Actor, delay_ms: float = 0.0) -> None:
+        """Let an actor go on then, whatever it waits for."""
+        number = next(self._numbers)
+        actor.waking = number
+        heappush(self._queue, (self.now_ms + delay_ms, number, number, actor))
 
     @property
-    def running(self) -> bool:
-        """Whether anything else may happen."""
-        return self._now is not None
+    def actor(self) -> Actor | None:
+        """Whose turn it is."""
+        return self._now
 
     def run(self) -> None:
-        """Let all of them run to their ends.
+        """Let all of them run until one of them stops the simulation.
 
         Raises:
             BaseException: what went wrong in one of them.
         """
-        threads = [Thread(target=self._live, args=(actor,), daemon=True) for actor in self.actors]
-        for thread in threads:
-            thread.start()
         self._end.acquire()
-        self._pass_on()
+        self._pass_on(None)
         self._end.acquire()
-        for thread in threads:
-            thread.join()
         self._end.release()
         if self.failure is not None:
             raise self.failure
 
-    def pause(self) -> None:
-        """The point at which anything else may happen. Outside of a run nothing does.
+    def stop(self) -> None:
+        """End it: every actor is told at its next turn."""
+        self._stopping = True
+
+    def pause(self, duration_ms: float) -> None:
+        """Stand still for so long; others go on. Outside of a run only time passes, and events.
 
         Raises:
-            Killed: the actor dies here.
+            Stopped: the simulation is over.
         """
         actor = self._now
         if actor is None:
+            self.pass_time(duration_ms)
             return
-        self.steps += 1
-        self.between()
-        draw = self.random.random()
-        if draw < 0.02:
-            actor.stands_until = self.steps + self.random.randrange(300)
-        elif draw < 0.026 and actor.mortal:
-            actor.dead = True
-        elif draw < 0.4 and not self._over():
-            return
-        following = self._choose()
-        if following is not actor:
-            self._now = following
-            following.turn.release()
-            actor.turn.acquire()
-        if actor.dead or self._over():
-            raise Killed
+        self.wake(actor, duration_ms)
+        self._wait(actor)
 
-    def _over(self) -> bool:
-        return self.failure is not None
+    def pass_time(self, duration_ms: float) -> None:
+        """Outside of a run: what is due by then happens. No actor may be waiting."""
+        until_ms = self.now_ms + duration_ms
+        while self._queue and self._queue[0][0] <= until_ms:
+            when_ms, _, _, who = heappop(self._queue)
+            self.now_ms = max(self.now_ms, when_ms)
+            if isinstance(who, Actor):
+                raise TypeError(f"{who.name} waits for a run")
+            who()
+        self.now_ms = until_ms
+
+    def _wait(self, actor: Actor) -> None:
+        self.steps += 1
+        if self.steps > self.steps_max:
+            self._fail(AssertionError(f"it does not end within {self.steps_max} steps"))
+        if not self._pass_on(actor) and actor.worker is not None:
+            actor.worker.turn.acquire()
+        if self._stopping:
+            raise Stopped
+
+    def _pass_on(self, me: Actor | None) -> bool:
+        """Give the turn to whoever is next; whether that is the one who asks."""
+        actor = self._next()
+        self._now = actor
+        if actor is None:
+            self._end.release()
+            return False
+        if actor is me:
+            return True
+        if actor.worker is None:
+            actor.worker = _IDLE.pop() if _IDLE else self._new_worker()
+            actor.worker.job = lambda: self._live(actor)
+        actor.worker.turn.release()
+        return False
+
+    @staticmethod
+    def _new_worker() -> _Worker:
+        worker = _Worker()
+        worker.start()
+        return worker
+
+    def _next(self) -> Actor | None:
+        while not self._stopping:
+            if not self._queue:
+                self._fail(AssertionError("everybody waits, and nobody is waited for"))
+                break
+            when_ms, _, number, who = heappop(self._queue)
+            if isinstance(who, Actor):
+                if who.waking != number:
+                    continue
+                self.now_ms = max(self.now_ms, when_ms)
+                return who
+            self.now_ms = max(self.now_ms, when_ms)
+            try:
+                who()
+            except BaseException as error:  # noqa: BLE001 - told by `run`, whatever it is
+                self._fail(error)
+        return next(iter(self._alive), None)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self._stopping = True
 
     def _live(self, actor: Actor) -> None:
-        actor.turn.acquire()
         try:
-            if not self._over():
+            if not self._stopping:
                 actor.work()
-        except Killed:
+        except (Stopped, Killed):
             pass
         except BaseException as error:  # noqa: BLE001 - told by `run`, whatever it is
-            self.failure = self.failure or error
-        actor.done = True
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        if all(actor.done for actor in self.actors):
-            self._now = None
-            self._end.release()
-            return
-        self._now = self._choose()
-        self._now.turn.release()
-
-    def _choose(self) -> Actor:
-        alive = [actor for actor in self.actors if not actor.done]
-        awake = [actor for actor in alive if actor.stands_until <= self.steps]
-        if awake:
-            return awake[self.random.randrange(len(awake))]
-        return min(alive, key=lambda actor: actor.stands_until)
+            self._fail(error)
+        del self._alive[actor]
+        worker = actor.worker
+        if worker is not None:
+            worker.job = None
+            _IDLE.append(worker)
+        self._pass_on(None)

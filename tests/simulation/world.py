@@ -1,237 +1,227 @@
-"""Simulated tables in one to three regions, and an independent record of what must come out.
-
-Every copy holds the last write of each key, deletions too. A write is on its way to every other
-copy until it is delivered, in any order and after any time; the last writer wins, so quick changes
-merge. A request that was sent may be carried out after its sender's death.
-"""
+"""The world of one simulation: tables, streams, mappings, queue and schedules of every region."""
 
 from __future__ import annotations
 
-from bisect import insort
-from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from countledger.ledger import keys
-from countledger.ledger.errors import (
-    ConditionFailed,
-    ServiceFailed,
-    Throttled,
-    TransactionCancelled,
-)
-from tests.unit.ledger.memory import holds
+from botocore.exceptions import ClientError
+
+from countledger.consumers.due import DueRules
+from countledger.consumers.handler import answer_of, shard_of
+from countledger.consumers.materializer import Materializer
+from countledger.infra.stream_filter import record_filter
+from countledger.infra.template import mapping_settings
+from countledger.ledger.errors import CountledgerError
+from tests.simulation.door import SimulatedDoor
+from tests.simulation.mapping import Mapping
+from tests.simulation.process import SDK_ATTEMPTS, Process
+from tests.simulation.replication import Replicator
+from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
+from tests.simulation.stream import Stream
+from tests.simulation.table import Table
+from tests.simulation.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.expressions import Condition
+    from tests.simulation.auditor import Auditor
+    from tests.simulation.faults import Faults
+    from tests.simulation.queue import Queue, Scheduler
+    from tests.simulation.schedule import Schedule
+    from tests.simulation.shape import Shape
 
-Identity = tuple[str, int]
-"""Sort key and time of an entry: under a bare key there may be another one later."""
+_T = TypeVar("_T")
 
-
-class Wrong(AssertionError):
-    """A promise is broken."""
-
-
-@dataclass
-class Copy:
-    """One region's copy of the table, for the one counter of a simulation.
-
-    Attributes:
-        items: sort key -> item, None where it was deleted.
-        stamps: sort key -> when its last write was made.
-        ordered: every sort key that was ever there, in order.
-        shown: the entries that were ever visible here and that no other writer has replaced.
-        total: what the region's stream adds up to.
-        missed: what it cannot show: a merged entry's deletion and the new entry of its bare key
-            came as one change, from the old one to the new.
-    """
-
-    items: dict[str, Item | None] = field(default_factory=dict)
-    stamps: dict[str, int] = field(default_factory=dict)
-    ordered: list[str] = field(default_factory=list)
-    shown: dict[Identity, int] = field(default_factory=dict)
-    total: int = 0
-    missed: int = 0
+BEGIN_MS: Final = 1_800_000_000_000.0
+_FREEZE_MS: Final = 2_400_000
+_TTL_LATE_MS: Final = 48 * 3_600_000
 
 
-@dataclass
+class Service(Process):
+    """What the services do among themselves: at once, and never wrong."""
+
+    def read(self, what: str, request: Callable[[], _T], *, attempts: int = 1) -> _T:  # noqa: ARG002
+        """At once."""
+        return request()
+
+    def write(self, what: str, request: Callable[[], _T], *, attempts: int = 1) -> _T:  # noqa: ARG002
+        """At once."""
+        return request()
+
+
+@dataclass(slots=True)
+class Kept:
+    """A quarantine: the records, and why."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    def put(self, record: Map[str, Any], reason: str, shard: str) -> None:
+        """Keep a record."""
+        self.reasons.append(f"{reason} ({shard}: {record['dynamodb'].get('Keys')})")
+
+
+@dataclass(eq=False)
 class World:
-    """All copies, and what is on its way.
+    """All regions.
 
     Attributes:
-        random: decides what is delivered when.
-        regions: their names; the first is home.
-        now_ms: the true time.
-        pace: how often a step brings a write to another region.
-        made: every entry that was ever written anywhere, and its delta.
-        merged: those that a head has taken in.
-        retired: of those deleted at home, when.
-        late_requests: requests that their senders do not wait for any more.
+        random: of the simulation.
+        schedule: time.
+        shape: what the seed drew.
+        faults: what happens to calls.
+        auditor: watches every write.
+        late: how many requests are on their way that nobody waits for.
+        zombies: how many invocations go on that were given up.
+        rules: what the materializers of each region know of schedules.
+        told: what happened, line by line.
     """
 
     random: Random
-    regions: Sequence[str]
-    now_ms: int
-    horizon_ms: int
-    skew_ms: int
-    pace: float
-    copies: dict[str, Copy] = field(default_factory=dict)
-    made: dict[Identity, int] = field(default_factory=dict)
-    merged: set[Identity] = field(default_factory=set)
-    retired: dict[Identity, int] = field(default_factory=dict)
-    late_requests: list[Callable[[], object]] = field(default_factory=list)
-    locked: set[str] = field(default_factory=set)
-    _on_its_way: list[tuple[str, str, Item | None, int]] = field(default_factory=list)
-    _stamp: int = 0
+    schedule: Schedule
+    shape: Shape
+    faults: Faults
+    auditor: Auditor
+    queue: Queue
+    scheduler: Scheduler
+    copies: dict[str, dict[str, Table]] = field(default_factory=dict)
+    transactions: dict[str, Transactions] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    mappings: list[Mapping] = field(default_factory=list)
+    quarantines: dict[str, Kept] = field(default_factory=dict)
+    late: int = 0
+    zombies: int = 0
+    rules: dict[str, Any] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    ids: int = 0
 
     def __post_init__(self) -> None:
-        """Empty copies."""
-        self.copies = {region: Copy() for region in self.regions}
+        """Empty tables in every region, and what is between them."""
+        self.schedule.now_ms = BEGIN_MS
+        self.regions = REGIONS[: self.shape.regions]
+        self.home = self.regions[0]
+        self.service = Service(self, self.home, "service")
+        for region in self.regions:
+            self._open(region)
+        ledgers = {region: self.copies[region][LEDGER] for region in self.regions}
+        self.replicator = Replicator(ledgers, self.schedule, self.shape.lag_ms)
+        self.replicator.watch()
 
-    @property
-    def home(self) -> Copy:
-        """The home region's copy."""
-        return self.copies[self.regions[0]]
+    def _open(self, region: str) -> None:
+        tables = {name: Table(name, region) for name in (LEDGER, COUNTERS)}
+        self.copies[region] = tables
+        self.transactions[region] = Transactions(tables, self.schedule, self.shape.names_all)
+        self.quarantines[region] = Kept()
+        arn = f"arn:aws:dynamodb:{region}:1:table/ledger/stream/{region}"
+        stream = self.streams[region] = Stream(
+            arn,
+            self.random,
+            lambda: self.schedule.now_ms,
+            self.shape.stream_lag_ms,
+            self.shape.by_item,
+        )
+        stream.open(self.shape.shards)
+        for table in tables.values():
+            table.now_ms = lambda: self.schedule.now_ms
+            table.watchers.append(self.auditor.note)
+        tables[LEDGER].watchers.append(stream.note)
+        tables[COUNTERS].watchers.append(self._expire)
+        self.mappings.append(self._materializer(region, stream))
 
-    def step(self) -> None:
-        """A little time passes; something may arrive."""
-        draw = self.random.random()
-        self.now_ms += 5
-        if draw < 0.01:
-            self.now_ms += self.random.randrange(30_000)
-        if self._on_its_way and draw < self.pace:
-            self.deliver(self.random.randrange(len(self._on_its_way)))
-        if self.late_requests and draw > 0.9:
-            self.carry_out_late_request()
+    def start(self) -> None:
+        """Let the mappings deliver."""
+        for mapping in self.mappings:
+            mapping.start()
 
-    def carry_out_late_request(self) -> None:
-        """One that nobody waits for."""
-        request = self.late_requests.pop(self.random.randrange(len(self.late_requests)))
-        try:
-            request()
-        except (ConditionFailed, ServiceFailed, TransactionCancelled):
+    # ---- processes ----
+
+    def process(self, region: str, name: str, operation: str = "idle") -> Process:
+        """A process with a clock of its own."""
+        half_ms = self.shape.skew_ms // 2
+        return Process(
+            self, region, name, operation, error_ms=self.random.randint(-half_ms, half_ms)
+        )
+
+    def door(self, process: Process, *, retries: bool, region: str | None = None) -> SimulatedDoor:
+        """A process's door."""
+        return SimulatedDoor(
+            process=process,
+            region=region or process.region,
+            attempts=SDK_ATTEMPTS if retries else 1,
+            clock=process,
+            random=self.random,
+        )
+
+    def new_id(self, at_ms: int) -> str:
+        """An id that nobody else has, time in front."""
+        self.ids += 1
+        time = f"{at_ms:012x}"
+        return f"{time[:8]}-{time[8:]}-7000-8000-{self.ids:012x}"
+
+    # ---- time ----
+
+    def latency_ms(self) -> float:
+        """How long a way takes."""
+        return self.random.random() * 2 * self.shape.latency_ms
+
+    def freeze_ms(self) -> float:
+        """How long a process stands still that stands still."""
+        return self.random.random() ** 3 * _FREEZE_MS
+
+    def land_late(self, request: Callable[[], object]) -> None:
+        """Carry a request out later, while its signature is good; nobody waits for it."""
+        self.late += 1
+
+        def land() -> None:
+            self.late -= 1
+            try:
+                request()
+            except (CountledgerError, ClientError):
+                return
+
+        self.schedule.at(self.random.random() * self.shape.life_ms, land)
+
+    def tell(self, text: str) -> None:
+        """Note what happened."""
+        at_s = (self.schedule.now_ms - BEGIN_MS) / 1_000
+        self.told.append(f"{at_s:>12.3f} s  step {self.schedule.steps:>6}  {text}")
+
+    # ---- functions ----
+
+    def _materializer(self, region: str, stream: Stream) -> Mapping:
+        settings = mapping_settings()
+        return Mapping(
+            self,
+            region,
+            "materializer",
+            stream,
+            replace(settings, batch_size=self.shape.batch_size),
+            record_filter(settings.filter_patterns),
+            self._materialize,
+        )
+
+    def _materialize(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
+        door = self.door(process, retries=True)
+        # A warm function knows of a schedule what it read up to a minute ago.
+        rules = DueRules(door, COUNTERS, process, self.rules.setdefault(process.region, {}))
+        quarantine = self.quarantines[process.region]
+        records = event.get("Records") or []
+        materializer = Materializer(door, COUNTERS, quarantine, process, rules)
+        return answer_of(materializer.apply(records, shard_of(event)), records)
+
+    def _expire(self, change: Any) -> None:  # noqa: ANN401 - of a table
+        """Time to live: some time within two days behind the moment, or never if it moved."""
+        at_s = (change.after or {}).get("expires_at")
+        if at_s is None or at_s == (change.before or {}).get("expires_at"):
             return
+        table, key = change.table, change.key
 
-    def settle(self) -> None:
-        """Everything arrives."""
-        while self.late_requests:
-            self.carry_out_late_request()
-        while self._on_its_way:
-            self.deliver(self.random.randrange(len(self._on_its_way)))
+        def expire() -> None:
+            there = table.items.get(key)
+            if there is not None and there.get("expires_at") == at_s and key not in table.locked:
+                table.store(key, None)
 
-    def write(
-        self, region: str, key: str, item: Item | None, condition: Condition | None = None
-    ) -> None:
-        """Write or delete one item in one region.
-
-        Raises:
-            Throttled: a transaction is at work on it.
-            ConditionFailed: with the item that is there.
-        """
-        if region == self.regions[0] and key in self.locked:
-            raise Throttled("TransactionConflict")
-        self.check(region, key, condition)
-        self.apply(region, key, item)
-
-    def check(self, region: str, key: str, condition: Condition | None) -> None:
-        """Judge a condition by the region's own copy.
-
-        Raises:
-            ConditionFailed: with the item that is there.
-        """
-        there = self.copies[region].items.get(key)
-        if condition is not None and not holds(condition, there or {}):
-            raise ConditionFailed(dict(there) if there else None)
-
-    def apply(self, region: str, key: str, item: Item | None) -> None:
-        """Carry out a write, and send it to the other regions."""
-        if item is None and self.copies[region].items.get(key) is None:
-            return
-        self._stamp += 1
-        there = self.home.items.get(key)
-        if item is None and there and region == self.regions[0]:
-            self.retired[key, there["at"]] = self._stamp
-        if item is not None and key == keys.HEAD and region == self.regions[0]:
-            self._note_merged(item)
-        if item is not None and key.startswith(keys.ENTRY_PREFIX):
-            self._note_made(key, item)
-        self._store(region, key, item, self._stamp)
-        for other in self.regions:
-            if other != region:
-                self._on_its_way.append((other, key, item, self._stamp))
-
-    def deliver(self, number: int) -> None:
-        """One write arrives; the last writer wins."""
-        region, key, item, stamp = self._on_its_way[number]
-        if region == self.regions[0] and key in self.locked:
-            return
-        self._on_its_way[number] = self._on_its_way[-1]
-        self._on_its_way.pop()
-        if self.copies[region].stamps.get(key, 0) < stamp:
-            self._store(region, key, item, stamp)
-
-    def _store(self, region: str, key: str, item: Item | None, stamp: int) -> None:
-        copy = self.copies[region]
-        if key not in copy.items:
-            insort(copy.ordered, key)
-        before = copy.items.get(key)
-        copy.items[key], copy.stamps[key] = item, stamp
-        if not key.startswith(keys.ENTRY_PREFIX) or item is None:
-            return
-        identity, delta = (key, item["at"]), item["delta"]
-        replaced = before and (key, before["at"])
-        if before and replaced and replaced != identity:
-            if replaced not in self.merged:
-                copy.shown.pop(replaced, None)
-            elif stamp > self.retired.get(replaced, stamp):
-                copy.missed += before["delta"]
-        copy.shown[identity] = delta
-        copy.total += delta - (before["delta"] if before else 0)
-
-    def _note_made(self, key: str, item: Item) -> None:
-        self.made[key, item["at"]] = item["delta"]
-        for earlier in self.merged:
-            age_ms = self.now_ms - earlier[1]
-            other = earlier[0] == key and earlier[1] != item["at"]
-            if other and age_ms < self.horizon_ms - self.skew_ms:
-                raise Wrong(f"key {key} was forgotten after {age_ms} ms")
-
-    def _note_merged(self, head: Item) -> None:
-        for key in head["covers"]:
-            there = self.home.items.get(key)
-            if there:
-                self.merged.add((key, there["at"]))
-
-
-def digits(number: int) -> Counter[int]:
-    """How often each delta is in a sum: deltas are powers of four, none is used four times.
-
-    Raises:
-        Wrong: it is no such sum.
-    """
-    if number < 0:
-        raise Wrong(f"a sum of {number}")
-    found: Counter[int] = Counter()
-    place = 1
-    while number:
-        number, count = divmod(number, 4)
-        if count:
-            found[place] = count
-        place *= 4
-    return found
-
-
-def check_sum(total: int, required: Counter[int], allowed: Counter[int]) -> None:
-    """Every required delta is in the sum, and none more often than allowed.
-
-    Raises:
-        Wrong: which is not.
-    """
-    found = digits(total)
-    missing, extra = required - found, found - allowed
-    if missing or extra:
-        raise Wrong(f"missing {sorted(missing.elements())}, extra {sorted(extra.elements())}")
+        late_ms = self.random.random() * _TTL_LATE_MS
+        self.schedule.at(at_s * 1_000 - self.schedule.now_ms + late_ms, expire)

@@ -15,7 +15,7 @@ from countledger.ledger.errors import RequestRejected
 from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head, encode_head
 from countledger.ledger.ids import id_of_key, new_id
-from tests.unit.ledger.memory import holds
+from tests.simulation.judgement import holds
 
 NOW_MS = 1_900_000_000_000
 

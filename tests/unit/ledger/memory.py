@@ -7,28 +7,14 @@ stored form, so that nothing can be kept here that the service would not take.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
-from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from countledger.ledger import amount
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.door import Door
 from countledger.ledger.errors import ConditionFailed, RequestRejected
-from countledger.ledger.expressions import (
-    Absent,
-    Add,
-    AllOf,
-    AnyOf,
-    Assign,
-    BeginsWith,
-    Between,
-    Compare,
-    Condition,
-    Lacks,
-    SizeAtMost,
-)
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
+from tests.simulation.judgement import changed, holds
+from tests.simulation.judgement import key_of as _key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,9 +22,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
 
+    from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Write
 
-_RELATIONS: Final[dict[str, Any]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _SORT_KEYS: Final = ("entry", "part")
 _PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
 
@@ -138,14 +124,7 @@ class MemoryDoor(Door):
         if fault and not fault.applied:
             raise fault.error
         stored = self._judged(write.table, write.key, write.condition)
-        item = stored.get(_key(write.key), dict(write.key))
-        for clause in write.clauses:
-            if isinstance(clause, Assign):
-                item = {**item, clause.name: clause.value}
-            elif isinstance(clause, Add):
-                item = {**item, clause.name: _added(item.get(clause.name), clause.value)}
-            else:
-                item = {name: value for name, value in item.items() if name != clause.name}
+        item = changed(stored.get(_key(write.key), dict(write.key)), write.clauses)
         stored[_key(write.key)] = _as_stored(item)
         if fault:
             raise fault.error
@@ -201,57 +180,11 @@ class MemoryDoor(Door):
         return self.faults.pop(0) if self.faults else None
 
 
-def holds(condition: Condition, item: Item) -> bool:
-    """Whether a condition holds of an item."""
-    if isinstance(condition, AllOf):
-        return all(holds(one, item) for one in condition.conditions)
-    if isinstance(condition, AnyOf):
-        return any(holds(one, item) for one in condition.conditions)
-    return _holds_alone(condition, item)
-
-
-def _holds_alone(condition: Condition, item: Item) -> bool:
-    if isinstance(condition, Absent):
-        return condition.name not in item
-    if isinstance(condition, Compare):
-        relation = _RELATIONS[condition.operator]
-        return condition.name in item and relation(item[condition.name], condition.value)
-    if isinstance(condition, Lacks):
-        return condition.value not in cast("set[str]", item.get(condition.name, set()))
-    if isinstance(condition, SizeAtMost):
-        return condition.name in item and len(item[condition.name]) <= condition.size
-    if isinstance(condition, BeginsWith):
-        return str(item.get(condition.name, "")).startswith(condition.prefix)
-    if isinstance(condition, Between):
-        value: Any = item.get(condition.name)
-        low: Any = condition.low
-        high: Any = condition.high
-        return value is not None and low <= value <= high
-    raise TypeError(f"no judgement of {condition!r}")
-
-
 def _is_in(item: Item, read: Scan) -> bool:
     """Whether an item lies in the segment, behind the key where the scan begins."""
     if sum(item["counter"].encode()) % read.segments != read.segment:
         return False
     return read.after is None or _key(item) > _key(read.after)
-
-
-def _added(there: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
-    if isinstance(added, set):
-        return (there or set()) | added
-    there = 0 if there is None else there
-    if not isinstance(there, int | Decimal):
-        raise RequestRejected(f"{there!r} is no number")
-    total = amount.add(there, added)
-    if not amount.fits(total):
-        raise RequestRejected("the number needs more than 38 digits")
-    return total
-
-
-def _key(item: Mapping[str, Any]) -> tuple[str, str]:
-    sort = next(name for name in _SORT_KEYS if name in item)
-    return item["counter"], item[sort]
 
 
 def _as_stored(item: Item) -> Item:

@@ -15,7 +15,7 @@ from countledger.producers.strict.fate import Fate, applied_to, fate, plan_chang
 from countledger.producers.strict.history import LastTags
 from countledger.producers.strict.occ import LastTag
 from countledger.producers.strict.state import State, encode_state
-from tests.unit.ledger.memory import holds
+from tests.simulation.judgement import holds
 
 BEFORE = State("made", 10, 0, tags=("made=0",))
 MINE = Change("n:c", 5, "mine", 0)

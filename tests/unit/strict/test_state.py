@@ -20,7 +20,8 @@ from countledger.producers.strict.state import (
     of,
     refusal,
 )
-from tests.unit.ledger.memory import MemoryDoor, holds
+from tests.simulation.judgement import holds
+from tests.unit.ledger.memory import MemoryDoor
 
 KEY = {"counter": "n:c", "part": "total"}
 AMOUNTS = st.one_of(

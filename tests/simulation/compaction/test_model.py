@@ -1,6 +1,7 @@
 """P4 and P5 in thousands of interleavings, and every rule of the protocol switched off in turn.
 
-`COUNTLEDGER_SEEDS=1000000` runs as many seeds; `python -m tests.simulation SEED` replays one.
+`COUNTLEDGER_SEEDS=1000000` runs as many seeds; `python -m tests.simulation.compaction SEED`
+replays one.
 """
 
 import os
@@ -8,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from tests.simulation.canaries import CANARIES, Canary
-from tests.simulation.simulation import Simulation
+from tests.simulation.compaction.canaries import CANARIES, Canary
+from tests.simulation.compaction.simulation import Simulation
 
 SEEDS = int(os.environ.get("COUNTLEDGER_SEEDS", "4000"))
 _BLOCKS = 8
@@ -21,7 +22,7 @@ def _failure_of(seed: int) -> str | None:
     try:
         Simulation(seed).run()
     except AssertionError as wrong:
-        return f"{wrong}; replay: python -m tests.simulation {seed}"
+        return f"{wrong}; replay: python -m tests.simulation.compaction {seed}"
     return None
 
 

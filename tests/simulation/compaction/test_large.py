@@ -11,8 +11,8 @@ from countledger.ledger import keys
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import HEAD_COVERS_MAX, HOUR_MS
-from tests.simulation.simulation import COUNTER, TABLE, Simulation
-from tests.simulation.world import World
+from tests.simulation.compaction.simulation import COUNTER, TABLE, Simulation
+from tests.simulation.compaction.world import World
 
 # What a generation of 300 entries holds at once, its requests included, with room to spare.
 _MEMORY_BYTES = 4 << 20

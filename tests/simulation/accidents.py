@@ -1,0 +1,92 @@
+"""What happens to the whole: partitions, storms, shards that split, mappings made anew, outages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger import keys
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.mapping import Mapping
+    from tests.simulation.world import World
+
+# From here on a record may have been trimmed, or be too old to be applied.
+_LOST_MS: Final = 20 * HOUR_MS
+
+
+def partition(world: World) -> None:
+    """Some regions are cut off from the others, one way or both."""
+    if len(world.regions) == 1:
+        return
+    count = world.random.randint(1, len(world.regions) - 1)
+    regions = set(world.random.sample(world.regions, count))
+    world.replicator.partition(regions, one_way=world.random.random() < 0.3)
+    world.tell(f"cut off: {sorted(regions)}")
+
+    def heal() -> None:
+        world.replicator.heal()
+        world.tell("healed")
+
+    world.schedule.at(world.random.random() ** 2 * HOUR_MS, heal)
+
+
+def storm(world: World) -> None:
+    """Nearly every call is throttled for a while."""
+    world.faults.storm = True
+
+    def end() -> None:
+        world.faults.storm = False
+
+    world.schedule.at(world.random.random() * MINUTE_MS, end)
+
+
+def split(world: World) -> None:
+    """A stream shard is followed by one or two others."""
+    stream = world.streams[world.random.choice(world.regions)]
+    stream.split()
+    world.tell(f"a shard of {stream.arn} split")
+
+
+def remake(world: World) -> None:
+    """A mapping is deleted and made anew: it reads its stream from the start."""
+    mapping = world.random.choice(world.mappings)
+    mapping.start()
+    world.tell(f"the mapping in {mapping.region} was made anew")
+
+
+def outage(world: World) -> None:
+    """A mapping is switched off for a while; in a long one the stream loses records."""
+    mapping = world.random.choice(world.mappings)
+    mapping.switch(on=False)
+    hours = 24 + world.random.random() * 30 if world.shape.long else world.random.random() ** 2
+    world.tell(f"the mapping in {mapping.region} is off for {hours:.1f} h")
+
+    def end() -> None:
+        if hours * HOUR_MS > _LOST_MS:
+            _excuse(world, mapping)
+        mapping.switch(on=True)
+        world.tell(f"the mapping in {mapping.region} is on")
+
+    world.schedule.at(hours * HOUR_MS + SECOND_MS, end)
+
+
+def _excuse(world: World, mapping: Mapping) -> None:
+    """What the stream no longer keeps is in no total until that is repaired."""
+    for log in mapping.stream.shards.values():
+        for record in log.records:
+            counter, key = record.key
+            if key.startswith(keys.ENTRY_PREFIX):
+                excused = world.auditor.ledger.accounts[counter].excused
+                excused[mapping.region] = world.schedule.now_ms, "the stream was not read in time"
+
+
+ACCIDENTS: Final[dict[str, Callable[[World], None]]] = {
+    "partition": partition,
+    "storm": storm,
+    "split": split,
+    "remake": remake,
+    "outage": outage,
+}

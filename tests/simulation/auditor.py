@@ -1,0 +1,71 @@
+"""The auditor: an account of its own of what must be, kept at every write of every table.
+
+Safety is checked here as things happen: a bound, a sum, an entry deleted too early. Liveness is
+checked once all is quiet, by `quiet`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from countledger.ledger import keys
+from tests.simulation.ledger_account import LedgerAccounts
+from tests.simulation.shape import LEDGER
+from tests.simulation.strict_account import StrictAccounts, holds_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.schedule import Schedule
+    from tests.simulation.shape import Shape
+    from tests.simulation.table import Change
+
+
+@dataclass
+class Auditor:
+    """The accounts, and who is told of changes.
+
+    Attributes:
+        shape: of the simulation.
+        schedule: time.
+        home: the home region.
+        by_hand: whether an item is being edited by hand just now.
+        watchers: further accounts, of operations that bring their own.
+        checks: how many changes were looked at.
+    """
+
+    shape: Shape
+    schedule: Schedule
+    home: str
+    by_hand: bool = False
+    watchers: list[Callable[[Change], None]] = field(default_factory=list)
+    checks: int = 0
+
+    def __post_init__(self) -> None:
+        """Empty accounts."""
+        self.ledger = LedgerAccounts(self.shape)
+        self.strict = StrictAccounts()
+
+    def note(self, change: Change) -> None:
+        """A change of an item anywhere.
+
+        Raises:
+            Wrong: a promise is broken.
+        """
+        self.checks += 1
+        if self.by_hand:
+            return
+        key = change.key[1]
+        if change.table.name == LEDGER:
+            home = change.table.region == self.home
+            if self.ledger.is_entry(key):
+                self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
+            elif key == keys.HEAD and home:
+                self.ledger.head_changed(change)
+        elif holds_value(change.after):
+            self.strict.changed(change)
+        elif key == keys.TOTAL and "method" not in (change.after or {}):
+            self.ledger.total_changed(change)
+        for watcher in self.watchers:
+            watcher(change)

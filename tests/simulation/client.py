@@ -1,0 +1,105 @@
+"""A client: a process that uses the product, dies now and then, and comes back knowing nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from countledger.ledger.errors import ServiceFailed
+from tests.simulation.product import Product
+from tests.simulation.schedule import Killed
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from countledger.ledger.entry import Entry
+    from tests.simulation.auditor import Auditor
+    from tests.simulation.operations import Operation
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+
+@dataclass
+class Memory:
+    """What all clients share outside of the product: their own records of what they did.
+
+    Attributes:
+        entries: every entry that was made and may be sent again, with its region.
+        free: per ledger counter, the deltas that nobody has used.
+        bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
+        strict: strict counters that are made, with method and bins.
+        open: changes of strict counters whose fate is not known: counter, key, delta.
+    """
+
+    entries: list[tuple[Entry, str]] = field(default_factory=list)
+    free: dict[str, list[int]] = field(default_factory=dict)
+    bare: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
+    strict: dict[str, tuple[str, int]] = field(default_factory=dict)
+    open: list[tuple[str, object, int]] = field(default_factory=list)
+    numbers: int = 0
+
+    def number(self) -> int:
+        """One that nobody else has."""
+        self.numbers += 1
+        return self.numbers
+
+
+@dataclass(eq=False)
+class Client:
+    """One of them.
+
+    Attributes:
+        world: where it runs.
+        region: which region.
+        name: for messages.
+        memory: shared with the others.
+    """
+
+    world: World
+    region: str
+    name: str
+    memory: Memory
+
+    def __post_init__(self) -> None:
+        """The first process."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.process: Process = self.world.process(self.region, self.name)
+        self.product = Product(self.process)
+
+    @property
+    def random(self) -> Random:
+        """Of the simulation."""
+        return self.world.random
+
+    @property
+    def auditor(self) -> Auditor:
+        """Of the simulation."""
+        return self.world.auditor
+
+    def live(self, operations: list[Operation], count: int) -> None:
+        """Carry out so many operations, with pauses in between."""
+        weights = [self.world.shape.weights.get(one.name, 0) for one in operations]
+        for _ in range(count):
+            gap_ms = self.random.expovariate(1) * self.world.shape.gap_ms
+            self.world.schedule.pause(gap_ms)
+            if any(weights):
+                self.play(self.random.choices(operations, weights)[0])
+
+    def play(self, operation: Operation) -> None:
+        """Carry one out, however it ends."""
+        self.process.operation = operation.name
+        try:
+            operation.play(self)
+        except ServiceFailed as error:
+            self.tell(f"{operation.name}: {type(error).__name__}: {error}")
+        except Killed:
+            self.tell(f"{operation.name}: died")
+            self.world.schedule.pause(self.random.random() * self.world.shape.gap_ms)
+            self._begin()
+        self.process.operation = "idle"
+
+    def tell(self, text: str) -> None:
+        """Note what happened."""
+        self.world.tell(f"{self.name} in {self.region}: {text}")

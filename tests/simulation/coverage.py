@@ -1,0 +1,87 @@
+"""Which faults have met which operations: each cell is hit, impossible, or named as missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.accidents import ACCIDENTS
+from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
+from tests.simulation.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.simulation.simulation import Simulation
+
+FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker")
+# Those that make no call at all: hands that edit what is stored.
+_SILENT: Final = ("spoil a total",)
+# Only where something is sent in batches, or by transactions, can a part of it be left or meet.
+_BATCHING: Final = ("record batch", "dispatcher")
+_TRANSACTING: Final = (
+    "strict crt",
+    "strict marker",
+    "strict sharded",
+    "strict bounds",
+    "compact",
+    "compaction worker",
+)
+
+
+@dataclass
+class Coverage:
+    """What happened in many simulations.
+
+    Attributes:
+        struck: how often each operation met each fault.
+        met: how many calls each operation made.
+        accidents: how often each accident happened.
+    """
+
+    struck: Counter[tuple[str, Fault]] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
+    accidents: Counter[str] = field(default_factory=Counter)
+
+    def add(self, simulation: Simulation) -> None:
+        """One more simulation."""
+        self.struck += simulation.world.faults.struck
+        self.met += simulation.world.faults.met
+        self.accidents += simulation.happened
+
+    def merge(self, other: Coverage) -> None:
+        """Those of another process."""
+        self.struck += other.struck
+        self.met += other.met
+        self.accidents += other.accidents
+
+    def missing(self) -> list[str]:
+        """Every cell that should have been hit, and was not."""
+        cells = [f"{name} x {fault}" for name, fault in expected() if not self.struck[name, fault]]
+        return cells + [name for name in ACCIDENTS if not self.accidents[name]]
+
+
+def expected() -> Iterable[tuple[str, Fault]]:
+    """Every operation with every fault that can meet it."""
+    for operation in OPERATIONS:
+        if operation.name not in _SILENT:
+            yield from ((operation.name, fault) for fault in of_operation(operation.name))
+    for function in FUNCTIONS:
+        yield from ((function, fault) for fault in of_operation(function))
+
+
+def of_operation(name: str) -> list[Fault]:
+    """The faults that can meet an operation."""
+    if name in {one.name for one in OPERATIONS if one.reads}:
+        return list(READS)
+    faults = list(CALLS)
+    if name in _BATCHING:
+        faults.append(Fault.UNPROCESSED)
+    if name in _TRANSACTING:
+        faults.append(Fault.CONFLICT)
+    if name == "materializer":
+        faults += DELIVERIES
+    if name == "compaction worker":
+        faults += [Fault.FAILED, Fault.DUPLICATE]
+    return faults

@@ -1,0 +1,220 @@
+"""The auditor's account of ledger counters: what was written, merged, acknowledged, and where.
+
+Deltas are powers of four, each of one entry alone, so a sum tells which entries are in it and how
+often. Nothing here is read from the product: all of it is seen at the tables, or said by clients.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from countledger.ledger import keys
+from tests.simulation.compaction.world import Wrong, check_sum, digits
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from tests.simulation.shape import Shape
+    from tests.simulation.table import Change
+
+Identity: TypeAlias = "tuple[str, int]"
+"""Sort key and time of an entry: under a bare key there may be another one later."""
+
+# Four to the power of 62 still has 38 digits.
+DELTAS: Final = 62
+
+
+@dataclass
+class Account:
+    """One counter.
+
+    Attributes:
+        made: every entry that was ever written anywhere, and its delta.
+        shown: per region, the entries that were ever visible there.
+        merged: those that a head has taken in.
+        acknowledged: those that a client was told to be in.
+        heads: generation, sum and covers of the last head at home.
+        excused: regions whose total may be wrong until it is repaired: since when, and why.
+        unmarked: whether its total was written by a repair, which puts nothing into the due index.
+    """
+
+    made: dict[Identity, int] = field(default_factory=dict)
+    shown: dict[str, dict[Identity, int]] = field(default_factory=lambda: defaultdict(dict))
+    merged: set[Identity] = field(default_factory=set)
+    acknowledged: dict[Identity, int] = field(default_factory=dict)
+    generation: int = 0
+    sum: int = 0
+    covers: dict[str, int | list[int]] = field(default_factory=dict)
+    excused: dict[str, tuple[float, str]] = field(default_factory=dict)
+    unmarked: bool = False
+
+
+@dataclass
+class LedgerAccounts:
+    """All ledger counters.
+
+    Attributes:
+        shape: horizon, skew, life of requests.
+    """
+
+    shape: Shape
+    accounts: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
+    copies: dict[str, dict[tuple[str, str], Item]] = field(default_factory=dict)
+
+    def entry_changed(self, change: Change, now_ms: float, *, home: bool) -> None:
+        """An entry was written, replaced or deleted in one region.
+
+        Raises:
+            Wrong: a promise is broken.
+        """
+        counter, key = change.key
+        account = self.accounts[counter]
+        if change.before is not None:
+            self._left(account, change, now_ms, home=home)
+        if change.after is None:
+            return
+        identity, delta = (key, change.after["at"]), change.after["delta"]
+        if change.local:
+            self._made(account, identity, delta, now_ms)
+        anew = change.before is not None and change.before["at"] != identity[1]
+        if anew and not change.local:
+            # A deletion and the entry made anew under its bare key came as one change.
+            why = "a bare key was made anew within the lag"
+            account.excused[change.table.region] = now_ms, why
+        account.shown[change.table.region][identity] = delta
+
+    def _left(self, account: Account, change: Change, now_ms: float, *, home: bool) -> None:
+        """What was there is there no more; at home it must have been merged, and be old enough."""
+        before = change.before or {}
+        identity = (change.key[1], before["at"])
+        after_at = None if change.after is None else change.after["at"]
+        if after_at == identity[1]:
+            if change.after is not None and change.after["delta"] != before["delta"]:
+                raise Wrong(f"entry {identity} was changed from {before} to {change.after}")
+            return
+        if identity not in account.merged:
+            raise Wrong(f"entry {identity} of {change.key[0]} was lost: {change.after}")
+        oldest_ms = self.shape.horizon_ms + self.shape.skew_ms / 2 + self.shape.life_ms
+        if home and now_ms - identity[1] < oldest_ms:
+            age_ms = now_ms - identity[1]
+            raise Wrong(f"entry {identity} was deleted {age_ms:.0f} ms after its making")
+
+    def _made(self, account: Account, identity: Identity, delta: int, now_ms: float) -> None:
+        if identity in account.merged:
+            raise Wrong(f"entry {identity} was written again after it was merged: it counts twice")
+        account.made[identity] = delta
+        for earlier in account.merged:
+            age_ms = now_ms - earlier[1]
+            if earlier[0] == identity[0] and age_ms < self.shape.horizon_ms - self.shape.skew_ms:
+                raise Wrong(f"key {identity[0]} was forgotten after {age_ms:.0f} ms")
+
+    def head_changed(self, change: Change) -> None:
+        """The head was replaced, at home.
+
+        Raises:
+            Wrong: it is not the next one, or its sum is not what it should be.
+        """
+        counter = change.key[0]
+        account, head = self.accounts[counter], change.after
+        if head is None:
+            raise Wrong(f"the head of {counter} was deleted")
+        if head["generation"] != account.generation + 1:
+            raise Wrong(f"generation {head['generation']} followed {account.generation}")
+        for key, covered in account.covers.items():
+            self._refuse_shown(counter, key, covered)
+        taken = 0
+        for key, covered in head["covers"].items():
+            delta, identity = self._covered(account, key, covered)
+            if account.made.get(identity) != delta:
+                raise Wrong(f"{identity} was merged with {delta}, made with {account.made}")
+            if identity in account.merged:
+                raise Wrong(f"{identity} was merged twice")
+            account.merged.add(identity)
+            taken += delta
+        if head["sum"] != account.sum + taken:
+            raise Wrong(f"the head's sum is {head['sum']}, not {account.sum} + {taken}")
+        account.generation, account.sum = head["generation"], head["sum"]
+        account.covers = dict(head["covers"])
+
+    def _refuse_shown(self, counter: str, key: str, covered: int | list[int]) -> None:
+        """Covers are forgotten only once no region shows them."""
+        account = self.accounts[counter]
+        _, identity = self._covered(account, key, covered)
+        for region, items in self.copies.items():
+            there = items.get((counter, key))
+            if there is not None and there["at"] == identity[1]:
+                raise Wrong(f"{identity} was forgotten by the head while {region} shows it")
+
+    @staticmethod
+    def _covered(account: Account, key: str, covered: int | list[int]) -> tuple[int, Identity]:
+        if isinstance(covered, list):
+            return covered[0], (key, covered[1])
+        at_ms = next((at for made, at in account.made if made == key), 0)
+        return covered, (key, at_ms)
+
+    def total_changed(self, change: Change) -> None:
+        """A total was updated or repaired: it never holds what was not made, nor any twice.
+
+        Raises:
+            Wrong: it does.
+        """
+        counter, region = change.key[0], change.table.region
+        if change.after is None:
+            return
+        account = self.accounts[counter]
+        before = change.before or {"version": 0}
+        if change.after["version"] < before["version"]:
+            raise Wrong(f"the version of {counter} went back to {change.after['version']}")
+        if region not in account.excused:
+            allowed = Counter(account.shown[region].values())
+            check_sum(change.after["total"], Counter(), allowed)
+
+    # ---- what clients say ----
+
+    def before_read(self, counter: str, region: str) -> Counter[int]:
+        """What an exact read that begins now must contain."""
+        return Counter(self.accounts[counter].shown[region].values())
+
+    def read(self, counter: str, required: Counter[int], total: int) -> None:
+        """An exact read has ended.
+
+        Raises:
+            Wrong: it misses what it must contain, or has what it cannot.
+        """
+        check_sum(total, required, Counter(self.accounts[counter].made.values()))
+
+    def acknowledge(self, counter: str, key: str, delta: int) -> None:
+        """A client was told that its entry is in.
+
+        Raises:
+            Wrong: it is not.
+        """
+        account = self.accounts[counter]
+        found = [identity for identity, one in account.made.items() if identity[0] == key]
+        if not any(account.made[identity] == delta for identity in found):
+            raise Wrong(f"{key} of {counter} was acknowledged with {delta}, and is {found}")
+        identity = max(found, key=lambda one: one[1])
+        account.acknowledged[identity] = delta
+
+    def is_entry(self, key: str) -> bool:
+        """Whether a sort key is an entry's."""
+        return key.startswith(keys.ENTRY_PREFIX)
+
+    # ---- once all is quiet ----
+
+    def expected(self, counter: str) -> Counter[int]:
+        """What every exact sum and every total is now."""
+        return Counter(self.accounts[counter].made.values())
+
+    def check_end(self, counter: str, total: int) -> None:
+        """The sum holds each entry that was made once, and all that were acknowledged.
+
+        Raises:
+            Wrong: it does not.
+        """
+        expected = self.expected(counter)
+        check_sum(total, expected, expected)
+        missing = Counter(self.accounts[counter].acknowledged.values()) - digits(total)
+        if missing:
+            raise Wrong(f"{counter}: acknowledged and not counted: {missing}")

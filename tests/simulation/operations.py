@@ -1,0 +1,66 @@
+"""What clients do: a table of operations, each drawn by its weight.
+
+An operation plays once, with whatever the seed draws for it, tells the auditor what it was told,
+and lets through what may go wrong: a service that fails, a process that dies. What else the product
+raises is a failure of the simulation. To add one, write a function of a `Client` and put it into
+`OPERATIONS`; an account of its own goes into `Auditor.watchers`, an end check into `ENDS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation import ledger_operations as ledger
+from tests.simulation import running_operations as running
+from tests.simulation import strict_operations as strict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that a client does.
+
+    Attributes:
+        name: in traces, and in the table of faults.
+        play: does it.
+        weight: how often it is drawn, beside the others.
+        home: whether it works in the home region only.
+        reads: whether it changes nothing, so that fewer faults can meet it.
+    """
+
+    name: str
+    play: Callable[[Client], None]
+    weight: float = 1.0
+    home: bool = False
+    reads: bool = False
+
+
+OPERATIONS: Final = (
+    Operation("record", ledger.record_plain, 3),
+    Operation("record keyed", ledger.record_keyed, 3),
+    Operation("record bare key", ledger.record_bare, 2),
+    Operation("record batch", ledger.record_batch, 2),
+    Operation("resend", ledger.resend, 3),
+    Operation("reuse a key", ledger.reuse, 1),
+    Operation("exact read", ledger.read_exact, 3, reads=True),
+    Operation("total read", ledger.read_total, 1, reads=True),
+    Operation("compact", running.compact, 2, home=True),
+    Operation("verify", running.verify, 1, reads=True),
+    Operation("repair", running.repair, 2),
+    Operation("schedule", running.schedule, 1, home=True),
+    Operation("spoil a total", running.spoil, 0.7),
+    Operation("strict atomic", strict.change_by("atomic"), 1, home=True),
+    Operation("strict occ", strict.change_by("occ"), 1, home=True),
+    Operation("strict history", strict.change_by("history"), 1, home=True),
+    Operation("strict crt", strict.change_by("crt"), 1, home=True),
+    Operation("strict marker", strict.change_by("marker"), 1, home=True),
+    Operation("strict set", strict.change_by("set"), 1, home=True),
+    Operation("strict sharded", strict.change_sharded, 2, home=True),
+    Operation("strict bounds", strict.move_bounds, 0.5, home=True),
+    Operation("strict give up", strict.give_up, 1, home=True),
+)

@@ -1,0 +1,211 @@
+"""The product's own objects, as one process has them: put together over simulated doors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from countledger.compaction.batch import Batch
+from countledger.compaction.compactor import Compactor
+from countledger.compaction.dispatcher import Dispatcher
+from countledger.compaction.due import DueIndex
+from countledger.compaction.limit import AgeLimit
+from countledger.compaction.regions import Regions
+from countledger.compaction.retire import Retire
+from countledger.compaction.schedule import decode_schedule
+from countledger.compaction.schedules import Schedules
+from countledger.compaction.sweep import Sweeper
+from countledger.compaction.trigger import Triggers
+from countledger.compaction.work_queue import WorkQueue
+from countledger.compaction.worker import Worker
+from countledger.consumers.auditor import Auditor
+from countledger.consumers.stream import LedgerStream
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Verifier
+from countledger.ledger import keys
+from countledger.ledger.exact import ExactReader
+from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.namespace import Namespaces
+from countledger.ledger.retry import Backoff
+from countledger.producers.recorder import Recorder
+from countledger.producers.sender import Sender
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.means import Means
+from tests.simulation.queue import QueueClient, SchedulerClient
+from tests.simulation.shape import COUNTERS, LEDGER
+from tests.simulation.stream import StreamsClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from countledger.compaction.report import Report
+    from countledger.compaction.schedule import Schedule
+    from countledger.ledger.namespace import Namespace
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+_PATIENCE_MS = 5 * SECOND_MS
+
+
+def limit_of(world: World, min_age_ms: int | None = None) -> Any:  # noqa: ANN401 - a function of namespaces
+    """How old entries must be, by the simulation's own bounds."""
+    shape = world.shape
+
+    def limit(namespace: Namespace) -> AgeLimit:
+        return AgeLimit(
+            namespace.horizon_ms,
+            shape.replication_ms,
+            shape.skew_ms,
+            shape.life_ms,
+            min_age_ms=min_age_ms,
+        )
+
+    return limit
+
+
+@dataclass(eq=False)
+class Product:
+    """What one process has of the product."""
+
+    process: Process
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def world(self) -> World:
+        """Where it runs."""
+        return self.process.world
+
+    @cached_property
+    def reads(self) -> Any:  # noqa: ANN401 - a door
+        """A door whose SDK retries."""
+        return self.world.door(self.process, retries=True)
+
+    @cached_property
+    def writes(self) -> Any:  # noqa: ANN401 - a door
+        """A door whose SDK does not."""
+        return self.world.door(self.process, retries=False)
+
+    @cached_property
+    def namespaces(self) -> Namespaces:
+        """As the process sees them."""
+        return Namespaces(self.reads, LEDGER, self.process.region, self.world.home)
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Records entries."""
+        sender = Sender(
+            self.writes,
+            LEDGER,
+            self.namespaces,
+            self.process,
+            self.world.random,
+            Backoff(4, 50, 2_000),
+            self.world.shape.skew_ms,
+        )
+        return Recorder(sender, self.process.region, self.process, self.world.new_id)
+
+    @cached_property
+    def exact(self) -> ExactReader:
+        """Reads exact sums."""
+        return ExactReader(self.reads, LEDGER)
+
+    @cached_property
+    def totals(self) -> TotalsReader:
+        """Reads totals."""
+        return TotalsReader(self.reads, COUNTERS)
+
+    @cached_property
+    def auditor(self) -> Auditor:
+        """Verifies and repairs."""
+        stream = self.world.streams[self.process.region]
+        client: Any = StreamsClient(stream, self.process)
+        verifier = Verifier(
+            self.totals,
+            self.exact,
+            LedgerStream(client, stream.arn),
+            self.process,
+            clock_skew_ms=self.world.shape.skew_ms,
+            patience_ms=_PATIENCE_MS,
+        )
+        return Auditor(verifier, self.namespaces, self.process.region)
+
+    @cached_property
+    def strict(self) -> StrictCounters:
+        """Strict counters."""
+        means = Means(
+            door=self.writes,
+            reads=self.reads,
+            table=COUNTERS,
+            clock=self.process,
+            random=self.world.random,
+            new_id=self.world.new_id,
+            clock_skew_ms=self.world.shape.skew_ms,
+        )
+        return StrictCounters(means, self.namespaces, self.process.region, self.world.home)
+
+    def compactor(self, schedule: Schedule | None = None) -> Compactor:
+        """Merges entries."""
+        home = self.world.home
+        regions = Regions(
+            self.reads,
+            LEDGER,
+            self.process.region,
+            home,
+            lambda region: self.world.door(self.process, retries=True, region=region),
+            self.process,
+        )
+        return Compactor(
+            regions,
+            self.namespaces,
+            limit_of(self.world, schedule.min_age_ms if schedule else None),
+            schedule.retire if schedule else self.world.random.choice(list(Retire)),
+            clock=self.process,
+            new_run=lambda: self.world.new_id(0),
+            random=self.world.random,
+            covers_max=self.world.shape.covers_max,
+            workers=1,
+        )
+
+    @cached_property
+    def index(self) -> DueIndex:
+        """The due index."""
+        return DueIndex(self.reads, COUNTERS, self.process)
+
+    @cached_property
+    def queue(self) -> WorkQueue:
+        """The compaction queue."""
+        client: Any = QueueClient(self.world.queue, self.process)
+        return WorkQueue(client, "queue", self.process, self.world.random)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """Schedules of compaction."""
+        client: Any = SchedulerClient(self.world.scheduler, self.process)
+        return Schedules(
+            self.reads,
+            COUNTERS,
+            Triggers(client, "group", "dispatcher", "role"),
+            self.namespaces,
+            limit_of(self.world),
+            self.process.region,
+            self.world.home,
+            self.process,
+        )
+
+    def dispatch(self, namespace: str) -> None:
+        """What the dispatcher's function does."""
+        home = self.world.home
+        dispatcher = Dispatcher(self.index, self.queue, self.process.region, home, self.process)
+        dispatcher.dispatch(namespace)
+
+    def work(self, messages: Mapping[str, str], deadline_ms: int) -> list[str]:
+        """What the worker's function does."""
+        worker = Worker(self.index, self.namespaces, self._schedule_of, self.compactor)
+        sweeper = Sweeper(self.reads, COUNTERS, self.process, page_size=3)
+        batch = Batch(worker, sweeper, self.queue, self.process, self.reports.append)
+        return batch.run(messages, deadline_ms).again
+
+    def _schedule_of(self, namespace: str) -> Schedule | None:
+        item = self.reads.get(COUNTERS, keys.schedule_key(namespace), consistent=True)
+        return None if item is None else decode_schedule(item)

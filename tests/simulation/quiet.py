@@ -1,0 +1,169 @@
+"""The quiet end: all faults stop; then nothing may be stuck, and every number must be right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from countledger.compaction.report import Outcome
+from countledger.consumers.repair import Remedy
+from countledger.consumers.verdict import Judgement
+from countledger.ledger import keys
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.producers.strict.outcome import Applied, BoundReached
+from tests.simulation.compaction.world import Wrong
+from tests.simulation.product import Product
+from tests.simulation.running_operations import NAMESPACE, accept
+from tests.simulation.shape import LEDGER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.client import Memory
+    from tests.simulation.world import World
+
+# All that is under way must have come to its end by then.
+_PATIENCE_MS: Final = 6 * HOUR_MS
+_LOOK_MS: Final = MINUTE_MS
+_ROUNDS: Final = 30
+_CALM_LAG_MS: Final = 200
+
+
+def calm_down(world: World) -> None:
+    """No more faults; what was cut, switched off or throttled works again."""
+    world.tell("calm")
+    world.faults.calm, world.faults.storm = True, False
+    world.replicator.lag_ms = min(world.replicator.lag_ms, _CALM_LAG_MS)
+    world.replicator.straggler = 0
+    world.replicator.heal()
+    for mapping in world.mappings:
+        mapping.switch(on=True)
+
+
+def wait(world: World) -> None:
+    """Until nothing is under way.
+
+    Raises:
+        Wrong: something stays under way.
+    """
+    give_up_ms = world.schedule.now_ms + _PATIENCE_MS
+    while left := _under_way(world):
+        if world.schedule.now_ms > give_up_ms:
+            raise Wrong(f"not quiet after {_PATIENCE_MS // HOUR_MS} h: {left}")
+        world.schedule.pause(_LOOK_MS)
+
+
+def _under_way(world: World) -> str:
+    behind = [mapping.region for mapping in world.mappings if mapping.behind]
+    facts = {
+        f"{world.late} late requests": world.late,
+        f"{world.zombies} zombies": world.zombies,
+        f"{world.replicator.under_way} versions": world.replicator.under_way,
+        f"{len(world.queue.waiting)} + {world.queue.in_flight} messages": not world.queue.empty,
+        f"streams of {behind}": behind,
+    }
+    return ", ".join(text for text, is_so in facts.items() if is_so)
+
+
+def check_ledgers(world: World, memory: Memory) -> None:
+    """In every region every exact sum, and every total, is the tally; a spoilt one after repair."""
+    for region in world.regions:
+        product = Product(world.process(region, "the last reader"))
+        for counter in sorted(memory.free):
+            account = world.auditor.ledger.accounts[counter]
+            exact = product.exact.read(counter)
+            world.auditor.ledger.check_end(counter, int(exact.sum))
+            if exact.entries != len(account.made):
+                raise Wrong(f"{counter} in {region}: {exact.entries} entries, not {account.made}")
+            if region in account.excused:
+                done = product.auditor.repair(counter)
+                account.unmarked = account.unmarked or done.remedy in {Remedy.MADE, Remedy.REPAIRED}
+                world.tell(f"repair {counter} in {region}: {done.remedy}")
+                if not done.healthy:
+                    raise Wrong(f"{counter} in {region} cannot be repaired: {done}")
+            total = product.totals.read(counter, consistent=True)
+            if (total.total, total.entries) != (exact.sum, exact.entries):
+                raise Wrong(f"{counter} in {region}: {total}, and exactly {exact}")
+            verdict = product.auditor.verify(counter)
+            if verdict.verdict is not Judgement.EXACT:
+                raise Wrong(f"{counter} in {region}: {verdict}")
+
+
+def check_schedules(world: World, memory: Memory) -> None:
+    """What was due is merged, without anybody asking for it."""
+    product = Product(world.process(world.home, "the last runner"))
+    schedule = product.schedules.find(NAMESPACE)
+    if schedule is None:
+        return
+    # A crash may have left it without its trigger: the same call again finishes it.
+    product.schedules.set(NAMESPACE, min_entries=schedule.min_entries)
+    # Its own age, a sweep, a few of its rates, and messages that had to come again.
+    world.schedule.pause(2 * world.shape.age_ms + HOUR_MS)
+    wait(world)
+    for counter in sorted(memory.free):
+        account = world.auditor.ledger.accounts[counter]
+        excused = account.unmarked or world.home in account.excused
+        left = len(_entries(world, world.home, counter))
+        if left >= schedule.min_entries and not excused:
+            raise Wrong(f"{left} entries of {counter} were never merged under {schedule}")
+
+
+def check_compaction(world: World, memory: Memory) -> None:
+    """Merged by hand nothing is left: no entry, no cover, in no region."""
+    product = Product(world.process(world.home, "the last compactor"))
+    world.schedule.pause(2 * world.shape.age_ms)
+    for counter in sorted(memory.free):
+        for _ in range(_ROUNDS):
+            report = product.compactor().compact(counter)
+            accept(report)
+            wait(world)
+            if report.outcome is Outcome.NOTHING:
+                break
+        else:
+            raise Wrong(f"{counter} is never merged: {report}")
+        for region in world.regions:
+            left = _entries(world, region, counter)
+            head = world.copies[region][LEDGER].items.get((counter, keys.HEAD), {})
+            if left or head.get("covers"):
+                raise Wrong(f"left behind in {region}: {left}, {head}")
+
+
+def check_strict(world: World, memory: Memory) -> None:
+    """Every value is what was applied; what is left in bins can be taken, to the last."""
+    product = Product(world.process(world.home, "the last seller"))
+    for counter, (method, bins) in sorted(memory.strict.items()):
+        shown = product.strict.show(counter)
+        world.auditor.strict.check_end(counter, int(shown.value))
+        if bins == 1 or shown.upper is None:
+            continue
+        room = int(shown.upper - shown.value)
+        if room:
+            outcome = product.strict.change(counter, room)
+            if not isinstance(outcome, Applied):
+                raise Wrong(f"{counter} of {method} had room for {room}: {outcome}")
+        outcome = product.strict.change(counter, 1)
+        if not isinstance(outcome, BoundReached):
+            raise Wrong(f"{counter} of {method} was full: {outcome}")
+
+
+def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """Nothing was set aside: no record was poisoned."""
+    if world.shape.long:
+        return
+    for region, kept in world.quarantines.items():
+        if kept.reasons:
+            raise Wrong(f"quarantined in {region}: {kept.reasons}")
+
+
+def _entries(world: World, region: str, counter: str) -> list[str]:
+    order = world.copies[region][LEDGER].partitions.get(counter, [])
+    return [key for key in order if key.startswith(keys.ENTRY_PREFIX)]
+
+
+ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
+    check_ledgers,
+    check_strict,
+    check_schedules,
+    check_compaction,
+    check_ledgers,
+    check_quarantine,
+)

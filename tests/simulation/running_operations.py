@@ -1,0 +1,107 @@
+"""Operations of those who run the product: compact, verify, repair, schedule; and bad hands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.compaction.report import Outcome
+from countledger.consumers.repair import Remedy
+from countledger.consumers.verdict import Judgement
+from countledger.ledger import keys
+from countledger.ledger.errors import NoSuchSchedule, ScheduleExists, ServiceFailed
+from countledger.ledger.limits import MINUTE_MS
+from tests.simulation.compaction.world import Wrong
+from tests.simulation.shape import COUNTERS
+
+if TYPE_CHECKING:
+    from countledger.compaction.report import Report
+    from tests.simulation.client import Client
+
+NAMESPACE = "n"
+
+
+def compact(client: Client) -> None:
+    """A run by hand, with little time or much."""
+    compactor = client.product.compactor()
+    counter = client.random.choice(sorted(client.memory.free))
+    deadline_ms = client.process.now_ms() + client.random.choice([200, 10_000, 100_000])
+    report = compactor.compact(counter, deadline_ms=deadline_ms)
+    accept(report)
+    client.tell(f"compact {counter}: {report.outcome} {report.merged} {report.detail}")
+
+
+def accept(report: Report) -> None:
+    """A run fails by the service alone.
+
+    Raises:
+        Wrong: it failed by something else.
+    """
+    failed = report.outcome is Outcome.FAILED and not isinstance(report.error, ServiceFailed)
+    if failed or report.outcome is Outcome.TAMPERED:
+        raise Wrong(f"{report}")
+
+
+def verify(client: Client) -> None:
+    """A verdict; drift is said only of a total that was spoilt."""
+    counter = client.random.choice(sorted(client.memory.free))
+    verdict = client.product.auditor.verify(counter)
+    client.tell(f"verify {counter}: {verdict.verdict} {verdict.proof}")
+    excused = client.auditor.ledger.accounts[counter].excused
+    if verdict.verdict is Judgement.UNREADABLE:
+        raise Wrong(f"{verdict}")
+    if verdict.verdict is Judgement.DRIFT and client.region not in excused:
+        raise Wrong(f"drift where there is none: {verdict}")
+
+
+def repair(client: Client) -> None:
+    """A total that was spoilt becomes exact; no other is written."""
+    began_ms = client.world.schedule.now_ms
+    counters = sorted(client.memory.free)
+    accounts = client.auditor.ledger.accounts
+    spoilt = [one for one in counters if client.region in accounts[one].excused]
+    counter = client.random.choice(spoilt or counters)
+    done = client.product.auditor.repair(counter)
+    client.tell(f"repair {counter}: {done.remedy} {done.reason}")
+    if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:
+        return
+    # Nobody puts it into the due index before its next entry comes.
+    accounts[counter].unmarked = True
+    excused = client.auditor.ledger.accounts[counter].excused
+    if client.region not in excused:
+        raise Wrong(f"a total was repaired that was right: {done}")
+    if excused[client.region][0] < began_ms:
+        del excused[client.region]
+
+
+def schedule(client: Client) -> None:
+    """A schedule is made, changed, or deleted."""
+    schedules = client.product.schedules
+    every_ms = client.random.choice([2, 5, 10]) * MINUTE_MS
+    try:
+        if client.random.random() < 0.2:
+            schedules.delete(NAMESPACE)
+        elif schedules.find(NAMESPACE) is None:
+            least = client.world.shape.min_entries
+            schedules.create(NAMESPACE, every_ms=every_ms, min_entries=least)
+        else:
+            schedules.set(NAMESPACE, every_ms=every_ms)
+    except (ScheduleExists, NoSuchSchedule) as error:
+        client.tell(f"schedule: {error}")
+
+
+def spoil(client: Client) -> None:
+    """Somebody edits a total by hand, or deletes it: verify must see that, and repair mend it."""
+    counter = client.random.choice(sorted(client.memory.free))
+    table = client.world.copies[client.region][COUNTERS]
+    key = (counter, keys.TOTAL)
+    there = table.items.get(key)
+    if there is None or key in table.locked:
+        return
+    auditor = client.auditor
+    excused = auditor.ledger.accounts[counter].excused
+    excused[client.region] = client.world.schedule.now_ms, "edited by hand"
+    auditor.by_hand = True
+    gone = client.random.random() < 0.3
+    table.store(key, None if gone else {**there, "total": there["total"] + 7})
+    auditor.by_hand = False
+    client.tell(f"total of {counter} {'deleted' if gone else 'edited'} by hand")

@@ -1,0 +1,142 @@
+"""The shape of one simulation: everything that a seed draws before anything happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+
+if TYPE_CHECKING:
+    from random import Random
+
+REGIONS: Final = ("home", "east", "west")
+LEDGER: Final = "ledger"
+COUNTERS: Final = "counters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What is fixed for a simulation.
+
+    Attributes:
+        regions: how many.
+        clients: how many processes use the product at once.
+        operations: how many each of them carries out.
+        counters: how many ledger counters they share.
+        gap_ms: how long a client waits between two operations, in the mean.
+        latency_ms: how long a call takes, in the mean.
+        horizon_ms: of the namespace.
+        spread: of the namespace.
+        skew_ms: how far any two clocks differ at the most.
+        replication_ms: the bound that compaction reckons with.
+        lag_ms: how long a version takes to another region, in the mean.
+        life_ms: for how long a signed request is taken.
+        covers_max: how many entries one generation takes in.
+        page_items: how many items a page holds.
+        batch_size: how many records an invocation gets.
+        stream_lag_ms: how long after a write its record shows, at the most.
+        shards: with how many a stream begins.
+        by_item: whether the entries of one counter lie in several shards.
+        accidents: how many things happen to the whole: partitions, splits, outages.
+        long: whether an outage may be longer than a stream keeps its records.
+        min_entries: from how many entries on a counter is worth compacting.
+        names_all: whether a cancelled transaction names all that failed.
+        weights: of operations, by name: how often each is drawn.
+    """
+
+    regions: int
+    clients: int
+    operations: int
+    counters: int
+    gap_ms: float
+    latency_ms: float
+    horizon_ms: int
+    spread: int
+    skew_ms: int
+    replication_ms: int
+    lag_ms: float
+    life_ms: int
+    covers_max: int
+    page_items: int
+    batch_size: int
+    stream_lag_ms: float
+    shards: int
+    by_item: bool
+    accidents: int
+    long: bool
+    min_entries: int
+    names_all: bool
+    weights: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def age_ms(self) -> int:
+        """How old an entry must be before it is merged."""
+        return self.horizon_ms + self.replication_ms + self.skew_ms + self.life_ms
+
+
+# What half of the seeds do alone, so that it meets itself more often.
+FOCUSES: Final[dict[str, tuple[str, ...]]] = {
+    "compaction": ("record", "resend", "exact", "compact"),
+    "totals": ("record", "verify", "repair", "spoil", "resend"),
+    "atomic": ("strict atomic", "strict sharded", "strict bounds"),
+    "tags": ("strict occ", "strict history", "strict bounds"),
+    "tokens": ("strict crt", "strict set", "strict give up"),
+    "markers": ("strict marker", "strict sharded", "strict give up"),
+}
+
+
+def drawn(random: Random, operations: dict[str, float], focus: str | None = None) -> Shape:
+    """The shape of a seed; with a focus only of what that names."""
+    choice = random.choice
+    shape = Shape(
+        regions=choice([1, 1, 2, 2, 3]),
+        clients=choice([1, 2, 3, 4]),
+        operations=choice([8, 16, 30]),
+        counters=choice([1, 1, 2, 3]),
+        gap_ms=choice([100.0, 2_000.0, 20_000.0, 60_000.0]),
+        latency_ms=choice([2.0, 10.0, 60.0, 1_000.0]),
+        horizon_ms=MINUTE_MS,
+        spread=choice([1, 1, 1, 16]),
+        skew_ms=choice([0, 2, 20]) * SECOND_MS,
+        replication_ms=choice([5, 30]) * SECOND_MS,
+        lag_ms=choice([20.0, 500.0, 8_000.0]),
+        life_ms=choice([2, 15]) * SECOND_MS,
+        covers_max=choice([1, 2, 5, 100]),
+        page_items=choice([2, 5, 100]),
+        batch_size=choice([1, 3, 10, 100]),
+        stream_lag_ms=choice([0.0, 50.0, 1_500.0]),
+        shards=choice([1, 1, 2, 3]),
+        by_item=choice([False, True]),
+        accidents=choice([0, 2, 6]),
+        long=random.random() < 0.05,
+        min_entries=choice([2, 2, 5]),
+        names_all=choice([True, False]),
+        weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
+    )
+    if focus is None and random.random() < 0.5:
+        return shape
+    return _focused(random, shape, operations, focus or random.choice(list(FOCUSES)))
+
+
+def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: str) -> Shape:
+    """A shape in which many clients do little else than one thing, at once."""
+    names = FOCUSES[focus]
+    latency_ms = random.choice([10.0, 500.0, 3_000.0])
+    gap_ms = latency_ms * random.choice([1, 3, 10])
+    if focus == "compaction":
+        # Entries have to grow old meanwhile, and runs have to meet.
+        latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
+    return replace(
+        shape,
+        clients=random.choice([3, 5]),
+        operations=random.choice([16, 30]),
+        counters=1,
+        latency_ms=latency_ms,
+        gap_ms=gap_ms,
+        accidents=random.choice([2, 12]),
+        weights={
+            name: weight * random.choice([0, 1, 1, 3]) if name.startswith(names) else 0
+            for name, weight in operations.items()
+        },
+    )

@@ -1,0 +1,110 @@
+"""The auditor's account of strict counters: what was applied for sure, and what may have been."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.compaction.world import Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from countledger.ledger.attributes import Item
+    from tests.simulation.table import Change
+
+
+@dataclass
+class Account:
+    """One strict counter.
+
+    Attributes:
+        opening: its first value, once it is known to be made.
+        applied: what is in for sure, by change.
+        unclear: what may be in, by change.
+        over: changes that may count more often than once, and how often at the most.
+    """
+
+    opening: int = 0
+    applied: dict[str, int] = field(default_factory=dict)
+    unclear: dict[str, int] = field(default_factory=dict)
+    over: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass
+class StrictAccounts:
+    """All strict counters."""
+
+    accounts: dict[str, Account] = field(default_factory=lambda: defaultdict(Account))
+
+    def changed(self, change: Change) -> None:
+        """An item that holds a value was written: bounds hold, rooms fit, the version grows.
+
+        Raises:
+            Wrong: they do not.
+        """
+        after = change.after
+        if after is None or "total" not in after:
+            return
+        total, lower, upper = after["total"], after.get("lower"), after.get("upper")
+        if (lower is not None and total < lower) or (upper is not None and total > upper):
+            raise Wrong(f"{change.key} holds {total}, outside of {lower} to {upper}")
+        if after["room_up"] != (upper or 0) - total or after["room_down"] != total - (lower or 0):
+            raise Wrong(f"{change.key}: rooms {after} do not fit")
+        before = change.before
+        if before and before.get("made") == after["made"] and before["version"] >= after["version"]:
+            raise Wrong(f"{change.key}: version {before['version']} became {after['version']}")
+
+    def began(self, counter: str, change: str, delta: int) -> None:
+        """A change sets out: from now on it may be in."""
+        account = self.accounts[counter]
+        if change not in account.applied:
+            account.unclear[change] = delta
+
+    def is_in(self, counter: str, change: str, delta: int) -> None:
+        """A client was told so."""
+        account = self.accounts[counter]
+        account.unclear.pop(change, None)
+        account.applied[change] = delta
+
+    def is_out(self, counter: str, change: str) -> None:
+        """A client was told that it is not in, and never will be.
+
+        Raises:
+            Wrong: it was told before that it is in.
+        """
+        account = self.accounts[counter]
+        if change in account.applied:
+            raise Wrong(f"{change} of {counter} was in, and is said to be out")
+        account.unclear.pop(change, None)
+
+    def check_end(self, counter: str, value: int) -> None:
+        """The value is what was applied, and some of what may have been, each once.
+
+        Raises:
+            Wrong: it is not.
+        """
+        account = self.accounts[counter]
+        rest = value - account.opening - sum(account.applied.values())
+        reachable = _sums(account.unclear.values())
+        for delta, most in account.over.values():
+            reachable = {one + delta * count for one in reachable for count in range(most + 1)}
+        if rest not in reachable:
+            raise Wrong(
+                f"{counter} is {value}: {account.opening} + {sum(account.applied.values())} "
+                f"and some of {sorted(account.unclear.values())} cannot make that"
+            )
+
+
+def _sums(deltas: Iterable[int]) -> set[int]:
+    """Every sum that some of them make."""
+    reachable = {0}
+    for delta in deltas:
+        reachable |= {one + delta for one in reachable}
+    return reachable
+
+
+def holds_value(item: Item | None) -> bool:
+    """Whether an item is a strict counter's, or a bin of one."""
+    return item is not None and "made" in item and "room_up" in item
