@@ -118,8 +118,9 @@ class Simulation:
         world.schedule.stop()
 
     def _happen(self, name: str) -> None:
-        self.happened[name] += 1
-        ACCIDENTS[name](self.world)
+        if not self.world.faults.calm:
+            self.happened[name] += 1
+            ACCIDENTS[name](self.world)
 
     def _live(self, client: Client) -> None:
         home = client.region == self.world.home
