@@ -13,7 +13,8 @@ from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.definition import define
 from countledger.producers.strict.exact_value import plan_value
 from countledger.producers.strict.state import State, decode_state, encode_state
-from tests.unit.ledger.memory import MemoryDoor, holds
+from tests.simulation.judgement import holds
+from tests.unit.ledger.memory import MemoryDoor
 
 AMOUNTS = st.integers(-(10**9), 10**9) | st.decimals(-1000, 1000, places=2).map(amount.canonical)
 
