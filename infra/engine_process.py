@@ -26,7 +26,7 @@ import psutil
 from hypercorn.asyncio import serve as hypercorn_serve
 from hypercorn.config import Config
 from ministack import app
-from ministack.core import iam_actions
+from ministack.core import iam_actions, iam_evaluator
 from ministack.services import dynamodb, lambda_svc
 
 DYNAMODB_DIGITS: Final = 38
@@ -99,34 +99,52 @@ def patch_iam_leading_keys() -> None:
 
     MiniStack leaves it out, and `ForAllValues` over nothing admits everything.
     """
-    plain = iam_actions.dynamodb_service_context
+    plain, enforce = iam_actions.dynamodb_service_context, iam_evaluator.enforce
 
     def with_leading_keys(body: bytes) -> dict[str, Any]:
         context: dict[str, Any] = plain(body)
-        found = {str(*key.values()) for key in _leading_keys(_json_object(body))}
-        if found:
-            context["dynamodb:LeadingKeys"] = sorted(found)
-        return context
+        found: dict[str, set[str]] = {}
+        for table, key in _leading_keys(_json_object(body)):
+            found.setdefault(table, set()).add(str(*key.values()))
+        return {**context, _KEYS_BY_TABLE: found}
+
+    def enforced(*request: Any, service_context: Any = None, **rest: Any) -> Any:  # noqa: ANN401 - its own
+        # One request may name several tables, and each is judged by its own keys.
+        context = dict(service_context or {})
+        keys = context.pop(_KEYS_BY_TABLE, {}).get(_table(str(rest.get("resource_arn", ""))))
+        if keys:
+            context["dynamodb:LeadingKeys"] = sorted(keys)
+        return enforce(*request, service_context=context, **rest)
 
     iam_actions.dynamodb_service_context = with_leading_keys
+    iam_evaluator.enforce = enforced
 
 
-def _leading_keys(request: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """The partition keys of one request, of a batch or a transaction, or of a query."""
-    requests = [(request.get("TableName", ""), request)]
+_KEYS_BY_TABLE: Final = "keys by table"
+
+
+def _table(name_or_arn: str) -> str:
+    """The name of a table, of which a request may give the ARN, or that of an index."""
+    return name_or_arn.rpartition(":table/")[2].partition("/")[0]
+
+
+def _leading_keys(request: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The tables and partition keys of a request, of a batch or a transaction, or of a query."""
+    own = _table(str(request.get("TableName", "")))
+    requests = [(own, request)]
     for table, batch in (request.get("RequestItems") or {}).items():
         of_one = batch if isinstance(batch, list) else [{"Key": key} for key in batch["Keys"]]
-        requests += [(table, part) for one in of_one for part in (one, *one.values())]
+        requests += [(_table(table), part) for one in of_one for part in (one, *one.values())]
     for one in request.get("TransactItems") or ():
-        requests += [(part["TableName"], part) for part in one.values()]
+        requests += [(_table(part["TableName"]), part) for part in one.values()]
     for table, part in requests:
-        known = dynamodb._tables.get(str(table).rpartition("/")[2])  # noqa: SLF001 - as above
+        known = dynamodb._tables.get(table)  # noqa: SLF001 - as above
         item = part.get("Key") or part.get("Item") or {}
         if known and known.get("pk_name") in item:
-            yield item[known["pk_name"]]
+            yield table, item[known["pk_name"]]
     # A query compares it with `=`; its other part is a range or a prefix.
     for match in re.finditer(r"= (:\w+)", str(request.get("KeyConditionExpression", ""))):
-        yield request["ExpressionAttributeValues"][match[1]]
+        yield own, request["ExpressionAttributeValues"][match[1]]
 
 
 def patch_iam_batches_of_messages() -> None:

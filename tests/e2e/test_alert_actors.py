@@ -60,7 +60,7 @@ def test_who_reads_changes_and_sends_nothing(auth_stack: LocalStack, name: str) 
     assert made in reader.alerts.list()
     assert list(reader.alerts.log(f"{name}:1")) == []
     with pytest.raises(AccessDenied):
-        list(reader.counters(f"{name}:"))
+        list(reader.names(f"{name}:"))
     with pytest.raises(AccessDenied):
         reader.alerts.rules.set(name, lambda rule: replace(rule, threshold=200))
     with pytest.raises(AccessDenied):
