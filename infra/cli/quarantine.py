@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import getpass
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -157,8 +158,20 @@ def discard(
     desk = options.client().quarantine
     chosen = ids_of(options, ids, source, everything=everything)
     if chosen and not yes:
-        typer.confirm(f"Discard {len(chosen)} of quarantine?", abort=True, err=True)
+        _ask(len(chosen))
     return _told(options, list(desk.discard(chosen, by=by or _me())))
+
+
+def _ask(number: int) -> None:
+    """Ask whoever is there.
+
+    Raises:
+        BadUsage: there is nobody.
+        typer.Abort: the answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise BadUsage(f"{number} would be discarded, nobody is here to be asked: give --yes")
+    typer.confirm(f"Discard {number} of quarantine?", abort=True, err=True)
 
 
 def ids_of(
