@@ -228,7 +228,46 @@ def test_what_came_too_late_is_listed_and_sent_again_by_command(
     # The record came twice, and so may its entries.
     assert {one["delta"] for one in sent.json} == {7, 9}
     assert left.json == []
+    assert counter not in command("quarantine", "list", "--json").out
+    assert "ingest resend" in command("quarantine", "list", "--handled", "--json").out
     assert actor(streaming, "ReadPolicyArn").total(counter).total == 16
+
+
+def test_what_was_set_aside_is_worked_off_by_an_operator(
+    streaming: LocalStack, counter: str
+) -> None:
+    """Once each although the stream comes twice; and at the end no queue has a message of it."""
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    (late,) = pack([entry(7, counter, at_ms=old)])
+    first, second = (
+        json.dumps({"v": 1, "counter": counter, "delta": delta, "key": "k"}).encode()
+        for delta in (3, 4)
+    )
+    put(streaming, first)
+    drain(streaming)
+    put(streaming, second, late.data)
+    drain(streaming)
+    streaming.new_pump(mapping=INGEST).drain()
+    streaming.pump.drain()
+    credentials = streaming.credentials_for("OperatePolicyArn", "EmitPolicyArn")
+    operator = CountLedger(
+        Settings(stack_name=streaming.name),
+        session=streaming.session(credentials),
+        endpoint_url=streaming.url,
+    ).quarantine
+
+    mine = {copy.kind: copy.id for copy in operator.list("kinesis") if copy.counter == counter}
+    resent = list(operator.resend(mine.values(), by="ann"))
+    discarded = list(operator.discard([mine["refused"]], by="ann"))
+    drain(streaming)
+
+    assert sorted(mine) == ["expired", "refused"]
+    assert {one.copy.kind: one.settled for one in resent} == {"expired": True, "refused": False}
+    assert [one.settled for one in discarded] == [True]
+    assert actor(streaming, "ReadPolicyArn").total(counter).total == 10
+    for output in ("IngestQuarantineQueueUrl", "IngestExpiredQueueUrl"):
+        left = letters(streaming, output)
+        assert not [one for one in left if one["copy"] in mine.values()]
 
 
 def test_a_stream_that_is_delivered_again_from_its_start_changes_no_total(
