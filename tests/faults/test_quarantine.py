@@ -187,3 +187,20 @@ def test_p8_what_is_not_kept_is_not_passed(store: Store, queue: Queue, counter: 
 
     _expect_two(store, counter, [one["copy"] for one in queue.messages()])
     expect_total(store, counter, batch[1:3])
+
+
+def test_a_record_that_is_set_aside_costs_two_write_units_and_one_again(
+    store: Store, queue: Queue, counter: str
+) -> None:
+    """For each KB; its listing half a read unit for each 4 KB."""
+    shard, batch = _batch(store, counter)
+    materializer = _keeping(store, queue)
+    kept = materializer.quarantine
+    assert isinstance(kept, KeptQuarantine)
+    meter = kept.copies.door.meter
+
+    kept.put(batch[1], "r", str(shard))
+    first = meter.write_units
+    kept.put(batch[1], "r", str(shard))
+
+    assert (first, meter.write_units) == (2, 3)
