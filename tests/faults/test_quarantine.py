@@ -10,6 +10,7 @@ from countledger.consumers import quarantine as quarantine_module
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.quarantine import KeptQuarantine, copy_of
 from countledger.consumers.shard import Shard
+from countledger.ledger import keys
 from countledger.ledger.copies import Copies
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.quarantined import Source
@@ -45,7 +46,7 @@ def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
     """The key of a copy tells of its delivery, and not of its record."""
     numbers = count()
     patch.setattr(
-        quarantine_module.keys,
+        keys,
         "quarantine_place",
         lambda at_ms, _identity: f"{at_ms:013d}-{next(numbers):016x}",
     )
