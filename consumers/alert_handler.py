@@ -14,10 +14,12 @@ from countledger.consumers.alerts.judge import Judge, Outcome
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_book import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.consumers.record import find
 from countledger.consumers.shard import label_of
 from countledger.ledger.connection import Connection
+from countledger.ledger.copies import Copies
+from countledger.ledger.quarantined import Source
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -38,6 +40,7 @@ def _parts() -> _Parts:
     door, table = connection.door("standard"), connection.setting("counters_table")
     queues = connection.queues()
     rules = RuleCache(Rules(door, table, connection.region))
+    queue = QueueQuarantine(queues, connection.setting("quarantine_queue_url"))
     return _Parts(
         rules,
         Judge(
@@ -48,7 +51,7 @@ def _parts() -> _Parts:
                 connection.events(), connection.topics(), connection.setting("alert_bus")
             ),
             QueueDeadLetters(queues, connection.setting("alert_dead_letter_queue_url")),
-            QueueQuarantine(queues, connection.setting("quarantine_queue_url")),
+            KeptQuarantine(Copies(door, table), queue, Source.COUNTERS),
         ),
         Logger(),
         Metrics(),

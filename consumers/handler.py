@@ -11,12 +11,14 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer, Outcome
-from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.consumers.rank_rules import RankRules
 from countledger.consumers.record import find
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger.connection import Connection
+from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadPayload
+from countledger.ledger.quarantined import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +38,8 @@ def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     door, table = connection.door("standard"), connection.setting("counters_table")
-    quarantine = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
+    queue = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
+    quarantine = KeptQuarantine(Copies(door, table), queue, Source.LEDGER)
     return _Parts(
         Materializer(
             door,

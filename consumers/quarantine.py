@@ -1,7 +1,8 @@
-"""The quarantine: a queue for records that can never be applied, with the reason.
+"""The quarantine: where records go that can never be applied, with the reason.
 
 A record here has been passed by its counter's watermark. It is never fed again; `repair` heals
-the counter, and the record tells which one and why.
+the counter, and the record tells which one and why. Each is kept as an item until a person has
+handled it, and a message in a queue tells of it (see `ledger.copies` for their order).
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from countledger.consumers.record import Poison, created_at_ms, sequence_of
+from countledger.ledger import keys
 from countledger.ledger.errors import Unclear
+from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Copy, Source
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -18,9 +22,13 @@ if TYPE_CHECKING:
 
     from mypy_boto3_sqs import SQSClient
 
+    from countledger.ledger.copies import Copies
+
 # SQS takes 256 KB in one message; an item with both its images can be larger.
 _MAX_BYTES: Final = 200_000
 _REASON_MAX_CHARACTERS: Final = 2_000
+# The year 2286, as far as the keys of copies tell times.
+_TIME_END_MS: Final = 10**13
 
 
 class Quarantine(Protocol):
@@ -48,20 +56,111 @@ class QueueQuarantine:
 
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
         """Keep a record: one message."""
+        self.send(body(record, reason, shard))
+
+    def send(self, text: str) -> None:
+        """Send a message.
+
+        Raises:
+            ServiceFailed: the queue does not have it.
+        """
         with translated("SendMessage to the quarantine"):
-            answer = self.client.send_message(
-                QueueUrl=self.queue_url, MessageBody=body(record, reason, shard)
-            )
+            answer = self.client.send_message(QueueUrl=self.queue_url, MessageBody=text)
         if "MessageId" not in answer:
             raise Unclear("SendMessage to the quarantine: no clear answer (it names no message)")
 
 
-def body(record: Mapping[str, Any], reason: str, shard: str) -> str:
-    """The message: reason, shard and the record; of a huge one its keys alone.
+@dataclass(frozen=True, slots=True)
+class KeptQuarantine:
+    """A quarantine that keeps each record as an item, once, and tells a queue of it.
+
+    Attributes:
+        copies: keeps them.
+        queue: is told.
+        source: whose records they are.
+    """
+
+    copies: Copies
+    queue: QueueQuarantine
+    source: Source
+
+    def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
+        """Keep a record: two write units for each KB of it, and one message.
+
+        Delivered again, half of that and no message.
+        """
+        copy = copy_of(record, reason, shard, self.source, self.copies.clock.now_ms())
+        if self.copies.keep(copy):
+            self.queue.send(body(record, reason, shard, copy.id))
+            self.copies.told(copy)
+
+
+def copy_of(
+    record: Mapping[str, Any], reason: str, shard: str, source: Source, now_ms: int
+) -> Copy:
+    """The copy of a record; the same name however often it is delivered.
+
+    A record without a sequence number is known by all that it says. One of `counters` may be set
+    aside for several rules, each for a reason of its own.
+    """
+    try:
+        sequence: str | None = str(sequence_of(record))
+        at_ms = _time_of(record)
+    except Poison:
+        sequence, at_ms = None, _time_of(record)
+    known_by = _json(record) if sequence is None else sequence
+    why = reason if source is Source.COUNTERS else ""
+    content, cut = _content(record)
+    return Copy(
+        source=source,
+        place=keys.quarantine_place(at_ms, _json([shard, known_by, why])),
+        where=shard,
+        reason=reason,
+        kind="poison",
+        content=content,
+        cut_from_bytes=cut,
+        counter=_counter_of(record),
+        sequence=sequence,
+        at_ms=at_ms,
+        kept_at_ms=now_ms,
+    )
+
+
+def _content(record: Mapping[str, Any]) -> tuple[bytes, int | None]:
+    """The record as JSON, of a huge one its keys or its beginning; and how long it was then."""
+    text = _json(record)
+    if len(text) <= CONTENT_MAX_BYTES:
+        return text.encode(), None
+    short = _json(_keys_of(record))
+    kept = short if len(short) <= CONTENT_MAX_BYTES else text[:CONTENT_MAX_BYTES]
+    return kept.encode(), len(text)
+
+
+def _time_of(record: Mapping[str, Any]) -> int:
+    """When the stream made it; 0 where it tells no time that could be."""
+    try:
+        at_ms = created_at_ms(record)
+    except Poison:
+        return 0
+    return at_ms if 0 < at_ms < _TIME_END_MS else 0
+
+
+def _counter_of(record: Mapping[str, Any]) -> str | None:
+    try:
+        name = record["dynamodb"]["Keys"]["counter"]["S"]
+    except (KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) and keys.is_counter(name) else None
+
+
+def body(record: Mapping[str, Any], reason: str, shard: str, copy: str | None = None) -> str:
+    """The message: reason, shard, the name of its copy, the record; of a huge one its keys alone.
 
     Whatever the record is, its message fits: one that the queue refused would block its stream.
     """
     message = {"reason": reason[:_REASON_MAX_CHARACTERS], "shard": shard}
+    if copy is not None:
+        message["copy"] = copy
     text = _json({**message, "record": record})
     if len(text) <= _MAX_BYTES:
         return text

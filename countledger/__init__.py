@@ -24,6 +24,7 @@ from countledger.consumers.alerts.assembly import alerts_of
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.audit import Audit
 from countledger.consumers.auditor import Auditor, of_a_ledger
+from countledger.consumers.cure import RepairTheCounter, look_at_the_log
 from countledger.consumers.groups import Group, Groups
 from countledger.consumers.leaders import Ranked
 from countledger.consumers.listing import Listing
@@ -38,14 +39,18 @@ from countledger.consumers.verdict import Judgement, Verdict
 from countledger.consumers.verify import Verifier
 from countledger.ledger import errors, keys
 from countledger.ledger.amount import Amount
+from countledger.ledger.bells import bells_of
 from countledger.ledger.change_log import newest_first
 from countledger.ledger.connection import Connection
+from countledger.ledger.copies import Copies
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.exact import ExactReader, ExactSum
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from countledger.ledger.quarantine_desk import QuarantineDesk
+from countledger.ledger.quarantined import Source
 from countledger.ledger.settings import Settings
 from countledger.ledger.total import Total
 from countledger.producers.buffer.assembly import buffered_producer
@@ -58,6 +63,7 @@ from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator, Correction
 from countledger.producers.event import Event
+from countledger.producers.ingest.cure import CureOfKinesis
 from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
@@ -77,6 +83,7 @@ if TYPE_CHECKING:
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.alerts import Alerts
+    from countledger.ledger.quarantine_desk import Cure
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
     from countledger.producers.ingest.expired_queue import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
@@ -424,6 +431,17 @@ class CountLedger:
         from countledger.producers.ingest.expired_queue import expired_of  # noqa: PLC0415 - an extra
 
         return expired_of(self.connection, self.namespaces)
+
+    @cached_property
+    def quarantine(self) -> QuarantineDesk:
+        """What could not be applied, judged or counted: list it, send it again, or discard it."""
+        cures: dict[Source, Cure] = {
+            Source.LEDGER: RepairTheCounter(self.audit),
+            Source.COUNTERS: look_at_the_log,
+            Source.KINESIS: CureOfKinesis(self.connection, self.namespaces),
+        }
+        copies = Copies(self._totals.door, self._totals.table)
+        return QuarantineDesk(copies, cures, lambda: bells_of(self.connection))
 
     @cached_property
     def sequences(self) -> Sequences:

@@ -13,6 +13,7 @@ CountledgerError
 │   ├── BadSequence  SequenceExists    of sequences, and of numbers within a collection
 │   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
 │   ├── BadGroupName  NoSuchGroup  NotRanked    of groups and rankings
+│   ├── NotQuarantined        there is no copy of that name in quarantine
 │   ├── TooManyCounters       for one transaction
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
 ├── Refused                   things are not so that it can be done       exit 4
@@ -184,6 +185,10 @@ class NoSuchGroup(BadInput):
 
 class NotRanked(BadInput):
     """Nobody has switched ranking on for that namespace or group, or it cannot be."""
+
+
+class NotQuarantined(BadInput):
+    """There is no copy of that name in quarantine."""
 
 
 class TooManyCounters(BadInput):

@@ -18,7 +18,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`keyed#<id>`, `marker`), of changes of several strict counters;
                              (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
                              the directory of groups;
-                             (`namespace#<ns>`, `ranking`), whether totals are ranked
+                             (`namespace#<ns>`, `ranking`), whether totals are ranked;
+             (`quarantine#<source>`, `<time>-<digest>`), a copy of what is in quarantine
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -66,6 +67,7 @@ RULES_STAMP: Final = "stamp"
 ALERT_PREFIX: Final = "alert#"
 ALERT_LOG: Final = "alerts#log"
 LOG_PREFIX: Final = "log#"
+QUARANTINE_PREFIX: Final = "quarantine#"
 # Digits of milliseconds until the year 2286, and of a version.
 _TIME_DIGITS: Final = 13
 _VERSION_DIGITS: Final = 18
@@ -307,3 +309,20 @@ def member_key(group: str, counter: str) -> dict[str, str]:
 def ranking_key(namespace: str) -> dict[str, str]:
     """The key of what a namespace says of ranking, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RANKING}
+
+
+def quarantine_key(source: str, place: str) -> dict[str, str]:
+    """The key of a copy in quarantine, in `counters`; those of one source lie by time."""
+    return {"counter": QUARANTINE_PREFIX + source, "part": place}
+
+
+def quarantine_place(at_ms: int, identity: str) -> str:
+    """The sort key of such a copy: the same however often its record is delivered.
+
+    Args:
+        at_ms: when the record was made; what is no time of ours is put at the beginning.
+        identity: what tells the record from every other one of its source.
+    """
+    time_ms = at_ms if 0 <= at_ms < 10**_TIME_DIGITS else 0
+    digest = blake2b(identity.encode(errors="surrogatepass"), digest_size=8, person=b"quarantine")
+    return f"{time_ms:0{_TIME_DIGITS}d}-{digest.hexdigest()}"

@@ -102,6 +102,8 @@ ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
 # differ. One that lies by more before or behind is of a total that was deleted, or made anew.
 ALERT_MADE_ANEW_MS: Final = MINUTE_MS
 ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
+# For how long it is known who handled what was in quarantine.
+QUARANTINE_HANDLED_LIFE_MS: Final = 90 * DAY_MS
 # The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.
 SEQUENCE_LAST: Final = 2**63 - 1
 # As many numbers as one write may lease.

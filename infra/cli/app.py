@@ -21,6 +21,7 @@ from countledger.infra.cli import (
     ingest,
     moving,
     namespaces,
+    quarantine,
     schedules,
     sequences,
     strict,
@@ -112,6 +113,7 @@ app.command("watch", rich_help_panel=CHECK)(watch.watch)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)
 app.add_typer(ingest.app, name="ingest", rich_help_panel=CHECK)
+app.add_typer(quarantine.app, name="quarantine", rich_help_panel=CHECK)
 app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
 app.command("export", rich_help_panel=MOVE)(moving.export)

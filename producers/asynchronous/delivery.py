@@ -1,4 +1,4 @@
-"""Delivering a batch from an event loop, as `buffer_delivery` does from a thread."""
+"""Delivering a batch from an event loop, as the one of `producers.buffer` does from a thread."""
 
 from __future__ import annotations
 

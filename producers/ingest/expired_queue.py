@@ -6,15 +6,19 @@ import base64
 import binascii
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from countledger.ledger.bells import copies_in
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadPayload, CountledgerError
+from countledger.ledger.quarantined import Handled, Handling
 from countledger.ledger.service_errors import translated
+from countledger.producers.ingest.again import sender_of
 from countledger.producers.ingest.expired import Late, Override
 from countledger.producers.ingest.quarantine import FORMAT
 from countledger.producers.kinesis.message import decode
-from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 # Long enough to read or send all that a message carries.
 _HOLD_S: Final = 300
 _PAGE: Final = 10
+_BY: Final = "ingest resend"
 
 
 class Message(NamedTuple):
@@ -51,12 +56,16 @@ class ExpiredEntries:
         queue_url: the queue.
         override: judges them, and sends them again.
         origin: the region where they are written.
+        copies: what else keeps them; what was sent from here is handled there as well.
+        clock: tells the time.
     """
 
     client: SQSClient
     queue_url: str
     override: Override
     origin: str
+    copies: Copies
+    clock: Clock = field(default_factory=SystemClock)
 
     def list(self) -> Iterator[Late]:
         """All of them, with what is known of each; the queue keeps them. Three read units each.
@@ -117,6 +126,12 @@ class ExpiredEntries:
                 yield Message(one["ReceiptHandle"], one["Body"])
 
     def _delete(self, message: Message) -> None:
+        """Its copies first: behind a crash in between, the message is met once more."""
+        handled = Handled(Handling.RESENT, _BY, self.clock.now_ms())
+        for copy_id in copies_in(message.body):
+            copy = self.copies.find(copy_id)
+            if copy is not None and copy.handled is None:
+                self.copies.handle(copy, handled)
         with translated("DeleteMessage from the expired entries"):
             self.client.delete_message(QueueUrl=self.queue_url, ReceiptHandle=message.receipt)
 
@@ -156,15 +171,11 @@ def expired_of(connection: Connection, namespaces: Namespaces) -> ExpiredEntries
     Raises:
         StackNotFound: the stack has no stream.
     """
-    sender = Sender(
-        connection.door("none"),
-        connection.setting("ledger_table"),
-        namespaces,
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
+    sender, reads = sender_of(connection, namespaces), connection.door("standard")
     return ExpiredEntries(
         connection.queues(),
         connection.setting("ingest_expired_queue_url"),
-        Override(sender, connection.door("standard")),
+        Override(sender, reads),
         connection.region,
+        Copies(reads, connection.setting("counters_table")),
     )

@@ -10,10 +10,11 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.ledger.connection import Connection
+from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.ingest.ingest import Ingest, Outcome
-from countledger.producers.ingest.quarantine import QueueQuarantine
+from countledger.producers.ingest.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.producers.ingest.reading import Kind
 from countledger.producers.ingest.writing import Writer
 from countledger.producers.sender import Sender
@@ -46,11 +47,13 @@ def _parts() -> _Parts:
         namespaces,
         clock_skew_ms=connection.settings.clock_skew_ms,
     )
-    quarantine = QueueQuarantine(
+    queues = QueueQuarantine(
         connection.queues(),
         connection.setting("ingest_quarantine_queue_url"),
         connection.setting("ingest_expired_queue_url"),
     )
+    copies = Copies(connection.door("standard"), connection.setting("counters_table"))
+    quarantine = KeptQuarantine(copies, queues)
     return _Parts(Ingest(Writer(sender), quarantine, connection.region), Logger(), Metrics())
 
 

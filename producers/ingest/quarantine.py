@@ -2,18 +2,22 @@
 
 What expired may be worth sending again, by an operator's decision; nothing else here ever becomes
 right by waiting. A message carries many, each with its bytes, its place in the stream and the
-reason.
+reason. Each is also kept as an item until a person has handled it (see `ledger.copies`).
 """
 
 from __future__ import annotations
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.ledger.errors import Unclear
+from countledger.ledger.keys import is_counter, quarantine_place
+from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Copy, Source, id_of
 from countledger.ledger.service_errors import translated
 from countledger.producers.ingest.reading import Kind
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_sqs import SQSClient
 
+    from countledger.ledger.copies import Copies
     from countledger.producers.ingest.reading import Rejected
 
 FORMAT: Final = 1
@@ -30,6 +35,7 @@ MESSAGE_MAX_BYTES: Final = 200_000
 # Of a larger record that is broken as a whole, the rest can be read from the stream itself.
 _PAYLOAD_MAX_BYTES: Final = 60_000
 _REASON_MAX_CHARACTERS: Final = 2_000
+_WRITERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +45,15 @@ class Letter:
     Attributes:
         body: its text, in ASCII.
         records: the places, in the batch, of the records that it speaks of.
+        rejected: what it carries.
+        stream, shard: where that came from.
     """
 
     body: str
     records: tuple[int, ...]
+    rejected: tuple[Rejected, ...]
+    stream: str
+    shard: str
 
 
 class Quarantine(Protocol):
@@ -79,27 +90,87 @@ class QueueQuarantine:
             raise Unclear("SendMessage to the quarantine of the ingest: no clear answer")
 
 
+@dataclass(frozen=True, slots=True)
+class KeptQuarantine:
+    """A quarantine that keeps each as an item, once, and tells its queues of them.
+
+    Attributes:
+        copies: keeps them.
+        queues: are told.
+    """
+
+    copies: Copies
+    queues: Quarantine
+
+    def put(self, letter: Letter, *, expired: bool) -> None:
+        """Keep what a message carries: two write units for each KB of each, and one message.
+
+        Delivered again, half of that and no message.
+        """
+        now_ms = self.copies.clock.now_ms()
+        copies = [copy_of(one, letter.stream, letter.shard, now_ms) for one in letter.rejected]
+        with ThreadPoolExecutor(_WRITERS, "countledger-quarantine") as pool:
+            owed = list(pool.map(self.copies.keep, copies))
+            untold = list(compress(letter.rejected, owed))
+            for again in letters(untold, letter.stream, letter.shard):
+                self.queues.put(again, expired=expired)
+            list(pool.map(self.copies.told, compress(copies, owed)))
+
+
+def copy_of(one: Rejected, stream: str, shard: str, now_ms: int) -> Copy:
+    """The copy of something rejected; the same name however often its record is delivered."""
+    content = one.payload[:CONTENT_MAX_BYTES]
+    return Copy(
+        source=Source.KINESIS,
+        place=_place_of(one, stream, shard),
+        where=f"{stream}/{shard}",
+        reason=one.reason,
+        kind=str(one.kind),
+        content=content,
+        cut_from_bytes=len(one.payload) if len(content) < len(one.payload) else None,
+        counter=_counter_in(one.payload),
+        sequence=one.place.sequence,
+        part=one.place.part,
+        at_ms=one.place.arrived_ms,
+        kept_at_ms=now_ms,
+    )
+
+
+def _place_of(one: Rejected, stream: str, shard: str) -> str:
+    where = json.dumps([stream, shard, one.place.sequence, one.place.part])
+    return quarantine_place(one.place.arrived_ms, where)
+
+
+def _counter_in(payload: bytes) -> str | None:
+    """The counter that a payload names, if it says so in JSON; for people alone."""
+    try:
+        name = json.loads(payload)["counter"]
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError):
+        return None
+    return name if isinstance(name, str) and is_counter(name) else None
+
+
 def letters(rejected: Sequence[Rejected], stream: str, shard: str) -> Iterator[Letter]:
     """The messages that tell of these, in their order, each small enough for a queue."""
-    head = json.dumps({"format": FORMAT, "stream": stream, "shard": shard})[:-1]
     texts: list[str] = []
-    records: list[int] = []
-    size = 0
-    for one in rejected:
-        text = json.dumps(_document(one))
+    first = size = 0
+    for number, one in enumerate(rejected):
+        copy_id = id_of(Source.KINESIS, _place_of(one, stream, shard))
+        text = json.dumps({**_document(one), "copy": copy_id})
         if texts and size + len(text) > MESSAGE_MAX_BYTES:
-            yield _letter(head, texts, records)
-            texts, records, size = [], [], 0
+            yield _letter(texts, rejected[first:number], stream, shard)
+            texts, first, size = [], number, 0
         texts.append(text)
-        records.append(one.place.record)
         size += len(text) + 1
     if texts:
-        yield _letter(head, texts, records)
+        yield _letter(texts, rejected[first:], stream, shard)
 
 
-def _letter(head: str, texts: list[str], records: list[int]) -> Letter:
+def _letter(texts: list[str], rejected: Sequence[Rejected], stream: str, shard: str) -> Letter:
+    head = json.dumps({"format": FORMAT, "stream": stream, "shard": shard})[:-1]
     body = f'{head}, "rejected": [{",".join(texts)}]}}'
-    return Letter(body, tuple(sorted(set(records))))
+    records = tuple(sorted({one.place.record for one in rejected}))
+    return Letter(body, records, tuple(rejected), stream, shard)
 
 
 def _document(one: Rejected) -> dict[str, Any]:

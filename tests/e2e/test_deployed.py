@@ -69,6 +69,39 @@ def test_a_poison_record_is_quarantined_under_the_functions_role(
         body for body in bodies if body["record"]["dynamodb"]["Keys"]["counter"]["S"] == counter
     ]
     assert ours["reason"]
+    for message in messages:
+        sqs.change_message_visibility(
+            QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
+
+
+def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
+    auth_stack: LocalStack, counter: str
+) -> None:
+    """The record is kept, its counter healed once the entry is mended, and the message goes."""
+    key = {"counter": {"S": counter}, "entry": {"S": "e#not-an-id"}}
+    dynamodb, table = auth_stack.client("dynamodb"), auth_stack.outputs["LedgerTableName"]
+    dynamodb.put_item(TableName=table, Item={**key, "delta": {"S": "many"}})
+    actor(auth_stack, "EmitPolicyArn").record(counter, 1)
+    auth_stack.pump.drain()
+    desk = actor(auth_stack, "OperatePolicyArn").quarantine
+
+    (copy,) = (one for one in desk.list("ledger") if one.counter == counter)
+    with pytest.raises(AccessDenied):
+        list(actor(auth_stack, "ReadPolicyArn").quarantine.discard([copy.id], by="eve"))
+    (before,) = desk.resend([copy.id], by="ann")
+    dynamodb.delete_item(TableName=table, Key=key)
+    auth_stack.pump.drain()
+    (after,) = desk.resend([copy.id], by="ann")
+
+    assert "malformed" in copy.reason
+    assert not before.settled
+    assert after.settled
+    assert counter not in [one.counter for one in desk.list()]
+    reader = actor(auth_stack, "ReadPolicyArn")
+    assert reader.total(counter).total == reader.exact(counter).sum == 1
+    with pytest.raises(AccessDenied):
+        next(actor(auth_stack, "EmitPolicyArn").quarantine.list())
 
 
 def test_the_end_of_a_window_changes_no_total(stack: LocalStack, counter: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from countledger import CountLedger, Event, Settings
 from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.local_mappings import INGEST
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local_stack import Credentials, LocalStack
 from countledger.ledger.errors import AccessDenied, StackNotFound
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.producers.kinesis.aggregate import pack
@@ -48,6 +48,17 @@ def counter() -> str:
 def actor(stack: LocalStack, policy: str) -> CountLedger:
     """Someone who works on the stack under exactly one of its policies."""
     session = stack.session(stack.credentials_for(policy))
+    return CountLedger(Settings(stack_name=stack.name), session=session, endpoint_url=stack.url)
+
+
+def operator_who_emits(stack: LocalStack) -> CountLedger:
+    """Someone with both of the policies that sending again takes."""
+    iam, user = stack.client("iam"), f"operator-{uuid.uuid4().hex}"
+    iam.create_user(UserName=user)
+    for policy in ("OperatePolicyArn", "EmitPolicyArn"):
+        iam.attach_user_policy(UserName=user, PolicyArn=stack.outputs[policy])
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    session = stack.session(Credentials(key["AccessKeyId"], key["SecretAccessKey"]))
     return CountLedger(Settings(stack_name=stack.name), session=session, endpoint_url=stack.url)
 
 
@@ -228,7 +239,52 @@ def test_what_came_too_late_is_listed_and_sent_again_by_command(
     # The record came twice, and so may its entries.
     assert {one["delta"] for one in sent.json} == {7, 9}
     assert left.json == []
+    assert counter not in command("quarantine", "list", "--json").out
+    assert "ingest resend" in command("quarantine", "list", "--handled", "--json").out
     assert actor(streaming, "ReadPolicyArn").total(counter).total == 16
+
+
+def test_what_was_set_aside_is_worked_off_by_an_operator(
+    streaming: LocalStack, counter: str
+) -> None:
+    """Once each although the stream comes twice; and at the end no queue has a message of it."""
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    (late,) = pack([entry(7, counter, at_ms=old)])
+    first, second = (
+        json.dumps({"v": 1, "counter": counter, "delta": delta, "key": "k"}).encode()
+        for delta in (3, 4)
+    )
+    put(streaming, first)
+    drain(streaming)
+    put(streaming, second, late.data)
+    drain(streaming)
+    streaming.new_pump(mapping=INGEST).drain()
+    streaming.pump.drain()
+    operator = operator_who_emits(streaming).quarantine
+
+    mine = {copy.kind: copy.id for copy in operator.list("kinesis") if copy.counter == counter}
+    resent = list(operator.resend(mine.values(), by="ann"))
+    command = Command(streaming.environment())
+    listed = command("quarantine", "list", "--source", "kinesis", "--json")
+    asked = command("quarantine", "discard", mine["refused"])
+    both = command("quarantine", "discard", mine["refused"], "--all", "--yes")
+    discarded = command("quarantine", "discard", mine["refused"], "--yes", "--by", "bob", "--json")
+    shown = command("quarantine", "show", mine["refused"])
+    drain(streaming)
+
+    assert sorted(mine) == ["expired", "refused"]
+    assert {one.copy.kind: one.settled for one in resent} == {"expired": True, "refused": False}
+    assert listed.code == 1
+    assert mine["refused"] in [one["id"] for one in listed.json]
+    assert [asked.code, both.code, discarded.code, shown.code] == [2, 2, 0, 0]
+    assert "--yes" in asked.err
+    assert [one["settled"] for one in discarded.json] == [True]
+    assert (shown.json["handled"]["how"], shown.json["handled"]["by"]) == ("discarded", "bob")
+    assert shown.json["record"]["delta"] == 4
+    assert actor(streaming, "ReadPolicyArn").total(counter).total == 10
+    for output in ("IngestQuarantineQueueUrl", "IngestExpiredQueueUrl"):
+        left = letters(streaming, output)
+        assert not [one for one in left if one["copy"] in mine.values()]
 
 
 def test_a_stream_that_is_delivered_again_from_its_start_changes_no_total(

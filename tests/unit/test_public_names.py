@@ -75,6 +75,7 @@ _METHODS = [
     "kinesis",
     "names",
     "namespaces",
+    "quarantine",
     "rankings",
     "read_units",
     "record",

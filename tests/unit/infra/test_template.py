@@ -109,6 +109,7 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
         "dynamodb:GetRecords",
         "dynamodb:GetShardIterator",
         "dynamodb:ListStreams",
+        "dynamodb:PutItem",
         "dynamodb:UpdateItem",
         "kms:Decrypt",
         "kms:GenerateDataKey",
@@ -116,6 +117,22 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
         "logs:PutLogEvents",
         "sqs:SendMessage",
     }
+
+
+@pytest.mark.parametrize(
+    ("role", "partition"),
+    [("MaterializerRole", "quarantine#ledger"), ("IngestRole", "quarantine#kinesis")],
+)
+def test_who_sets_aside_puts_whole_items_into_one_partition_only(role: str, partition: str) -> None:
+    """The copies of its own source; no total can be overwritten by it."""
+    (found,) = (
+        statement
+        for where, statement in statements()
+        if where == role and statement["Sid"] == "KeepWhatIsQuarantined"
+    )
+
+    condition = found["Condition"]["ForAllValues:StringLike"]
+    assert condition == {"dynamodb:LeadingKeys": [partition]}
 
 
 def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.producers.ingest.quarantine import MESSAGE_MAX_BYTES, Letter, letters
+from countledger.producers.ingest.quarantine import MESSAGE_MAX_BYTES, Letter, copy_of, letters
 from countledger.producers.ingest.reading import Kind, Place, Rejected
 
 QUEUE_MAX_BYTES = 262_144
@@ -71,6 +71,11 @@ def test_many_share_a_letter_and_each_letter_fits(sizes: list[int]) -> None:
     )
 
 
+def letter_copy_id() -> str:
+    """The name of the copy of the one that `rejected` makes."""
+    return copy_of(rejected(b"x"), "arn:stream", "shard-7", now_ms=9).id
+
+
 def test_a_letter_names_stream_and_shard() -> None:
     """While the stream keeps its records the whole of it can be read there."""
     (letter,) = letters([rejected(b"x")], "arn:stream", "shard-7")
@@ -85,5 +90,6 @@ def test_a_letter_names_stream_and_shard() -> None:
             "part": 0,
             "arrived_ms": 5,
             "text": "x",
+            "copy": letter_copy_id(),
         }
     ]

@@ -1,0 +1,207 @@
+"""P8: what is set aside is kept once and told of, whatever goes wrong between the two."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, count, repeat
+
+import pytest
+
+from countledger.consumers import quarantine as quarantine_module
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.quarantine import KeptQuarantine, copy_of
+from countledger.consumers.shard import Shard
+from countledger.ledger import keys
+from countledger.ledger.copies import Copies
+from countledger.ledger.errors import ServiceFailed
+from countledger.ledger.quarantined import Source
+from tests.engines.store import Record, Store
+from tests.faults.canary import Rule, WrongNumber, judged
+from tests.faults.delivery import deliver, written
+from tests.faults.injection import FAULTS, Crash, Fault, Kind, faults
+from tests.faults.numbers import expect_total
+from tests.faults.queue import Queue, new_queue
+
+SDK_ATTEMPTS = 4
+
+
+@pytest.fixture
+def queue(store: Store) -> Iterator[Queue]:
+    """A quarantine queue of the test's own."""
+    with new_queue(store) as made:
+        yield made
+
+
+def told_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """The message goes first: a crash behind it leaves what is in a queue alone."""
+
+    def put(self: KeptQuarantine, record: Record, reason: str, shard: str) -> None:
+        copy = copy_of(record, reason, shard, self.source, self.copies.clock.now_ms())
+        self.queue.send(quarantine_module.body(record, reason, shard, copy.id))
+        self.copies.keep(copy)
+
+    patch.setattr(KeptQuarantine, "put", put)
+
+
+def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
+    """The key of a copy tells of its delivery, and not of its record."""
+    numbers = count()
+    patch.setattr(
+        keys,
+        "quarantine_place",
+        lambda at_ms, _identity: f"{at_ms:013d}-{next(numbers):016x}",
+    )
+
+
+def _keeping(store: Store, queue: Queue) -> Materializer:
+    copies = Copies(store.door(), store.counters)
+    kept = KeptQuarantine(copies, queue.quarantine, Source.LEDGER)
+    return replace(store.materializer(), quarantine=kept)
+
+
+def _copies(store: Store, counter: str) -> list[str]:
+    found = Copies(store.door(), store.counters).newest(Source.LEDGER)
+    return [copy.id for copy in found if copy.counter == counter]
+
+
+def _batch(store: Store, counter: str) -> tuple[Shard, list[Record]]:
+    """Four records, the second and third of them poison."""
+    shard, records = written(store, counter, each=4)
+    poison = [{**record, "eventName": "UPSERT"} for record in records[1:3]]
+    return shard, [records[0], *poison, records[3]]
+
+
+def _clients(materializer: Materializer, queue: Queue) -> list[object]:
+    kept = materializer.quarantine
+    assert isinstance(kept, KeptQuarantine)
+    return [materializer.door.client, kept.copies.door.client, queue.client]
+
+
+def _expect_two(store: Store, counter: str, rung: list[str], *, more: int = 0) -> None:
+    """Two copies, each with a message, and no more than so many messages beside them."""
+    kept = _copies(store, counter)
+    if len(kept) != 2 or set(rung) != set(kept) or len(rung) > 2 + more:
+        raise WrongNumber(f"copies {kept}, messages {rung}")
+
+
+@judged(told_before_it_is_kept, kept_under_a_new_name_each_time)
+def test_p8_a_crash_at_any_call_leaves_one_copy_of_each_and_a_message(
+    rule: Rule, store: Store, queue: Queue, counter: str
+) -> None:
+    """Before the call or behind it: at no time is a record in the queue alone."""
+    with rule.watched():
+        for applied in (False, True):
+            for k in count():
+                name = f"{counter}-{applied}-{k}"
+                shard, batch = _batch(store, name)
+                materializer = _keeping(store, queue)
+                dead = chain(
+                    repeat(None, k), [Fault(Kind.CRASH, applied)], repeat(Fault(Kind.CRASH))
+                )
+                died = True
+                with faults(*_clients(materializer, queue), plan=dead):
+                    try:
+                        materializer.apply(batch, shard)
+                        died = False
+                    except Crash:
+                        pass
+                before = queue.messages()
+                kept = _copies(store, name)
+                if not {one["copy"] for one in before} <= set(kept):
+                    raise WrongNumber("a record is in the queue alone")
+                deliver(materializer, batch, shard)
+
+                after = queue.messages()
+                # One message more where the crash came between it and its mark.
+                _expect_two(store, name, [one["copy"] for one in before + after], more=1)
+                expect_total(store, name, batch[1:3])
+                if not died:
+                    assert after == []
+                    assert k >= 6
+                    break
+
+
+@judged(kept_under_a_new_name_each_time)
+def test_p8_a_batch_that_comes_again_is_quarantined_once(
+    rule: Rule, store: Store, queue: Queue, counter: str
+) -> None:
+    """However it is cut: no second copy, no second message."""
+    with rule.watched():
+        shard, batch = _batch(store, counter)
+        materializer = _keeping(store, queue)
+        deliver(materializer, batch, shard)
+        for piece in (batch, batch[:2], batch[2:], batch[1:3]):
+            deliver(materializer, piece, shard)
+
+        _expect_two(store, counter, [one["copy"] for one in queue.messages()])
+        expect_total(store, counter, batch[1:3])
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("at", ["PutItem", "UpdateItem"])
+def test_p8_the_sdk_may_send_a_copy_again(
+    store: Store, queue: Queue, counter: str, fault: Fault, at: str
+) -> None:
+    """It meets its own copy, and its message is sent all the same."""
+    shard, batch = _batch(store, counter)
+    materializer = _keeping(store, queue)
+    _, client, _ = _clients(materializer, queue)
+
+    with faults(client, at=at, plan=[fault]):
+        assert deliver(materializer, batch, shard) == 1
+
+    assert len(_copies(store, counter)) == 2
+    assert len(queue.messages()) == 2
+    deliver(materializer, batch, shard)
+    assert queue.messages() == []
+
+
+def test_p8_a_table_that_refuses_a_copy_for_good_blocks_nothing(
+    store: Store, queue: Queue, counter: str
+) -> None:
+    """The queue alone has it then, and the stream goes on."""
+    shard, batch = _batch(store, counter)
+    materializer = _keeping(store, queue)
+    _, client, _ = _clients(materializer, queue)
+
+    with faults(client, at="PutItem", plan=[Fault(Kind.REJECT)] * 2):
+        assert deliver(materializer, batch, shard) == 1
+
+    assert _copies(store, counter) == []
+    assert len(queue.records()) == 2
+    expect_total(store, counter, batch[1:3])
+
+
+def test_p8_what_is_not_kept_is_not_passed(store: Store, queue: Queue, counter: str) -> None:
+    """A table that fails for now: nothing is applied, nothing in a queue, and all comes again."""
+    shard, batch = _batch(store, counter)
+    materializer = _keeping(store, queue)
+    _, client, _ = _clients(materializer, queue)
+
+    with (
+        faults(client, at="PutItem", plan=[Fault(Kind.SERVER_ERROR)] * SDK_ATTEMPTS),
+        pytest.raises(ServiceFailed),
+    ):
+        materializer.apply(batch, shard)
+    assert queue.messages() == []
+    assert store.totals().read(counter).version == 0
+    assert deliver(materializer, batch, shard) == 1
+
+    _expect_two(store, counter, [one["copy"] for one in queue.messages()])
+    expect_total(store, counter, batch[1:3])
+
+
+def test_a_record_that_is_set_aside_costs_two_write_units_and_one_again(
+    store: Store, queue: Queue, counter: str
+) -> None:
+    """For each KB; its listing half a read unit for each 4 KB."""
+    shard, batch = _batch(store, counter)
+    materializer = _keeping(store, queue)
+    kept = materializer.quarantine
+    assert isinstance(kept, KeptQuarantine)
+    meter = kept.copies.door.meter
+
+    kept.put(batch[1], "r", str(shard))
+    first = meter.write_units
+    kept.put(batch[1], "r", str(shard))
+
+    assert (first, meter.write_units) == (2, 3)
