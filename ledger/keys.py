@@ -18,7 +18,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`keyed#<id>`, `marker`), of changes of several strict counters;
                              (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
                              the directory of groups;
-                             (`namespace#<ns>`, `ranking`), whether totals are ranked
+                             (`namespace#<ns>`, `ranking`), whether totals are ranked;
+                             (`removal#<ns>`, counter), a counter that is being removed
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -58,6 +59,7 @@ MEMBER_PREFIX: Final = "member#"
 RANKING: Final = "ranking"
 BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
+REMOVAL_PREFIX: Final = "removal#"
 IMPORT: Final = "import"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
@@ -307,3 +309,20 @@ def member_key(group: str, counter: str) -> dict[str, str]:
 def ranking_key(namespace: str) -> dict[str, str]:
     """The key of what a namespace says of ranking, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RANKING}
+
+
+def removal_key(counter: str) -> dict[str, str]:
+    """The key of the mark of a counter that is being removed, in `counters`, by its namespace."""
+    return {"counter": REMOVAL_PREFIX + namespace_of(counter), "part": counter}
+
+
+def marker_places(counter: str, bins: int) -> list[str]:
+    """The partitions that hold the markers of a strict counter."""
+    if bins == 1:
+        return [counter]
+    return [bin_key(counter, number)["counter"] for number in range(bins)]
+
+
+def log_time_ms(place: str) -> int:
+    """When an alert was set off, by its place in the log (`alert_log_keys`)."""
+    return int(place[:_TIME_DIGITS])

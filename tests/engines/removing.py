@@ -1,0 +1,109 @@
+"""What removes counters on an engine, at a time of the test's choosing."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from countledger.compaction.removal import LedgerRemover
+from countledger.consumers.auditor import Auditor
+from countledger.consumers.groups import Groups
+from countledger.consumers.leftovers import Leftovers
+from countledger.consumers.proven import unproven
+from countledger.consumers.stream import LedgerStream
+from countledger.consumers.totals import TotalsReader
+from countledger.consumers.verify import Verifier
+from countledger.ledger import keys
+from countledger.ledger.attributes import Item
+from countledger.ledger.operations import Put
+from tests.engines.clock import HandClock
+from tests.engines.compacting import compactor, fill
+from tests.engines.store import Store
+
+COUNT = 3
+SUM = COUNT * (COUNT + 1) // 2
+
+
+@dataclass
+class Removing:
+    """A remover on a store, and the counter that it removes.
+
+    Attributes:
+        store: the store.
+        clock: the remover's, and its compactor's.
+        proven: whether the stream is looked at; else every total counts as proven.
+    """
+
+    store: Store
+    clock: HandClock
+    proven: bool = False
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the store."""
+        return Groups(self.store.totals(), self.store.namespaces())
+
+    def remover(self) -> LedgerRemover:
+        """A process of its own."""
+        made = compactor(self.store, clock=self.clock)
+        return LedgerRemover(
+            made.regions.home,
+            self.store.counters,
+            made.regions,
+            made.namespaces,
+            made.limit,
+            made.compact,
+            self._unproven if self.proven else lambda _: None,
+            Leftovers(
+                Groups(TotalsReader(made.regions.home, self.store.counters), made.namespaces)
+            ).remove,
+            self.clock,
+        )
+
+    def _unproven(self, counter: str) -> str | None:
+        store = self.store
+        stream = LedgerStream(store.connection.streams(), store.stream_arn)
+        verifier = Verifier(store.totals(), store.exact(), stream, HandClock(), readers=1)
+        return unproven(Auditor(verifier, store.namespaces(), store.region), counter)
+
+    def fill(self, counter: str) -> None:
+        """Three entries and their total, an alert's state and log, a membership, a board."""
+        fill(self.store, counter, COUNT)
+        for shard, records in self.store.records(counter, COUNT).items():
+            self.store.materializer().apply(records, shard)
+        at_ms = self.clock.now_ms()
+        state = {**keys.alert_state_key(counter, "rule"), "at": at_ms, "told": True}
+        log = [{**key, "rule": "rule"} for key in keys.alert_log_keys(counter, "rule", 1, at_ms)]
+        for item in (state, *log):
+            self.store.door().put(Put(self.store.counters, item))
+        self.groups.add(f"{keys.namespace_of(counter)}-group", [counter])
+
+    def kept(self, counter: str) -> list[Item]:
+        """All that any table holds of a counter."""
+        found = []
+        for table in (self.store.ledger, self.store.counters):
+            for page in self.store.client().get_paginator("scan").paginate(TableName=table):
+                found += [item for item in page["Items"] if _tells_of(item, counter)]
+        return found
+
+
+@contextmanager
+def before_removal(remover: LedgerRemover, act: Callable[[], None]) -> Iterator[None]:
+    """Let something happen just before the transaction that empties the counter is sent."""
+
+    def note(params: Any, **_: object) -> None:  # noqa: ANN401 - botocore's request
+        if b"removal#" in params["body"]:
+            act()
+
+    events, event = remover.door.client.meta.events, "before-call.dynamodb.TransactWriteItems"
+    events.register(event, note)
+    try:
+        yield
+    finally:
+        events.unregister(event, note)
+
+
+def _tells_of(item: dict[str, Any], counter: str) -> bool:
+    partition = item["counter"]["S"]
+    sort_key = (item.get("part") or item["entry"])["S"]
+    return partition == counter or counter in sort_key
