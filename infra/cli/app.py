@@ -21,6 +21,7 @@ from countledger.infra.cli import (
     ingest,
     moving,
     namespaces,
+    removals,
     schedules,
     sequences,
     strict,
@@ -116,4 +117,5 @@ app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
 app.command("export", rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
+app.command("delete", rich_help_panel=MOVE)(removals.delete)
 app.add_typer(alerts.app, name="alert", rich_help_panel=ALERT)
