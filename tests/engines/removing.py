@@ -16,8 +16,9 @@ from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.operations import Put
+from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.compacting import compactor, fill
+from tests.engines.compacting import compactor
 from tests.engines.store import Store
 
 COUNT = 3
@@ -46,6 +47,7 @@ class Removing:
     def remover(self) -> LedgerRemover:
         """A process of its own."""
         made = compactor(self.store, clock=self.clock)
+        totals = TotalsReader(made.regions.home, self.store.counters)
         return LedgerRemover(
             made.regions.home,
             self.store.counters,
@@ -54,9 +56,7 @@ class Removing:
             made.limit,
             made.compact,
             self._unproven if self.proven else lambda _: None,
-            Leftovers(
-                Groups(TotalsReader(made.regions.home, self.store.counters), made.namespaces)
-            ).remove,
+            Leftovers(Groups(totals, made.namespaces)).remove,
             self.clock,
         )
 
@@ -67,14 +67,17 @@ class Removing:
         return unproven(Auditor(verifier, store.namespaces(), store.region), counter)
 
     def fill(self, counter: str) -> None:
-        """Three entries and their total, an alert's state and log, a membership, a board."""
-        fill(self.store, counter, COUNT)
-        for shard, records in self.store.records(counter, COUNT).items():
-            self.store.materializer().apply(records, shard)
+        """Three entries and their total, an alert's state and log, a membership."""
+        events = [Event(counter, number) for number in range(1, COUNT + 1)]
+        for outcome in self.store.recorder(clock=self.clock).record_many(events):
+            assert getattr(outcome, "status", outcome) == "recorded"
         at_ms = self.clock.now_ms()
-        state = {**keys.alert_state_key(counter, "rule"), "at": at_ms, "told": True}
-        log = [{**key, "rule": "rule"} for key in keys.alert_log_keys(counter, "rule", 1, at_ms)]
-        for item in (state, *log):
+        state: Item = {**keys.alert_state_key(counter, "rule"), "at": at_ms, "told": True}
+        log: list[Item] = [
+            {**key, "rule": "rule"} for key in keys.alert_log_keys(counter, "rule", 1, at_ms)
+        ]
+        total = {"total": SUM, "events": COUNT, "entries": COUNT, "version": 1, "updated_at": at_ms}
+        for item in ({**keys.total_key(counter), **total}, state, *log):
             self.store.door().put(Put(self.store.counters, item))
         self.groups.add(f"{keys.namespace_of(counter)}-group", [counter])
 
