@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from countledger.compaction.removal import LedgerRemover
-from countledger.consumers.auditor import Auditor
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.proven import unproven
-from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
 from countledger.ledger.operations import Put
@@ -27,17 +23,15 @@ SUM = COUNT * (COUNT + 1) // 2
 
 @dataclass
 class Removing:
-    """A remover on a store, and the counter that it removes.
+    """A remover on a store, to which every total counts as proven.
 
     Attributes:
         store: the store.
         clock: the remover's, and its compactor's.
-        proven: whether the stream is looked at; else every total counts as proven.
     """
 
     store: Store
     clock: HandClock
-    proven: bool = False
 
     @property
     def groups(self) -> Groups:
@@ -55,16 +49,10 @@ class Removing:
             made.namespaces,
             made.limit,
             made.compact,
-            self._unproven if self.proven else lambda _: None,
+            lambda _: None,
             Leftovers(Groups(totals, made.namespaces)).remove,
             self.clock,
         )
-
-    def _unproven(self, counter: str) -> str | None:
-        store = self.store
-        stream = LedgerStream(store.connection.streams(), store.stream_arn)
-        verifier = Verifier(store.totals(), store.exact(), stream, HandClock(), readers=1)
-        return unproven(Auditor(verifier, store.namespaces(), store.region), counter)
 
     def fill(self, counter: str) -> None:
         """Three entries and their total, an alert's state and log, a membership."""
