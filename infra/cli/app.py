@@ -13,6 +13,7 @@ from countledger.infra.cli import (
     audit,
     claims,
     compact,
+    cost,
     demo,
     deploy,
     emit,
@@ -99,6 +100,7 @@ app.command("down", rich_help_panel=LOCAL)(engine.down)
 app.command("demo", rich_help_panel=LOCAL)(demo.demo)
 app.command("deploy", rich_help_panel=DEPLOY)(deploy.deploy)
 app.command("package", rich_help_panel=DEPLOY)(deploy.package)
+app.command("cost", rich_help_panel=DEPLOY)(cost.cost)
 app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
