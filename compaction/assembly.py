@@ -9,6 +9,8 @@ from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
+from countledger.compaction.removal import LedgerRemover
+from countledger.compaction.removals import Removals
 from countledger.compaction.s3_archive import archive_at
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
@@ -20,8 +22,12 @@ from countledger.ledger import keys
 from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.compaction.report import Report
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
+    from countledger.ledger.namespace import Kind
 
 
 def namespaces_of(connection: Connection) -> Namespaces:
@@ -103,3 +109,37 @@ def worker_of(
         )
 
     return Worker(index, shared_namespaces, schedule_of, compactor_for)
+
+
+def removals_of(
+    connection: Connection,
+    regions: Regions,
+    namespaces: Namespaces,
+    *,
+    unproven: Callable[[str], str | None],
+    tidy: Callable[[str, int, int], None],
+    at_once: Mapping[Kind, Callable[[str], None]],
+    names: Callable[[str], Iterator[str]],
+) -> Removals:
+    """What removes counters; each is compacted first as its schedule says, but for the age.
+
+    Raises:
+        WrongRegion: the connection is not to the home region.
+    """
+    door, table = connection.door("standard"), connection.setting("counters_table")
+    limits = limits_by(connection.settings)
+
+    def compact(counter: str) -> Report:
+        item = door.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
+        compactor = Compactor(regions, namespaces, limits)
+        if item is not None:
+            schedule = decode_schedule(item)
+            archive = archive_at(connection, schedule.archive)
+            compactor = Compactor(regions, namespaces, limits, schedule.retire, archive)
+        return compactor.compact(counter)
+
+    def tidy_ledger(counter: str, before_ms: int) -> None:
+        tidy(counter, before_ms, 1)
+
+    ledger = LedgerRemover(door, table, regions, namespaces, limits, compact, unproven, tidy_ledger)
+    return Removals(ledger, at_once, tidy, names)

@@ -12,10 +12,10 @@ COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
-from countledger.compaction.assembly import index_of, schedules_of, worker_of
+from countledger.compaction.assembly import index_of, removals_of, schedules_of, worker_of
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
@@ -27,9 +27,11 @@ from countledger.consumers.auditor import Auditor, of_a_ledger
 from countledger.consumers.cure import RepairTheCounter, look_at_the_log
 from countledger.consumers.groups import Group, Groups
 from countledger.consumers.leaders import Ranked
+from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.listing import Listing
 from countledger.consumers.names import counters_beginning
 from countledger.consumers.progress import ShardProgress
+from countledger.consumers.proven import unproven
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.repair import Remedy, Repair
 from countledger.consumers.snapshot import Snapshot, SnapshotReader
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
 
     import boto3
 
+    from countledger.compaction.removals import Removals
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.alerts import Alerts
@@ -492,6 +495,19 @@ class CountLedger:
     def alerts(self) -> Alerts:
         """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
         return alerts_of(self.connection)
+
+    @cached_property
+    def removals(self) -> Removals:
+        """Remove counters with all that is kept of them, by name or by namespace."""
+        return removals_of(
+            self.connection,
+            self._regions,
+            self.namespaces,
+            unproven=partial(unproven, self.audit),
+            tidy=Leftovers(self.groups).remove,
+            at_once={Kind.STRICT: self.strict.delete, Kind.SEQUENCE: self.sequences.delete},
+            names=lambda namespace: (one.counter for one in self.counters(namespace)),
+        )
 
     @cached_property
     def _means(self) -> Means:

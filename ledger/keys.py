@@ -20,6 +20,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              the directory of groups;
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
              (`quarantine#<source>`, `<time>-<digest>`), a copy of what is in quarantine
+                             (`removal#<ns>`, counter), a counter that is being removed
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -59,6 +60,7 @@ MEMBER_PREFIX: Final = "member#"
 RANKING: Final = "ranking"
 BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
+REMOVAL_PREFIX: Final = "removal#"
 IMPORT: Final = "import"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
@@ -326,3 +328,20 @@ def quarantine_place(at_ms: int, identity: str) -> str:
     time_ms = at_ms if 0 <= at_ms < 10**_TIME_DIGITS else 0
     digest = blake2b(identity.encode(errors="surrogatepass"), digest_size=8, person=b"quarantine")
     return f"{time_ms:0{_TIME_DIGITS}d}-{digest.hexdigest()}"
+
+
+def removal_key(counter: str) -> dict[str, str]:
+    """The key of the mark of a counter that is being removed, in `counters`, by its namespace."""
+    return {"counter": REMOVAL_PREFIX + namespace_of(counter), "part": counter}
+
+
+def marker_places(counter: str, bins: int) -> list[str]:
+    """The partitions that hold the markers of a strict counter."""
+    if bins == 1:
+        return [counter]
+    return [bin_key(counter, number)["counter"] for number in range(bins)]
+
+
+def log_time_ms(place: str) -> int:
+    """When an alert was set off, by its place in the log (`alert_log_keys`)."""
+    return int(place[:_TIME_DIGITS])

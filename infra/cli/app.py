@@ -13,6 +13,7 @@ from countledger.infra.cli import (
     audit,
     claims,
     compact,
+    cost,
     demo,
     deploy,
     emit,
@@ -22,6 +23,7 @@ from countledger.infra.cli import (
     moving,
     namespaces,
     quarantine,
+    removals,
     schedules,
     sequences,
     strict,
@@ -99,6 +101,7 @@ app.command("down", rich_help_panel=LOCAL)(engine.down)
 app.command("demo", rich_help_panel=LOCAL)(demo.demo)
 app.command("deploy", rich_help_panel=DEPLOY)(deploy.deploy)
 app.command("package", rich_help_panel=DEPLOY)(deploy.package)
+app.command("cost", rich_help_panel=DEPLOY)(cost.cost)
 app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
 app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
 app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
@@ -118,4 +121,5 @@ app.command("compact", rich_help_panel=COMPACT)(compact.compact)
 app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
 app.command("export", rich_help_panel=MOVE)(moving.export)
 app.command("import", rich_help_panel=MOVE)(moving.import_)
+app.command("delete", rich_help_panel=MOVE)(removals.delete)
 app.add_typer(alerts.app, name="alert", rich_help_panel=ALERT)

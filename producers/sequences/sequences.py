@@ -7,15 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.errors import WrongRegion
+from countledger.ledger.errors import ConditionFailed, NoSuchCounter, WrongRegion
+from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Delete
 from countledger.producers.item_rules import check_item
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, Pending
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.sequences.sequence import (
+    METHOD,
     Sequence,
     check_number,
     check_size,
@@ -141,6 +144,24 @@ class Sequences:
         key = keys.total_key(sequence)
         item = self.means.reads.get(self.means.table, key, consistent=True)
         return Sequence(sequence) if item is None else decode_sequence(item)
+
+    def delete(self, sequence: str) -> None:
+        """Delete a sequence: a read unit and a write unit.
+
+        The next draw begins at 1, or where it is made anew: numbers are given out a second time.
+
+        Raises:
+            NoSuchCounter: nothing was ever drawn from it, and it was not made.
+            NamespaceUnknown, WrongKind, WrongRegion: as `show`.
+        """
+        if not self.show(sequence).version:
+            raise NoSuchCounter(f"there is no sequence {sequence!r}: nothing was drawn from it")
+        is_one = Compare("method", "=", METHOD)
+        try:
+            key = keys.total_key(sequence)
+            self.means.reads.delete(Delete(self.means.table, key, is_one))
+        except ConditionFailed:
+            return  # by an attempt that got no answer, or by somebody else
 
     def append(self, collection: Collection, item: Mapping[str, object]) -> Numbered:
         """Put an app's own item into its collection under the next number, without gaps.

@@ -9,6 +9,7 @@ from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
+from countledger.compaction.removal import LedgerRemover
 from countledger.compaction.retire import Retire
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.event import Event
@@ -58,7 +59,7 @@ def compactor(
 
 
 @contextmanager
-def crash_at(made: Compactor, number: int, when: str) -> Iterator[list[str]]:
+def crash_at(made: Compactor | LedgerRemover, number: int, when: str) -> Iterator[list[str]]:
     """The process dies at a call of the service.
 
     Args:
@@ -79,7 +80,7 @@ def _crash() -> None:
 
 @contextmanager
 def at_call(
-    made: Compactor, number: int, when: str, act: Callable[[], None]
+    made: Compactor | LedgerRemover, number: int, when: str, act: Callable[[], None]
 ) -> Iterator[list[str]]:
     """Let something happen at a call of the service."""
     calls: list[str] = []

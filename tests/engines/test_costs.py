@@ -6,11 +6,11 @@ from countledger.consumers.fold import Step
 from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.shard import Shard
 from countledger.consumers.total_writer import update_of
+from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys
 from countledger.ledger.change_log import newest_first
 from countledger.ledger.door import Door
 from countledger.producers.event import Event
-from tests.bench.prices import BATCH_UNITS
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.unit.consumers.records import record

@@ -404,6 +404,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "ReadPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",
+        "RemovePolicyArn",
         "IngestStreamArn",
         "IngestFunctionName",
         "IngestMappingId",

@@ -1,6 +1,9 @@
 """What a million events cost, by list prices and by the units that the tests hold the product to.
 
-Prices are of us-east-1, on demand, table class Standard, in US dollars.
+Prices are of us-east-1, on demand, table class Standard, in US dollars, by
+https://aws.amazon.com/dynamodb/pricing/on-demand/, https://aws.amazon.com/lambda/pricing/ and
+https://aws.amazon.com/kinesis/data-streams/pricing/. A write that is replicated costs as much in
+each region as a write.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from typing import Final
 # When they were looked up; those of DynamoDB have been these since 2024-11-01.
 AS_OF: Final = "2026-11-21"
 
-_MILLION: Final = 1_000_000
-_WRITE_UNITS_MILLION: Final = 0.625
-_LAMBDA_REQUEST: Final = 0.20 / _MILLION
-_LAMBDA_GB_SECOND: Final = 0.0000133334
+MILLION: Final = 1_000_000
+WRITE_UNITS_MILLION: Final = 0.625
+READ_UNITS_MILLION: Final = 0.125
+STORAGE_GB_MONTH: Final = 0.25
+LAMBDA_REQUEST: Final = 0.20 / MILLION
+LAMBDA_GB_SECOND: Final = 0.0000133334
 _SHARD_HOUR: Final = 0.015
 _SHARD_BYTES_AN_HOUR: Final = 3_600 * 1_000_000
 _PUT_UNITS_MILLION: Final = 0.014
@@ -24,7 +29,7 @@ _PUT_UNIT_BYTES: Final = 25_000
 BATCH_RECORDS: Final = 1_000
 BATCH_UNITS: Final = 65
 # Lambda gives a whole processor for 1,769 MB, and a part of it for a part of that.
-_BATCH_GB_SECONDS: Final = 1_769 / 1_024 * 0.060
+BATCH_GB_SECONDS: Final = 1_769 / 1_024 * 0.060
 # To merge an entry later, with its share of the heads, by each way to retire it.
 BY_DELETES: Final = 1.06
 BY_TRANSACTIONS: Final = 2.06
@@ -58,13 +63,13 @@ class Price:
     @property
     def dollars(self) -> float:
         """For a million events until their totals are right."""
-        return self.units * _WRITE_UNITS_MILLION + self.rest
+        return self.units * WRITE_UNITS_MILLION + self.rest
 
     def compacted(self, units: float) -> float | None:
         """The same, and for merging their entries later at so many units each."""
         if not self.merges:
             return None
-        return self.dollars + self.entries * units * _WRITE_UNITS_MILLION
+        return self.dollars + self.entries * units * WRITE_UNITS_MILLION
 
 
 def price_of(way: str, entries: float, *, streamed: bool = False) -> Price:
@@ -75,11 +80,11 @@ def price_of(way: str, entries: float, *, streamed: bool = False) -> Price:
         entries: how many entries an event takes.
         streamed: whether events come through Kinesis, over shards that are kept full.
     """
-    invocations = _MILLION * entries / BATCH_RECORDS * (2 if streamed else 1)
-    lambda_ = invocations * (_LAMBDA_REQUEST + _BATCH_GB_SECONDS * _LAMBDA_GB_SECOND)
-    sent = _MILLION * KINESIS_BYTES if streamed else 0
+    invocations = MILLION * entries / BATCH_RECORDS * (2 if streamed else 1)
+    lambda_ = invocations * (LAMBDA_REQUEST + BATCH_GB_SECONDS * LAMBDA_GB_SECOND)
+    sent = MILLION * KINESIS_BYTES if streamed else 0
     hours, put_units = sent / _SHARD_BYTES_AN_HOUR, sent / _PUT_UNIT_BYTES
-    kinesis = hours * _SHARD_HOUR + put_units / _MILLION * _PUT_UNITS_MILLION
+    kinesis = hours * _SHARD_HOUR + put_units / MILLION * _PUT_UNITS_MILLION
     totals = entries * BATCH_UNITS / BATCH_RECORDS
     return Price(way, entries, totals, rest=lambda_ + kinesis, merges=True)
 

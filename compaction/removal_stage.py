@@ -1,0 +1,36 @@
+"""How far the removal of a counter has come, as users are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """What became of a counter that is to be removed."""
+
+    MARKED = "marked"
+    WAITING = "waiting"
+    IN_USE = "in use"
+    LEFT = "left alone"
+    REMOVED = "removed"
+    FORGOTTEN = "forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """How far the removal of a counter has come.
+
+    Attributes:
+        counter: its name.
+        stage: `marked` just now; `waiting` until it is safe; `in use`: something was made behind
+            the mark, it starts anew; `left alone` this time, for the reason given; `removed`: its
+            numbers are gone; `forgotten`: its name as well.
+        next_at_ms: when the next call can go on; None: at any time, or there is nothing left.
+        detail: one line for people.
+    """
+
+    counter: str
+    stage: Stage
+    next_at_ms: int | None
+    detail: str

@@ -1,0 +1,113 @@
+"""Remove counters of every kind, by name or by namespace.
+
+A ledger counter goes in stages, each call as far as is safe (`removal`). A strict counter and a
+sequence go at once: every write of theirs asks for the very counter that was made. Each kind is
+removed by its own room; this module only knows the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from countledger.compaction.removal_stage import Removal, Stage
+from countledger.ledger import keys
+from countledger.ledger.errors import NoSuchCounter
+from countledger.ledger.expressions import Compare
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from countledger.compaction.removal import LedgerRemover
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """Removes counters, in the home region.
+
+    Attributes:
+        ledger: removes ledger counters.
+        at_once: deletes a counter of another kind.
+        tidy: removes what is kept beside a counter until a moment, given its number of bins.
+        names: the counters of a namespace that have a value.
+    """
+
+    ledger: LedgerRemover
+    at_once: Mapping[Kind, Callable[[str], None]]
+    tidy: Callable[[str, int, int], None]
+    names: Callable[[str], Iterator[str]]
+
+    def remove(self, counter: str) -> Removal:
+        """Remove a counter, or go on with its removal, as far as is safe now.
+
+        A ledger counter needs three calls: the first marks it, the second removes its numbers once
+        nothing made before can arrive (a day and more), the third forgets its name a day later. A
+        strict counter and a sequence are forgotten by the first.
+
+        Raises:
+            NoSuchCounter: there is none of that name.
+            NamespaceUnknown: its namespace was never used.
+            WrongRegion: this is not the home region.
+            BadSetting: as `LedgerRemover.remove`.
+        """
+        kind = self._kind(keys.namespace_of(keys.check_counter(counter)))
+        if kind is Kind.LEDGER:
+            return self.ledger.remove(counter)
+        self._delete(kind, counter)
+        return Removal(counter, Stage.FORGOTTEN, None, "nothing is left of it")
+
+    def remove_all(self, namespace: str) -> Iterator[Removal]:
+        """Remove the counters of a namespace, or go on with that; the namespace itself stays.
+
+        As `remove` for each; the table `counters` is looked through for those that have a total,
+        half a read unit for each 4 KB, unless they are strict. It can be stopped anywhere: the next
+        call goes on. A counter that was first recorded after all others were marked is marked then.
+
+        Raises:
+            NamespaceUnknown: there is no such namespace.
+        """
+        kind = self._kind(namespace)
+        marked = [*self.pending(namespace)]
+        yield from map(self.remove, marked)
+        known = set(marked)
+        for counter in self.names(namespace):
+            if counter in known:
+                continue
+            try:
+                removal = self.remove(counter)
+            except NoSuchCounter:
+                continue  # somebody else was faster
+            yield removal
+            if kind is Kind.LEDGER:
+                known.add(counter)
+
+    def pending(self, namespace: str) -> Iterator[str]:
+        """The counters of a namespace whose removal was begun: half a read unit for each 4 KB."""
+        marks = Compare("counter", "=", keys.REMOVAL_PREFIX + keys.check_namespace(namespace))
+        for page in self.ledger.door.pages(Query(self.ledger.table, marks)):
+            yield from (item["part"] for item in page)
+
+    def cancel(self, counter: str) -> bool:
+        """Leave a counter as it is after all, if its numbers are still there.
+
+        Returns:
+            Whether it was marked, and is no more.
+        """
+        return self.ledger.cancel(keys.check_counter(counter))
+
+    def _delete(self, kind: Kind, counter: str) -> None:
+        """First the counter, then what lies beside it; a call after a crash does the rest."""
+        item = self.ledger.door.get(self.ledger.table, keys.total_key(counter)) or {}
+        now_ms = self.ledger.clock.now_ms()
+        bins = item.get("bins") or 1
+        try:
+            self.at_once[kind](counter)
+        except NoSuchCounter:
+            self.tidy(counter, now_ms, bins)
+            raise
+        self.tidy(counter, now_ms, bins)
+
+    def _kind(self, namespace: str) -> Kind:
+        return self.ledger.namespaces.get(keys.check_namespace(namespace)).kind

@@ -1,0 +1,114 @@
+"""`countledger delete`: a counter with all that is kept of it, or all counters of a namespace."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from countledger.compaction.removal_stage import Stage
+from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import notice, show
+from countledger.infra.cli.usage import BadUsage
+from countledger.ledger import keys
+from countledger.ledger.clock import to_datetime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from countledger.compaction.removal_stage import Removal
+    from countledger.compaction.removals import Removals
+    from countledger.infra.cli.output import Row
+
+_ENDED = frozenset({Stage.REMOVED, Stage.FORGOTTEN})
+UNFINISHED = 1
+
+
+@shared
+def delete(
+    options: Options,
+    counters: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COUNTER]...", help="Counters by name.", show_default=False),
+    ] = None,
+    *,
+    namespace: Annotated[
+        str | None, typer.Option(help="All counters of a namespace.", show_default=False)
+    ] = None,
+    yes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Do not ask: the counter, or the namespace, named once more.",
+            show_default=False,
+        ),
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Leave them after all, if their numbers are there.")
+    ] = False,
+) -> int:
+    """Delete counters for good: entries, total, alert states and log, group memberships.
+
+    A ledger counter goes in three calls of the same command, each as far as is safe: the first
+    marks it and says when to call again (a day and more: nothing made before may arrive after it);
+    the second removes its numbers, at once; the third, a day later, its name. Until the second all
+    is read as before. What is recorded after the mark stops it. Strict counters and sequences go at
+    once. The exit code is 1 while anything is still to be removed.
+
+    Examples:
+      countledger delete likes:post-1                    [dim]asks for the name[/dim]
+      countledger delete likes:post-1 --yes likes:post-1
+      countledger delete --namespace likes               [dim]can be interrupted[/dim]
+      countledger delete likes:post-1 --cancel
+    """
+    names = [keys.check_counter(counter) for counter in dict.fromkeys(counters or ())]
+    if bool(names) == (namespace is not None):
+        raise BadUsage("give counters, or --namespace")
+    removals = options.client().removals
+    if cancel:
+        return _cancel(options, removals, names, namespace)
+    _confirm(names, namespace, yes)
+    removed = map(removals.remove, names) if namespace is None else removals.remove_all(namespace)
+    return _show(options, removed)
+
+
+def _confirm(names: list[str], namespace: str | None, yes: str | None) -> None:
+    """Have the name typed once more: of several counters that of the first."""
+    wanted = names[0] if namespace is None else namespace
+    if yes is None:
+        if not sys.stdin.isatty():
+            raise BadUsage(f"nobody is here to be asked, nothing was deleted: give --yes {wanted}")
+        what = f"{len(names)} counter(s)" if namespace is None else "all counters of the namespace"
+        yes = typer.prompt(f"This deletes {what} for good. Type {wanted!r} to go on", err=True)
+    if yes != wanted:
+        raise BadUsage(f"{yes!r} is not {wanted!r}: nothing was deleted")
+
+
+def _cancel(options: Options, removals: Removals, names: list[str], namespace: str | None) -> int:
+    marked = names if namespace is None else [*removals.pending(namespace)]
+    rows: list[Row] = [{"counter": name, "kept": removals.cancel(name)} for name in marked]
+    show(options, rows, rows)
+    return 0 if all(row["kept"] for row in rows) else UNFINISHED
+
+
+def _show(options: Options, removed: Iterable[Removal]) -> int:
+    unfinished = 0
+
+    def rows() -> Iterator[Row]:
+        nonlocal unfinished
+        for one in removed:
+            unfinished += one.stage not in _ENDED
+            next_at = None if one.next_at_ms is None else to_datetime(one.next_at_ms)
+            yield {
+                "counter": one.counter,
+                "stage": str(one.stage),
+                "call_again": next_at,
+                "detail": one.detail,
+            }
+
+    shown = list(rows())
+    show(options, shown, shown)
+    if unfinished:
+        notice(f"{unfinished} still to be removed: call again when the table says")
+    return UNFINISHED if unfinished else 0

@@ -1,0 +1,109 @@
+"""The bill of a month against cases reckoned by hand, and the pace that progress tells."""
+
+import pytest
+
+from countledger.compaction.retire import Retire
+from countledger.consumers.progress import ShardProgress
+from countledger.infra.cost import Workload, bill, dollars, savings
+from countledger.infra.measured import pace_of
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.limits import HOUR_MS
+
+# A million entries in a month of thirty days.
+_MILLION_A_MONTH = 1_000_000 / 30
+
+
+def _dollars(load: Workload) -> dict[str, float]:
+    return {item.what: item.dollars for item in bill(load)}
+
+
+def test_a_million_events_cost_what_their_units_cost() -> None:
+    """One unit each, 0.065 for totals, 2.06 to merge; 62.5 cents for a million units."""
+    found = _dollars(Workload(events_per_day=_MILLION_A_MONTH))
+
+    assert found["entries"] == pytest.approx(0.625)
+    assert found["totals"] == pytest.approx(0.065 * 0.625)
+    assert found["compaction"] == pytest.approx(2.06 * 0.625)
+    assert found["reads of totals"] == 0
+    assert found["storage"] == pytest.approx(1.5 / 30 * 0.25 * 0.25)
+    # 1,000 invocations of 0.06 s at 0.25 GB.
+    assert found["materializer"] == pytest.approx(0.0002 + 15 * 0.0000133334)
+
+
+def test_every_region_writes_all_of_it_again() -> None:
+    """Entries, totals, deletions and storage; reads are what they are."""
+    one = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6))
+    three = _dollars(Workload(events_per_day=1e6, reads_per_day=1e6, regions=3))
+
+    for what in ("entries", "totals", "compaction", "storage", "materializer"):
+        assert three[what] == pytest.approx(3 * one[what])
+    assert three["reads of totals"] == one["reads of totals"] == pytest.approx(15 * 0.125)
+
+
+def test_without_compaction_entries_stay() -> None:
+    """A month's entries are stored at its end."""
+    found = _dollars(Workload(events_per_day=_MILLION_A_MONTH, retire=None))
+
+    assert found["compaction"] == 0
+    assert found["storage"] == pytest.approx(0.25 * 0.25)
+
+
+def test_the_setting_that_saves_most_comes_first() -> None:
+    """Nine tenths by coalescing; one unit of each entry by single deletes; none twice."""
+    load = Workload(events_per_day=_MILLION_A_MONTH)
+    first, *others = savings(load)
+
+    assert "coalesce" in first.setting
+    assert first.dollars == pytest.approx(0.9 * dollars(load))
+    assert any(
+        "--retire delete" in one.setting and one.dollars == pytest.approx(0.625) for one in others
+    )
+    assert savings(Workload(events_per_day=0.0)) == []
+    best = Workload(events_per_day=1e6, events_per_entry=20, retire=None)
+    assert savings(best) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"events_per_day": -1.0},
+        {"events_per_day": float("nan")},
+        {"events_per_day": float("inf")},
+        {"events_per_day": 1.0, "events_per_entry": 0.5},
+        {"events_per_day": 1.0, "regions": 0},
+        {"events_per_day": 1.0, "reads_per_day": -1.0},
+    ],
+    ids=str,
+)
+def test_p8_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
+    """By name and value."""
+    with pytest.raises(BadSetting, match="between"):
+        Workload(**wrong)  # type: ignore[arg-type]
+
+
+def _progress(shard: str, through_h: int, records: int) -> ShardProgress:
+    return ShardProgress(shard, "1", through_h * HOUR_MS, 0, records, 0, records / 10)
+
+
+def test_the_pace_is_told_by_the_shards_behind_the_first() -> None:
+    """What the first one counted was made before the time that is looked at."""
+    shards = [_progress("a", 0, 10**9), _progress("b", 4, 800), _progress("c", 8, 1_600)]
+
+    pace = pace_of(shards)
+
+    assert pace is not None
+    assert pace.entries_per_day == pytest.approx(2_400 * 3)
+    assert pace.total_units == pytest.approx(0.1)
+
+
+def test_too_little_tells_no_pace() -> None:
+    """Nothing, one shard, or shards side by side."""
+    assert pace_of([]) is None
+    assert pace_of([_progress("a", 5, 100)]) is None
+    assert pace_of([_progress("a", 5, 100), _progress("b", 5, 100)]) is None
+
+
+def test_retire_has_a_price_for_each_way() -> None:
+    """A new way to delete needs one."""
+    for way in Retire:
+        assert dollars(Workload(events_per_day=1.0, retire=way)) > 0
