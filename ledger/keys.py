@@ -18,7 +18,8 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`keyed#<id>`, `marker`), of changes of several strict counters;
                              (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
                              the directory of groups;
-                             (`namespace#<ns>`, `ranking`), whether totals are ranked
+                             (`namespace#<ns>`, `ranking`), whether totals are ranked;
+                             (`namespace#<ns>`, `run`), what the last compaction came to
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -41,6 +42,7 @@ ENTRY_PREFIX: Final = "e#"
 HEAD: Final = "s#head"
 SETTINGS: Final = "settings"
 SCHEDULE: Final = "schedule"
+RUN: Final = "run"
 TOTAL: Final = "total"
 PROGRESS: Final = "progress"
 NAMESPACE_PREFIX: Final = "namespace#"
@@ -307,3 +309,8 @@ def member_key(group: str, counter: str) -> dict[str, str]:
 def ranking_key(namespace: str) -> dict[str, str]:
     """The key of what a namespace says of ranking, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RANKING}
+
+
+def run_key(namespace: str) -> dict[str, str]:
+    """The key of what the last run of a namespace's schedule came to, in `counters`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}
