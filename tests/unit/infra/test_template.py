@@ -361,6 +361,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "SequencePolicyArn",
         "ClaimPolicyArn",
         "ReadPolicyArn",
+        "StatusPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",
         "IngestStreamArn",
@@ -383,7 +384,7 @@ def test_there_is_no_stream_until_somebody_asks_for_one() -> None:
     for name, one in RESOURCES.items():
         if name not in parts:
             text = json.dumps(one["Properties"]).replace('{"Fn::If": ["HasIngest"', "")
-            assert ("Ingest" in text) == (name == "OperatePolicy"), name
+            assert ("Ingest" in text) == (name in {"OperatePolicy", "StatusPolicy", "Dashboard"}), name
 
 
 def test_the_ingests_mapping_never_skips() -> None:
