@@ -175,7 +175,7 @@ def test_the_status_policy_is_what_is_needed(auth_stack: LocalStack) -> None:
 
     facts = Gathering(looking).facts()
 
-    # This engine knows no resource but `*` for DescribeAlarms; the service knows an account's alarms.
+    # This engine knows no resource but `*` for DescribeAlarms; the service knows alarms.
     assert set(facts.unseen) <= {"alarms"}
     assert facts.stack is not None
     assert namespace in {one.schedule.namespace for one in facts.schedules}
