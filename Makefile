@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: help demo test test-long simulate bench check docs format lock bundle dynoxide clean
+.PHONY: help demo test test-long smoke-aws simulate bench check docs format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: $(READY) ## The test suite
 
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
+
+smoke-aws: $(READY) ## Try the main paths in your AWS account, on a stack of its own (ARGS="--region R")
+	@$(BIN)/python -m tests.smoke $(ARGS)
 
 bench: $(READY) ## Benchmarks against peers in the same run (ARGS="--rounds 9 --page")
 	@$(BIN)/python -m tests.bench $(ARGS)

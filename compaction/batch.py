@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from countledger.compaction.report import Outcome
+from countledger.compaction.run_book import RunBook, WorkDone
 from countledger.compaction.work import CompactCounter, SweepSegment, parse_work
+from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Tally:
         left: how many counters there was no time for.
         again: the ids of the messages that have to come again.
         bad: why, for those that are not about a counter's own failure.
+        work: what was done for each namespace.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -45,6 +48,7 @@ class Tally:
     left: int = 0
     again: list[str] = field(default_factory=list)
     bad: dict[str, str] = field(default_factory=dict)
+    work: dict[str, WorkDone] = field(default_factory=dict)
 
     @property
     def failed(self) -> int:
@@ -76,7 +80,7 @@ class Batch:
     note: Callable[[Report], None]
 
     def run(self, messages: Mapping[str, str], deadline_ms: int) -> Tally:
-        """Work off messages, by their ids."""
+        """Work off messages, by their ids; a write unit for each namespace, for the run book."""
         tally = Tally()
         for message, body in messages.items():
             try:
@@ -90,6 +94,9 @@ class Batch:
                 good = False
             if not good:
                 tally.again.append(message)
+        book = RunBook(self.worker.index.door, self.worker.index.table, self.clock)
+        for namespace, done in tally.work.items():
+            book.add(namespace, done)
         return tally
 
     def _compact(self, counter: str, deadline_ms: int, tally: Tally) -> bool:
@@ -102,6 +109,7 @@ class Batch:
             tally.settled += 1
             return True
         self.note(report)
+        tally.work.setdefault(keys.namespace_of(counter), WorkDone()).take(report)
         tally.outcomes[report.outcome] += 1
         tally.merged += report.merged
         tally.write_units += report.write_units

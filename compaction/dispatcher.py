@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction.run_book import RunBook
 from countledger.compaction.schedule import decode_schedule, unswept_since_ms
 from countledger.compaction.sweep import SETTLED_MS, segments_of
 from countledger.compaction.work import CompactCounter
@@ -74,7 +75,8 @@ class Dispatcher:
     def dispatch(self, namespace: str, *, deadline_ms: int | None = None) -> Dispatched:
         """Send every due counter of a namespace to the workers.
 
-        What finding them costs (see `DueIndex.due`), one read unit, and one call for each ten.
+        What finding them costs (see `DueIndex.due`), one read unit, one call for each ten, and two
+        write units for the run book.
 
         Raises:
             WrongRegion: the schedule, or this process, is not of the home region.
@@ -87,6 +89,14 @@ class Dispatcher:
             # Deleted a moment ago, or a crash left its trigger behind.
             return Dispatched(namespace=namespace, detail="it has no schedule")
         self._refuse_elsewhere(decode_schedule(item).region, namespace)
+        book = RunBook(self.index.door, self.index.table, self.clock)
+        # Before any work is sent: what workers note belongs to this tick.
+        ticked_at_ms = book.begin(namespace)
+        done = self._dispatch(item, namespace, deadline_ms)
+        book.end(namespace, ticked_at_ms, done.due, done.sent)
+        return done
+
+    def _dispatch(self, item: Item, namespace: str, deadline_ms: int | None) -> Dispatched:
         swept = self._sweep(item, namespace)
         backlog = self.queue.backlog()
         if backlog > self.backlog_max:

@@ -93,7 +93,7 @@ class Prover:
         limit_ms = moment_ms + self.clock_skew_ms
         if mine and mine.handled_through_ms > limit_ms:
             return "progress"
-        if _is_finished(one, shards, progress):
+        if is_finished(one, shards, progress):
             return "progress"
         for record in self.stream.after(one.shard, mine.sequence if mine else None):
             if counts(record):
@@ -102,7 +102,7 @@ class Prover:
         return "stream"
 
 
-def _is_finished(
+def is_finished(
     one: StreamShard, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
 ) -> bool:
     """Whether a child has progress: it is read only when its parent has been handled."""
@@ -116,6 +116,6 @@ def _proof(
         f"{len(shards)} stream shard(s) past the read: {by_progress} by progress, "
         f"{len(shards) - by_progress} with nothing left to handle"
     )
-    finished = frozenset(str(one.shard) for one in shards if _is_finished(one, shards, progress))
+    finished = frozenset(str(one.shard) for one in shards if is_finished(one, shards, progress))
     handled = {name: int(one.sequence) for name, one in progress.items()}
     return Proof(text, handled | dict.fromkeys(finished, watermark.END), finished)

@@ -259,6 +259,7 @@ def deploy(
     bundle: bytes,
     parameters: Mapping[str, str] | None = None,
     template: str | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Propose and execute without a look at it; the stack's outputs.
 
@@ -267,7 +268,7 @@ def deploy(
             failed.
     """
     proposal = deployment.propose(
-        bucket=bucket, bundle=bundle, parameters=parameters, template=template
+        bucket=bucket, bundle=bundle, parameters=parameters, template=template, tags=tags
     )
     return deployment.outputs() if proposal is None else deployment.execute(proposal)
 

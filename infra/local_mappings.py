@@ -46,3 +46,6 @@ INGEST: Final = StreamMapping(
 )
 
 MAPPINGS: Final = (MATERIALIZER, JUDGE, INGEST)
+
+# A stack with this tag has its mappings disabled on purpose: the tag names those that pumps play.
+PUMPED_TAG: Final = "countledger-pumped"

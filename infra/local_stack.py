@@ -24,7 +24,7 @@ from countledger.infra.deploy import Deployment, deploy
 from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
 from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.lane import OnFailure
-from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, StreamMapping
+from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, PUMPED_TAG, StreamMapping
 from countledger.infra.pump import Pump, lambda_invoker
 from countledger.infra.shards import Source, StreamSource
 from countledger.infra.stream_filter import record_filter
@@ -155,12 +155,7 @@ class LocalStack:
     def session(self, credentials: Credentials = ROOT) -> boto3.Session:
         """The session of these credentials, made once; the endpoint is `url`."""
         if credentials not in self._sessions:
-            self._sessions[credentials] = boto3.Session(
-                aws_access_key_id=credentials.access_key,
-                aws_secret_access_key=credentials.secret_key,
-                region_name=REGION,
-                botocore_session=botocore.session.Session(_NOT_THE_USERS),
-            )
+            self._sessions[credentials] = session_of(credentials)
         return self._sessions[credentials]
 
     def client(
@@ -257,6 +252,7 @@ class LocalStack:
             bucket=_BUCKET,
             bundle=self._bundle,
             parameters={**_PARAMETERS, **self._parameters},
+            tags={PUMPED_TAG: " ".join(one.logical_id for one in MAPPINGS)},
         )
 
     # ---- gaps of the engine, closed after the deployment ----
@@ -281,6 +277,16 @@ class LocalStack:
             self.client("lambda").update_event_source_mapping(
                 UUID=self.outputs[mapping.id_output], Enabled=False
             )
+
+
+def session_of(credentials: Credentials = ROOT) -> boto3.Session:
+    """A session of a local engine, whatever the user has configured for AWS."""
+    return boto3.Session(
+        aws_access_key_id=credentials.access_key,
+        aws_secret_access_key=credentials.secret_key,
+        region_name=REGION,
+        botocore_session=botocore.session.Session(_NOT_THE_USERS),
+    )
 
 
 def _empty_bundle() -> bytes:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_kinesis import KinesisClient
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
     from mypy_boto3_sns import SNSClient
@@ -205,6 +206,15 @@ class Connection:
         """A client of CloudFormation."""
         client: CloudFormationClient = self._client("cloudformation")
         return client
+
+    def functions(self) -> LambdaClient:
+        """A client of Lambda."""
+        client: LambdaClient = self._client("lambda")
+        return client
+
+    def metrics(self) -> Any:  # noqa: ANN401 - its few answers are typed where they are read
+        """A client of CloudWatch."""
+        return self._client("cloudwatch")
 
     def account(self) -> str:
         """The number of the account that the credentials belong to: one call."""

@@ -19,8 +19,9 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
                              the directory of groups;
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
-             (`quarantine#<source>`, `<time>-<digest>`), a copy of what is in quarantine
-                             (`removal#<ns>`, counter), a counter that is being removed
+                             (`namespace#<ns>`, `run`), what the last compaction came to;
+                             (`quarantine#<source>`, `<time>-<digest>`), a copy of what is in
+                             quarantine; (`removal#<ns>`, counter), a counter being removed
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -43,6 +44,7 @@ ENTRY_PREFIX: Final = "e#"
 HEAD: Final = "s#head"
 SETTINGS: Final = "settings"
 SCHEDULE: Final = "schedule"
+RUN: Final = "run"
 TOTAL: Final = "total"
 PROGRESS: Final = "progress"
 NAMESPACE_PREFIX: Final = "namespace#"
@@ -345,3 +347,8 @@ def marker_places(counter: str, bins: int) -> list[str]:
 def log_time_ms(place: str) -> int:
     """When an alert was set off, by its place in the log (`alert_log_keys`)."""
     return int(place[:_TIME_DIGITS])
+
+
+def run_key(namespace: str) -> dict[str, str]:
+    """The key of what the last run of a namespace's schedule came to, in `counters`."""
+    return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}

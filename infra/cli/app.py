@@ -26,6 +26,7 @@ from countledger.infra.cli import (
     removals,
     schedules,
     sequences,
+    status,
     strict,
     totals,
     watch,
@@ -96,7 +97,6 @@ COMPACT = "Compact"
 ALERT = "Alert"
 
 app.command("up", rich_help_panel=LOCAL)(engine.up)
-app.command("status", rich_help_panel=LOCAL)(engine.status)
 app.command("down", rich_help_panel=LOCAL)(engine.down)
 app.command("demo", rich_help_panel=LOCAL)(demo.demo)
 app.command("deploy", rich_help_panel=DEPLOY)(deploy.deploy)
@@ -112,6 +112,7 @@ app.add_typer(groups.app, name="group", rich_help_panel=COUNT)
 app.command("total", rich_help_panel=CHECK)(totals.total)
 app.command("snapshot", rich_help_panel=CHECK)(totals.snapshot)
 app.command("entries", rich_help_panel=CHECK)(totals.entries)
+app.command("status", rich_help_panel=CHECK)(status.status)
 app.command("watch", rich_help_panel=CHECK)(watch.watch)
 app.command("verify", rich_help_panel=CHECK)(audit.verify)
 app.command("repair", rich_help_panel=CHECK)(audit.repair)

@@ -1,4 +1,4 @@
-"""`countledger up`, `status` and `down`: the stack on this machine, in the background."""
+"""`countledger up` and `down`: the stack on this machine, in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json, show_text
+from countledger.infra.cli.output import notice, show_json, show_text
 from countledger.infra.cli.settings_file import commands_for
 from countledger.ledger.errors import SetupError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from countledger.infra.background import Running
 
-FINDINGS: Final = 1
 # What a user may have set for another AWS, and would win over what `up` prints.
 _IN_THE_WAY: Final = (
     "AWS_PROFILE",
@@ -82,7 +81,7 @@ def up(
     running = background.up(options.settings.stack_name)
     code = _apply(commands, running)
     if options.json:
-        show_json(_document(running))
+        show_json(document_of(running))
         return code
     for line in export_lines(running.environment, os.environ):
         show_text(line)
@@ -104,32 +103,6 @@ def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
         )
         if done.returncode:
             return done.returncode
-    return 0
-
-
-@shared
-def status(options: Options) -> int:
-    """Tell whether the stack of this machine runs, and where.
-
-    The exit code is 1 when it does not.
-    """
-    require_engine()
-    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
-
-    name = options.settings.stack_name
-    running = background.status(name)
-    if running is None:
-        show(options, [{"stack": name, "running": False}], {"stack_name": name, "running": False})
-        return FINDINGS
-    row = {
-        "stack": running.stack_name,
-        "running": True,
-        "url": running.url,
-        "since": running.started_at,
-        "pids": " ".join(map(str, running.pids)),
-        "log": str(running.log),
-    }
-    show(options, [row], _document(running))
     return 0
 
 
@@ -177,7 +150,8 @@ def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Itera
         yield f"export {name}={shlex.quote(value)}"
 
 
-def _document(running: Running) -> dict[str, object]:
+def document_of(running: Running) -> dict[str, object]:
+    """A local stack as JSON has it."""
     return {
         "stack_name": running.stack_name,
         "running": True,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from countledger.compaction.run_book import RunBook, WorkDone
 from countledger.consumers.due import DueRules
 from countledger.consumers.fold import Step
 from countledger.consumers.materializer import Materializer
@@ -160,3 +161,22 @@ def test_p9_a_settlement_costs_two_or_three_units(
     door.update(note)
 
     assert door.meter.write_units == units
+
+
+def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
+    store: Store, namespace: str
+) -> None:
+    """However long the reason of a failure is."""
+    door = store.door()
+    book = RunBook(door, store.counters)
+    work = WorkDone(counters=10, merged=1000, write_units=2012.0, failed=1, trouble="x" * 500)
+
+    ticked_at_ms = book.begin(namespace)
+    book.add(namespace, work)
+    book.end(namespace, ticked_at_ms, 10, 10)
+
+    last = book.last(namespace)
+    assert last is not None
+    assert (last.due, last.sent, last.work) == (10, 10, work)
+    if not store.engine.has(Difference.UNITS_ARE_INVENTED):
+        assert door.meter.write_units == 3

@@ -23,7 +23,7 @@ _LONG_MODULES = {
     "countledger/__init__.py": 560,
     # One table each, to be read in one place.
     "ledger/errors.py": 400,
-    "ledger/keys.py": 350,
+    "ledger/keys.py": 360,
 }
 _FUNCTION_MAX_LINES = 70
 # Its parameters are the command's options, each with its help.

@@ -189,7 +189,7 @@ def test_every_command_teaches_by_its_help(
     for name in ("--profile", "--region", "--endpoint-url", "--stack-name", "--output", "--json"):
         assert name in text
     groups = {"namespace", "schedule", "alert", "ingest"}
-    plain = groups | {"status", "down", "list", "show", "delete"}
+    plain = groups | {"down", "list", "show", "delete"}
     assert ("Examples:" in text) == (command[-1] not in plain)
 
 

@@ -1,0 +1,196 @@
+"""What of a stack's facts needs a person, and what that person does. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.clock import show_duration
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.infra.status.facts import (
+        AlarmFact,
+        Facts,
+        FreshnessFact,
+        MappingFact,
+        QueueFact,
+        ScheduleFact,
+        StackFact,
+    )
+
+LAG_MAX_MS: Final = 5 * MINUTE_MS
+# A dispatcher's time is five minutes; what has not ended by then never will.
+_TICK_MAX_MS: Final = 10 * MINUTE_MS
+# A tick may be late by a retry or two of the scheduler, and one may be lost.
+_MISSED_TICKS: Final = 3
+_STEADY: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE"})
+# On their way from one state to another.
+_MOVING: Final = frozenset({"Creating", "Enabling", "Updating", "Enabled"})
+_PROBLEM: Final = "PROBLEM"
+_RUNBOOK: Final = "docs/runbook.md"
+_RATE: Final = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
+_UNITS_MS: Final = {"minute": MINUTE_MS, "hour": HOUR_MS, "day": DAY_MS}
+_ADVICE: Final = {
+    "Quarantine": (
+        "stream records that could not be applied",
+        "read the reason in the message, then `countledger verify` the counter that it names",
+    ),
+    "IngestQuarantine": (
+        "messages of the stream that can never be counted",
+        "read the reason in the message, and have it mended where it was sent",
+    ),
+    "IngestExpired": (
+        "messages that waited in the stream for longer than their horizon, not counted",
+        "`countledger ingest expired` lists them, `countledger ingest resend` counts them",
+    ),
+    "AlertDeadLetters": (
+        "alerts that their bus or topic did not take",
+        "mend the target, then `countledger alert resend`",
+    ),
+    "CompactionFailures": (
+        "counters that could not be compacted in several attempts",
+        "`countledger compact` on one of them tells why; then purge the queue",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that needs a person.
+
+    Attributes:
+        subject: what it is about, by its name in the template where it has one.
+        says: what is the matter.
+        do: what to do.
+    """
+
+    subject: str
+    says: str
+    do: str
+
+
+def findings(facts: Facts) -> list[Finding]:
+    """All that needs a person, the stack first."""
+    return list(_findings(facts))
+
+
+def _findings(facts: Facts) -> Iterator[Finding]:
+    if facts.stack is not None:
+        yield from _of_stack(facts.stack)
+    for mapping in facts.mappings:
+        yield from _of_mapping(mapping)
+    if facts.freshness is not None:
+        yield from _of_freshness(facts.freshness, facts.at_ms)
+    for queue in facts.queues:
+        yield from _of_queue(queue)
+    for alarm in facts.alarms:
+        yield from _of_alarm(alarm, facts.at_ms)
+    for schedule in facts.schedules:
+        yield from _of_schedule(schedule, facts.at_ms)
+    for what, why in facts.unseen.items():
+        yield Finding(what, f"could not be looked at: {why}", "mend that, and look again")
+
+
+def _of_stack(stack: StackFact) -> Iterator[Finding]:
+    if stack.status in _STEADY or stack.status.endswith("_IN_PROGRESS"):
+        return
+    says = f"it is {stack.status}" + (f": {stack.reason}" if stack.reason else "")
+    if stack.status == "UPDATE_ROLLBACK_COMPLETE":
+        do = "the last deployment failed and was taken back: run `countledger deploy` again"
+    elif stack.status.endswith("ROLLBACK_FAILED"):
+        do = "continue the rollback in CloudFormation, then run `countledger deploy` again"
+    else:
+        do = "look at its events in CloudFormation"
+    yield Finding("stack", says, do)
+
+
+def _of_mapping(mapping: MappingFact) -> Iterator[Finding]:
+    if mapping.played:
+        return
+    if mapping.state == "missing":
+        yield Finding(
+            mapping.name,
+            "it was deleted: nothing reads its source",
+            "have the stack make it anew (docs/runbook.md#a-mapping-or-a-stream-is-gone)",
+        )
+    elif mapping.state not in _MOVING:
+        yield Finding(
+            mapping.name,
+            f"it is {mapping.state}: nothing reads its source, which forgets after a while",
+            f"aws lambda update-event-source-mapping --uuid {mapping.id} --enabled",
+        )
+    elif mapping.result.startswith(_PROBLEM):
+        yield Finding(mapping.name, mapping.result, "read the log of its function")
+
+
+def _of_freshness(freshness: FreshnessFact, now_ms: int) -> Iterator[Finding]:
+    since_ms = freshness.waiting_since_ms
+    if since_ms is None or now_ms - since_ms <= LAG_MAX_MS:
+        return
+    yield Finding(
+        "totals",
+        f"the oldest is {show_duration(_whole_seconds(now_ms - since_ms))} behind its ledger",
+        f"{_RUNBOOK}#lagalarm; what is unread after 24 hours needs `countledger repair --all`",
+    )
+
+
+def _of_queue(queue: QueueFact) -> Iterator[Finding]:
+    if queue.name not in _ADVICE or not queue.waiting + queue.in_flight:
+        return
+    what, do = _ADVICE[queue.name]
+    old = f", the oldest for {show_duration(queue.oldest_ms)}" if queue.oldest_ms else ""
+    yield Finding(queue.name, f"it holds {queue.waiting + queue.in_flight}{old}: {what}", do)
+
+
+def _of_alarm(alarm: AlarmFact, now_ms: int) -> Iterator[Finding]:
+    if alarm.state == "ALARM":
+        lasting = show_duration(max(0, _whole_seconds(now_ms - alarm.since_ms)))
+        yield Finding(
+            alarm.name,
+            f"for {lasting}: {alarm.description}",
+            f"{_RUNBOOK}#{alarm.name.lower()}",
+        )
+
+
+def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[Finding]:
+    name = fact.schedule.namespace
+    subject = f"schedule {name}"
+    if fact.state != "enabled":
+        yield Finding(
+            subject,
+            f"its trigger is {fact.state}: nothing of the namespace is compacted",
+            f"`countledger schedule set {name}` with any option writes it anew",
+        )
+    last = fact.last
+    if last is None:
+        return
+    interval_ms = _interval_ms(fact.schedule.expression)
+    ago_ms = now_ms - last.ticked_at_ms
+    if interval_ms is not None and ago_ms > _MISSED_TICKS * interval_ms + _TICK_MAX_MS:
+        yield Finding(
+            subject,
+            f"its last tick was {show_duration(_whole_seconds(ago_ms))} ago",
+            f"{_RUNBOOK}#dispatchererroralarm",
+        )
+    elif last.due is None and ago_ms > _TICK_MAX_MS:
+        yield Finding(subject, "its last tick did not end", f"{_RUNBOOK}#dispatchererroralarm")
+    if last.work.trouble:
+        yield Finding(
+            subject,
+            f"a counter could not be compacted: {last.work.trouble}",
+            "`countledger compact` on it tells why; its numbers are right",
+        )
+
+
+def _interval_ms(expression: str) -> int | None:
+    """How often a `rate(...)` ticks; None: only a calendar tells."""
+    found = _RATE.fullmatch(expression)
+    return int(found[1]) * _UNITS_MS[found[2]] if found else None
+
+
+def _whole_seconds(duration_ms: int) -> int:
+    return duration_ms // 1000 * 1000

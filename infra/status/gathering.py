@@ -1,0 +1,182 @@
+"""Gathers the facts of a stack from its services. What it may not see is a fact as well."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.compaction.run_book import RunBook
+from countledger.consumers.lag import waiting_since_ms
+from countledger.consumers.stream import LedgerStream
+from countledger.consumers.totals import TotalsReader, freshness_of
+from countledger.infra.local_mappings import PUMPED_TAG
+from countledger.infra.status.facts import (
+    Facts,
+    FreshnessFact,
+    MappingFact,
+    QueueFact,
+    ScheduleFact,
+    StackFact,
+)
+from countledger.infra.status.watched import alarms_of, measured
+from countledger.ledger.clock import Clock, SystemClock, to_ms
+from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from typing import TypeVar
+
+    from countledger import CountLedger
+    from countledger.ledger.connection import Connection
+
+    T = TypeVar("T")
+
+# Beyond that "many" is all that a person wants to know.
+DUE_MAX: Final = 1000
+_MAPPING: Final = "AWS::Lambda::EventSourceMapping"
+_QUEUE: Final = "AWS::SQS::Queue"
+_ALARM: Final = "AWS::CloudWatch::Alarm"
+# Each of which reads a stream, whose age CloudWatch measures.
+_READERS: Final[tuple[str, ...]] = ("Materializer", "Judge", "IngestFunction")
+
+
+class Gathering:
+    """One look at a stack."""
+
+    def __init__(self, client: CountLedger, clock: Clock | None = None) -> None:
+        """Prepare a look; no call is made yet.
+
+        Args:
+            client: of the stack.
+            clock: tells the time.
+        """
+        self._client = client
+        self._connection: Connection = client.connection
+        self._clock = clock or SystemClock()
+        self._unseen: dict[str, str] = {}
+
+    def facts(self) -> Facts:
+        """Look at everything: some twenty calls, and what the parts say of their units.
+
+        Half a read unit for each namespace, twice for each one with a schedule; eight and more for
+        the due counters of each schedule.
+
+        Raises:
+            StackNotFound: there is no such stack.
+            CountledgerError: a service failed. What is forbidden, or an item that was spoilt
+                by hand, is told in the facts instead.
+        """
+        stack = self._see("stack", self._stack, None)
+        resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
+        ids = {name: made for kind in resources.values() for name, made in kind.items()}
+        queues = resources.get(_QUEUE, {})
+        functions: dict[str, str] = {name: ids[name] for name in _READERS if name in ids}
+        ages_ms, iterators = measured(self._connection, queues, functions)
+        return Facts(
+            at_ms=self._clock.now_ms(),
+            stack=stack,
+            mappings=self._see(
+                "mappings",
+                lambda: tuple(
+                    self._mappings(resources.get(_MAPPING, {}), stack.pumped if stack else ())
+                ),
+                (),
+            ),
+            iterators=iterators,
+            queues=self._see("queues", lambda: tuple(self._queues(queues, ages_ms)), ()),
+            alarms=self._see(
+                "alarms", lambda: alarms_of(self._connection, resources.get(_ALARM, {})), ()
+            ),
+            freshness=self._see("freshness", self._freshness, None),
+            schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
+            unseen=self._unseen,
+        )
+
+    def _see(self, what: str, look: Callable[[], T], nothing: T) -> T:
+        try:
+            return look()
+        except (AccessDenied, CorruptItem) as error:
+            self._unseen[what] = str(error)
+            return nothing
+
+    def _stack(self) -> StackFact:
+        name = self._connection.settings.stack_name
+        # Asked for first, since it knows what to say of a stack that is not there.
+        _ = self._connection.outputs
+        with translated(f"DescribeStacks of {name!r}"):
+            found: Any = self._connection.stacks().describe_stacks(StackName=name)["Stacks"][0]
+        parameters = {
+            one["ParameterKey"]: one.get("ParameterValue", "")
+            for one in found.get("Parameters", [])
+        }
+        tags = {one["Key"]: one["Value"] for one in found.get("Tags", [])}
+        return StackFact(
+            name,
+            found["StackStatus"],
+            found.get("StackStatusReason", ""),
+            to_ms(found.get("LastUpdatedTime") or found["CreationTime"]),
+            parameters.get("CodeKey", ""),
+            tuple(tags.get(PUMPED_TAG, "").split()),
+        )
+
+    def _resources(self) -> dict[str, dict[str, str]]:
+        """Kind -> name in the template -> physical id."""
+        name = self._connection.settings.stack_name
+        found: dict[str, dict[str, str]] = {}
+        with translated(f"ListStackResources of {name!r}"):
+            pages = self._connection.stacks().get_paginator("list_stack_resources")
+            for page in pages.paginate(StackName=name):
+                for one in page["StackResourceSummaries"]:
+                    kind = found.setdefault(one["ResourceType"], {})
+                    kind[one["LogicalResourceId"]] = one.get("PhysicalResourceId", "")
+        return found
+
+    def _mappings(self, ids: Mapping[str, str], pumped: Collection[str]) -> Iterator[MappingFact]:
+        client = self._connection.functions()
+        for name, made in sorted(ids.items()):
+            try:
+                with translated(f"GetEventSourceMapping of {name}"):
+                    one = client.get_event_source_mapping(UUID=made)
+            except TableNotFound:  # what any service says of what is not there
+                yield MappingFact(name, made, "missing", "")
+            else:
+                result = one.get("LastProcessingResult", "")
+                yield MappingFact(name, made, one["State"], result, name in pumped)
+
+    def _queues(self, urls: Mapping[str, str], ages_ms: Mapping[str, int]) -> Iterator[QueueFact]:
+        client = self._connection.queues()
+        for name, url in sorted(urls.items()):
+            with translated(f"GetQueueAttributes of {name}"):
+                one = client.get_queue_attributes(
+                    QueueUrl=url,
+                    AttributeNames=[
+                        "ApproximateNumberOfMessages",
+                        "ApproximateNumberOfMessagesNotVisible",
+                    ],
+                )["Attributes"]
+            yield QueueFact(
+                name,
+                int(one["ApproximateNumberOfMessages"]),
+                int(one["ApproximateNumberOfMessagesNotVisible"]),
+                ages_ms.get(name),
+            )
+
+    def _freshness(self) -> FreshnessFact:
+        table = self._connection.setting("counters_table")
+        totals = TotalsReader(self._connection.door("standard"), table)
+        arn = self._connection.setting("ledger_stream_arn")
+        stream = LedgerStream(self._connection.streams(), arn)
+        shards = stream.shards()
+        progress = totals.progress(str(one.shard) for one in shards)
+        fresh = freshness_of(shards, progress)
+        waiting_ms = waiting_since_ms(stream, shards, progress)
+        return FreshnessFact(fresh.handled_through_ms, waiting_ms, len(fresh.idle))
+
+    def _schedules(self) -> Iterator[ScheduleFact]:
+        door = self._connection.door("standard")
+        book = RunBook(door, self._connection.setting("counters_table"), self._clock)
+        for one in self._client.schedules.list():
+            due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
+            state = self._client.schedules.state(one.namespace)
+            yield ScheduleFact(one, state, due, DUE_MAX, book.last(one.namespace))

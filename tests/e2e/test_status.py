@@ -1,0 +1,199 @@
+"""`countledger status` on the deployed stack: what it tells, and what it finds."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger import CountLedger, Settings
+from countledger.infra.local_mappings import MAPPINGS, PUMPED_TAG
+from countledger.infra.local_stack import LocalStack
+from countledger.infra.status.findings import findings
+from countledger.infra.status.gathering import Gathering
+from countledger.ledger.errors import AccessDenied
+from countledger.ledger.limits import DAY_MS, HOUR_MS
+from tests.e2e.aged import age_mark, record_aged
+from tests.e2e.command import Command, eventually
+from tests.e2e.test_compaction import dispatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[LocalStack]:
+    """A stack of these tests alone: what is wrong with it is their doing."""
+    with LocalStack(name="shown", pumping=False) as running:
+        yield running
+
+
+@pytest.fixture
+def client(own: LocalStack) -> CountLedger:
+    """Someone who may do everything."""
+    settings = Settings(stack_name=own.name)
+    return CountLedger(settings, session=own.session(), endpoint_url=own.url)
+
+
+def told(client: CountLedger) -> set[str]:
+    """What something is found about."""
+    return {one.subject for one in findings(Gathering(client).facts())}
+
+
+def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger) -> None:
+    """Exit code 0; tables for people, one document for programs, and no mapping is missed."""
+    counter = f"s{uuid.uuid4().hex[:8]}:a"
+    client.record(counter, 1)
+    own.drain()
+    command = Command(own.environment())
+
+    shown, read = command("status"), command("status", "--json")
+
+    assert (shown.code, read.code) == (0, 0), shown.out + shown.err
+    assert "nothing needs a person" in shown.out
+    assert "played by a pump here" in shown.out
+    assert read.json["healthy"]
+    assert read.json["stack"]["status"] == "CREATE_COMPLETE"
+    assert read.json["freshness"]["waiting_since"] is None
+    assert {one["name"]: one["played"] for one in read.json["mappings"]} == {
+        "CompactorMapping": False,
+        "JudgeMapping": True,
+        "MaterializerMapping": True,
+    }
+    assert {one["name"] for one in read.json["queues"]} == {
+        "AlertDeadLetters",
+        "CompactionFailures",
+        "CompactionQueue",
+        "Quarantine",
+    }
+    assert len(read.json["alarms"]) >= 12
+
+
+def test_a_stack_that_is_not_there_is_told(own: LocalStack) -> None:
+    """Exit code 1, as ever."""
+    gone = Command(own.environment())("status", "--stack-name", "no-such", "--json")
+
+    assert (gone.code, gone.json) == (1, {"stack_name": "no-such", "running": False})
+
+
+def test_totals_that_do_not_follow_are_told_by_their_age(
+    own: LocalStack, client: CountLedger
+) -> None:
+    """The stream itself says what waits; no metric is asked."""
+    client.record(f"s{uuid.uuid4().hex[:8]}:a", 1)
+
+    waiting = Gathering(client).facts().freshness
+    own.drain()
+    drained = Gathering(client).facts().freshness
+
+    assert waiting is not None
+    assert drained is not None
+    assert waiting.waiting_since_ms is not None
+    assert drained.waiting_since_ms is None
+
+
+def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> None:
+    """And the age that CloudWatch measured; each is gone when it is over."""
+    sqs, watch = own.client("sqs"), own.client("cloudwatch")
+    url = own.outputs["AlertDeadLetterQueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="dead")
+    dimensions = [{"Name": "QueueName", "Value": url.rpartition("/")[2]}]
+    metric = {"MetricName": "ApproximateAgeOfOldestMessage", "Value": 7200.0}
+    watch.put_metric_data(Namespace="AWS/SQS", MetricData=[{**metric, "Dimensions": dimensions}])
+    alarm = next(
+        one["AlarmName"]
+        for one in watch.describe_alarms()["MetricAlarms"]
+        if "-JudgeLagAlarm-" in one["AlarmName"]
+    )
+    watch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="tried")
+
+    facts = Gathering(client).facts()
+
+    assert {one.subject for one in findings(facts)} == {"AlertDeadLetters", "JudgeLagAlarm"}
+    (queue,) = [one for one in facts.queues if one.name == "AlertDeadLetters"]
+    assert (queue.waiting, queue.oldest_ms) == (1, 2 * HOUR_MS)
+    sqs.purge_queue(QueueUrl=url)
+    watch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="tried")
+    assert told(client) == set()
+
+
+def test_the_last_compaction_is_told(own: LocalStack, client: CountLedger) -> None:
+    """From the deployed dispatcher and worker: what was due, and what was merged."""
+    namespace = f"s{uuid.uuid4().hex[:8]}"
+    counter = f"{namespace}:a"
+    client.namespaces.create(namespace)
+    client.schedules.create(namespace, every_ms=HOUR_MS, min_entries=3)
+    record_aged(client, counter, [1] * 5, 2 * DAY_MS)
+    own.drain()
+    age_mark(client, counter)
+    (before,) = Gathering(client).facts().schedules
+
+    dispatch(own, namespace)
+    eventually(lambda: _last(client).work.merged == 5)
+
+    assert (before.due, before.last, before.state) == (1, None, "enabled")
+    last = _last(client)
+    assert (last.due, last.sent, last.work.counters, last.work.failed) == (1, 1, 1, 0)
+    assert told(client) == set()
+    client.schedules.delete(namespace)
+
+
+def _last(client: CountLedger) -> Any:  # noqa: ANN401 - a run that there is
+    (schedule,) = Gathering(client).facts().schedules
+    return schedule.last
+
+
+def test_a_mapping_that_is_off_or_gone_is_found(own: LocalStack, client: CountLedger) -> None:
+    """That of the workers is the one that the engine plays itself."""
+    functions = own.client("lambda")
+    facts = Gathering(client).facts()
+    (mapping,) = [one for one in facts.mappings if not one.played]
+    functions.update_event_source_mapping(UUID=mapping.id, Enabled=False)
+    assert told(client) == {"CompactorMapping"}
+    functions.update_event_source_mapping(UUID=mapping.id, Enabled=True)
+    assert told(client) == set()
+
+
+def test_the_stack_itself_says_which_mappings_are_played(own: LocalStack) -> None:
+    """By a tag, so that whoever looks at it from outside knows as well."""
+    (found,) = own.client("cloudformation").describe_stacks(StackName=own.name)["Stacks"]
+
+    tags = {one["Key"]: one["Value"] for one in found["Tags"]}
+    assert tags[PUMPED_TAG].split() == [one.logical_id for one in MAPPINGS]
+
+
+def test_the_status_policy_is_what_is_needed(auth_stack: LocalStack) -> None:
+    """With IAM enforced everything is seen but metrics; nothing can be changed."""
+    settings = Settings(stack_name=auth_stack.name)
+    everything = CountLedger(settings, session=auth_stack.session(), endpoint_url=auth_stack.url)
+    namespace = f"s{uuid.uuid4().hex[:8]}"
+    everything.namespaces.create(namespace)
+    everything.schedules.create(namespace, every_ms=HOUR_MS)
+    session = auth_stack.session(auth_stack.credentials_for("StatusPolicyArn"))
+    looking = CountLedger(settings, session=session, endpoint_url=auth_stack.url)
+
+    facts = Gathering(looking).facts()
+
+    # This engine knows no resource but `*` for DescribeAlarms; the service knows alarms.
+    assert set(facts.unseen) <= {"alarms"}
+    assert facts.stack is not None
+    assert namespace in {one.schedule.namespace for one in facts.schedules}
+    assert (len(facts.mappings), len(facts.queues)) == (3, 4)
+    with pytest.raises(AccessDenied):
+        looking.record(f"{namespace}:a", 1)
+    with pytest.raises(AccessDenied):
+        looking.schedules.delete(namespace)
+    everything.schedules.delete(namespace)
+
+
+def test_who_may_see_nothing_is_told_so(auth_stack: LocalStack) -> None:
+    """What is not seen is a finding: blindness is no health."""
+    settings = Settings(stack_name=auth_stack.name)
+    session = auth_stack.session(auth_stack.credentials_for("ReadPolicyArn"))
+    reader = CountLedger(settings, session=session, endpoint_url=auth_stack.url)
+
+    facts = Gathering(reader).facts()
+
+    assert {"resources", "freshness"} <= set(facts.unseen)
+    assert findings(facts)

@@ -1,0 +1,82 @@
+"""`make smoke-aws`: deploy to the account of the environment, try the main paths, delete it all."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+
+from countledger import CountLedger, Settings
+from countledger.ledger.connection import Connection
+from tests.smoke.own_stack import OwnStack
+from tests.smoke.paths import Paths
+
+
+def main(arguments: list[str]) -> int:
+    """Run it; the exit code is 1 where a path went wrong."""
+    options = _parse(arguments)
+    connection = Connection.open(
+        Settings(), profile=options.profile, region=options.region, endpoint_url=options.endpoint
+    )
+    with ExitStack() as opened:
+        name = options.stack
+        if name is None:
+            if not options.yes and not _agreed(connection):
+                return 2
+            own = OwnStack(connection.session, options.endpoint, _environment(options, connection))
+            _say(f"deploying stack {own.name}; it is deleted at the end, with its tables")
+            opened.enter_context(own.made())
+            name = own.name
+        client = CountLedger(
+            Settings(stack_name=name), session=connection.session, endpoint_url=options.endpoint
+        )
+        return walk(Paths(client))
+
+
+def walk(paths: Paths) -> int:
+    """Walk every path, and go on behind one that went wrong; the exit code."""
+    wrong = 0
+    for name, path in paths.all():
+        try:
+            path()
+        except Exception as error:  # noqa: BLE001 - told to a person; the others are tried as well
+            wrong += 1
+            _say(f"WRONG  {name}: {type(error).__name__}: {error}")
+        else:
+            _say(f"ok     {name}")
+    _say(f"{wrong} of the paths went wrong" if wrong else "all paths are right")
+    return 1 if wrong else 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make smoke-aws ARGS=...", description=__doc__)
+    parser.add_argument("--profile", help="of the AWS configuration")
+    parser.add_argument("--region", default=os.environ.get("AWS_REGION"))
+    parser.add_argument("--endpoint", metavar="URL", help="another endpoint than AWS's own")
+    parser.add_argument("--stack", help="use this one: nothing is deployed, nothing is deleted")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    return parser.parse_args(arguments)
+
+
+def _environment(options: argparse.Namespace, connection: Connection) -> dict[str, str]:
+    """What the command that deploys sees: the same account and region."""
+    given = {"AWS_PROFILE": options.profile, "AWS_REGION": connection.region}
+    return {**os.environ, **{name: value for name, value in given.items() if value}}
+
+
+def _agreed(connection: Connection) -> bool:
+    """Ask the person at the terminal; whoever is none has to say --yes."""
+    where = f"account {connection.account()}, region {connection.region}"
+    if not sys.stdin.isatty():
+        _say(f"this makes a stack in {where}, which costs cents: say --yes")
+        return False
+    return input(f"Make a stack in {where}, for some minutes and cents? [y/N] ").lower() == "y"
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - this is a command
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+"""The main paths, each from a call to what it has to come to, wherever the stack is."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from countledger import Claim, Direction, IdempotencyKey, outcomes
+from countledger.infra.status.findings import findings
+from countledger.infra.status.gathering import Gathering
+from countledger.ledger.clock import SystemClock, to_datetime
+from countledger.ledger.limits import DAY_MS
+from tests.e2e.aged import record_aged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger import CountLedger
+
+_POLL_S: Final = 0.5
+# A new rule is known everywhere after five seconds; streams and functions take some.
+PATIENCE_S: Final = 180.0
+
+
+class Wrong(AssertionError):
+    """A path did not come to what it has to come to."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The paths on one stack, with counters of their own.
+
+    Attributes:
+        client: of the stack.
+        patience_s: how long to wait for a total or an alert.
+        mark: in every name that is made.
+    """
+
+    client: CountLedger
+    patience_s: float = PATIENCE_S
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    def all(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Their names, and what to call, in order."""
+        yield "emit, retry, total", self.emit
+        yield "many events at once", self.emit_many
+        yield "strict counter at its bound", self.strict
+        yield "sequence", self.sequence
+        yield "unique claim", self.claim
+        yield "alert", self.alert
+        yield "compaction by hand", self.compact
+        yield "verify", self.verify
+        yield "status", self.status
+
+    def emit(self) -> None:
+        """A retry is a duplicate, and the total follows."""
+        counter, now = self._counter("emit"), to_datetime(SystemClock().now_ms())
+        key = IdempotencyKey("order-1", now)
+        first = self.client.record(counter, 3, key=key)
+        again = self.client.record(counter, 3, key=key)
+        self._same((str(first.status), str(again.status)), ("recorded", "duplicate"))
+        self._total(counter, 3)
+        self._same(self.client.exact(counter).sum, 3)
+
+    def emit_many(self) -> None:
+        """A hundred through the buffered producer."""
+        counter = self._counter("many")
+        with self.client.buffered() as producer:
+            for _ in range(100):
+                producer.add(counter, 1)
+        self._total(counter, 100)
+
+    def strict(self) -> None:
+        """It is refused what would pass its bound, and a retry counts once."""
+        counter = f"smoke-strict-{self.mark}:hall"
+        strict = self.client.strict
+        strict.create(counter, method="marker", lower=0, opening=5)
+        told = [
+            type(strict.change(counter, delta, key=key))
+            for delta, key in ((-2, "a"), (-2, "a"), (-4, "b"))
+        ]
+        self._same(told, [outcomes.Applied, outcomes.Duplicate, outcomes.BoundReached])
+        self._same(strict.show(counter).value, 3)
+
+    def sequence(self) -> None:
+        """Numbers are given out once."""
+        name = f"smoke-seq-{self.mark}:bill"
+        self.client.sequences.create(name)
+        drawn = [self.client.sequences.draw(name), *self.client.sequences.draw_block(name, 3)]
+        self._same(drawn, [1, 2, 3, 4])
+
+    def claim(self) -> None:
+        """A value has one owner."""
+        wanted = Claim(f"smoke-{self.mark}", "ann@example.org", "user-1")
+        self.client.claims.take(wanted)
+        self._same(self.client.claims.owner(wanted.scope, wanted.value), wanted.owner)
+        self.client.claims.release(wanted)
+        self._same(self.client.claims.owner(wanted.scope, wanted.value), None)
+
+    def alert(self) -> None:
+        """A crossing is told once, and is in the log."""
+        counter, name = self._counter("alert"), f"smoke-{self.mark}"
+        self.client.record(counter, 1)
+        self._total(counter, 1)
+        rule = self.client.alerts.create(
+            name, counter=counter, threshold=10, direction=Direction.RISING
+        )
+        try:
+            self._until(
+                "the rule to take effect",
+                lambda: SystemClock().now_ms() >= rule.effective_from_ms + 1000,
+            )
+            self.client.record(counter, 20)
+            self._until("the alert", lambda: len(list(self.client.alerts.log(counter))) == 1)
+        finally:
+            self.client.alerts.delete(name)
+
+    def compact(self) -> None:
+        """Old entries are merged, and no number changes."""
+        counter = self._counter("compact")
+        record_aged(self.client, counter, [2] * 30, 3 * DAY_MS)
+        self.client.record(counter, 5)
+        self._total(counter, 65)
+        report = self.client.compactor().compact(counter)
+        self._same((str(report.outcome), report.merged), ("merged", 30))
+        exact = self.client.exact(counter)
+        self._same((exact.sum, exact.entries_read), (65, 1))
+        self._same(self.client.total(counter).total, 65)
+
+    def verify(self) -> None:
+        """What the paths before left behind is exact."""
+        for path in ("emit", "many", "alert", "compact"):
+            verdict = self.client.audit.verify(self._counter(path))
+            self._same((path, str(verdict.verdict)), (path, "exact"))
+
+    def status(self) -> None:
+        """Nothing needs a person."""
+        facts = Gathering(self.client).facts()
+        self._same([(one.subject, one.says) for one in findings(facts)], [])
+
+    def _counter(self, path: str) -> str:
+        return f"smoke-{self.mark}:{path}"
+
+    def _total(self, counter: str, value: int) -> None:
+        self._until(
+            f"the total of {counter} to be {value}",
+            lambda: self.client.total(counter).total == value,
+        )
+
+    def _until(self, what: str, holds: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + self.patience_s
+        while not holds():
+            if time.monotonic() > deadline_s:
+                raise Wrong(f"waited {self.patience_s:.0f} s for {what}")
+            time.sleep(_POLL_S)
+
+    def _same(self, found: object, wanted: object) -> None:
+        if found != wanted:
+            raise Wrong(f"{found!r} is not {wanted!r}")

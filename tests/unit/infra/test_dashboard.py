@@ -1,0 +1,100 @@
+"""The dashboard shows metrics that there are: each is emitted by our code, or by its service."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from countledger.infra.template import load_template
+
+ROOT = Path(__file__).parents[3]
+RESOURCES: dict[str, Any] = load_template()["Resources"]
+BODY, NAMES = RESOURCES["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+WIDGETS: list[dict[str, Any]] = json.loads(BODY)["widgets"]
+METRICS: list[list[Any]] = [one for w in WIDGETS for one in w["properties"]["metrics"]]
+OURS = [one for one in METRICS if one[0] == "countledger"]
+THEIRS = [one for one in METRICS if one[0] != "countledger"]
+# What the services' own documentation lists, with the dimension and what it names.
+SERVICES = {
+    "AWS/Lambda": ({"Errors", "IteratorAge", "Throttles"}, "FunctionName", "AWS::Lambda::Function"),
+    "AWS/SQS": (
+        {"ApproximateAgeOfOldestMessage", "ApproximateNumberOfMessagesVisible"},
+        "QueueName",
+        "AWS::SQS::Queue",
+    ),
+    "AWS/DynamoDB": (
+        {"ConsumedReadCapacityUnits", "ConsumedWriteCapacityUnits"},
+        "TableName",
+        "Table",
+    ),
+}
+
+
+def emitted_by(service: str) -> set[str]:
+    """The metrics that the function of a service adds, as its handler's source says."""
+    for one in RESOURCES.values():
+        properties = one["Properties"]
+        variables = properties.get("Environment", {}).get("Variables", {})
+        if variables.get("POWERTOOLS_SERVICE_NAME") == {"Fn::Sub": service}:
+            assert variables["POWERTOOLS_METRICS_NAMESPACE"] == "countledger"
+            module = properties["Handler"].rpartition(".")[0].removeprefix("countledger.")
+            source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
+            named = set(re.findall(r'add_metric\(\s*"(\w+)"', source))
+            if "for name, value in numbers.items():" in source:
+                named |= set(re.findall(r'^        "(\w+)": tally\.', source, re.MULTILINE))
+            return named
+    raise AssertionError(f"no function has the service {service}")
+
+
+@pytest.mark.parametrize("metric", OURS, ids=lambda one: f"{one[1]}-{one[3][18:]}")
+def test_our_metrics_are_emitted_where_the_dashboard_looks(metric: list[Any]) -> None:
+    """Under the function's own service name, which carries the stack's."""
+    _, name, dimension, service, _ = metric
+
+    assert dimension == "service"
+    assert name in emitted_by(service)
+
+
+@pytest.mark.parametrize("metric", THEIRS, ids=lambda one: f"{one[1]}-{one[3]}")
+def test_the_services_metrics_are_those_of_our_resources(metric: list[Any]) -> None:
+    """By a reference, so that a stack shows its own."""
+    namespace, name, dimension, value, _ = metric
+    names, wanted, kind = SERVICES[namespace]
+    found = re.fullmatch(r"\$\{(\w+)(?:\.\w+)?\}", value)
+    assert found is not None
+    logical = found[1]
+    if logical in NAMES:
+        logical = NAMES[logical]["Fn::If"][1]["Ref"]
+
+    assert name in names
+    assert dimension == wanted
+    assert RESOURCES[logical]["Type"].endswith(kind)
+
+
+def test_every_function_that_emits_is_on_the_dashboard() -> None:
+    """A new one is not forgotten."""
+    services = {
+        one["Properties"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]["Fn::Sub"]
+        for one in RESOURCES.values()
+        if one["Type"] == "AWS::Lambda::Function"
+    }
+
+    assert services == {metric[3] for metric in OURS}
+
+
+def test_widgets_lie_side_by_side() -> None:
+    """In a grid of 24 columns, none over another."""
+    taken: set[tuple[int, int]] = set()
+    for one in WIDGETS:
+        cells = {
+            (x, y)
+            for x in range(one["x"], one["x"] + one["width"])
+            for y in range(one["y"], one["y"] + one["height"])
+        }
+        assert not cells & taken
+        assert all(x < 24 for x, _ in cells)
+        taken |= cells
