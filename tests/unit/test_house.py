@@ -20,7 +20,7 @@ _ROOMS = ("ledger", "producers", "consumers", "compaction", "infra")
 _MODULE_MAX_LINES = 300
 # The public face, half of it docstrings; and the one tree of errors, a few lines for each.
 _LONG_MODULES = {
-    "countledger/__init__.py": 560,
+    "countledger/__init__.py": 580,
     # One table each, to be read in one place.
     "ledger/errors.py": 400,
     "ledger/keys.py": 360,

@@ -80,6 +80,7 @@ _METHODS = [
     "read_units",
     "record",
     "record_many",
+    "removals",
     "resend",
     "schedules",
     "sequences",

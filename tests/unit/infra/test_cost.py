@@ -26,8 +26,8 @@ def test_a_million_events_cost_what_their_units_cost() -> None:
     assert found["compaction"] == pytest.approx(2.06 * 0.625)
     assert found["reads of totals"] == 0
     assert found["storage"] == pytest.approx(1.5 / 30 * 0.25 * 0.25)
-    # 1,000 invocations of 0.06 s at 0.25 GB.
-    assert found["materializer"] == pytest.approx(0.0002 + 15 * 0.0000133334)
+    # 1,000 invocations of 0.06 s of a whole processor, which comes with 1,769 MB.
+    assert found["materializer"] == pytest.approx(0.0002 + 60 * 1769 / 1024 * 0.0000133334)
 
 
 def test_every_region_writes_all_of_it_again() -> None:

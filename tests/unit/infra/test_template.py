@@ -164,16 +164,16 @@ def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
     assert pattern["dynamodb"]["Keys"]["part"]["S"] == [keys.TOTAL]
 
 
-def test_entries_are_deleted_by_compaction_alone_and_changed_by_nobody() -> None:
+def test_who_compacts_or_removes_deletes_entries_and_nobody_changes_them() -> None:
     """Who emits adds, who reads reads, who operates sets up namespaces and schedules."""
-    compacts = {"CompactorRole", "CompactPolicy"}
+    deletes = {"CompactorRole", "CompactPolicy", "RemovePolicy"}
     strict_table = {"Fn::GetAtt": ["Counters", "Arn"]}
     for where, statement in statements():
         actions = set(listed(statement["Action"]))
         if where == "StrictPolicy" and statement["Resource"] == strict_table:
             continue  # who changes strict counters may do all to them: no entry lies there
         at_the_ledger = {"Fn::GetAtt": ["Ledger", "Arn"]} in listed(statement["Resource"])
-        if "dynamodb:DeleteItem" in actions and where not in compacts:
+        if "dynamodb:DeleteItem" in actions and where not in deletes:
             assert "dynamodb:LeadingKeys" in json.dumps(statement["Condition"]), where
         if at_the_ledger and "dynamodb:UpdateItem" in actions:
             assert "dynamodb:LeadingKeys" in json.dumps(statement["Condition"]), where
