@@ -9,10 +9,39 @@ import sys
 from concurrent import futures
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from countledger.consumers import materializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+
+class Later:
+    """A job that was submitted, and is done when somebody waits for it."""
+
+    def __init__(self, job: Callable[[], Any]) -> None:
+        """Nothing is done yet."""
+        self._job: Callable[[], Any] | None = job
+        self._answer: Any = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        """Do it, once."""
+        job, self._job = self._job, None
+        if job is None:
+            return
+        try:
+            self._answer = job()
+        except Exception as error:  # noqa: BLE001 - raised where its answer is asked for
+            self._error = error
+
+    def result(self) -> Any:  # noqa: ANN401 - whatever the job answers
+        """Its answer, or what it raised."""
+        self.run()
+        if self._error is not None:
+            raise self._error
+        return self._answer
 
 
 class InTurn:
@@ -34,41 +63,49 @@ class InTurn:
     def __exit__(self, *_: object) -> None:
         """Nothing is left."""
 
+    def submit(self, job: Callable[..., Any], *arguments: Any) -> Later:  # noqa: ANN401
+        """A job that is done when somebody waits for it."""
+        return Later(lambda: job(*arguments))
+
     def map(self, job: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
         """All of them, done when it returns; their answers in order."""
-        calls = list(zip(*arguments, strict=False))
-        order = list(range(len(calls)))
-        self.random.shuffle(order)
-        answers: dict[int, tuple[Any, Exception | None]] = {}
-        for number in order:
-            try:
-                answers[number] = job(*calls[number]), None
-            except Exception as error:  # noqa: BLE001 - raised where its answer is asked for
-                answers[number] = None, error
-        return self._told([answers[number] for number in range(len(calls))])
+        jobs = [self.submit(job, *one) for one in zip(*arguments, strict=False)]
+        wait(jobs)
+        return (one.result() for one in jobs)
 
-    @staticmethod
-    def _told(answers: list[tuple[Any, Exception | None]]) -> Iterator[Any]:
-        for answer, error in answers:
-            if error is not None:
-                raise error
-            yield answer
+
+def wait(jobs: Iterable[Later]) -> None:
+    """Have all of them done, in an order that is drawn."""
+    order = list(jobs)
+    InTurn.random.shuffle(order)
+    for job in order:
+        job.run()
+
+
+_OURS: Final = {
+    "ThreadPoolExecutor": (futures.ThreadPoolExecutor, InTurn),
+    "wait": (futures.wait, wait),
+}
 
 
 @contextmanager
 def in_turn(random: Random) -> Iterator[None]:
     """Let every module of the product that uses pools use these, for as long as the block runs."""
     InTurn.random = random
-    ours = [
-        module
-        for name, module in sorted(sys.modules.items())
-        if name.startswith("countledger.")
-        and getattr(module, "ThreadPoolExecutor", None) is futures.ThreadPoolExecutor
+    changed = [
+        (vars(module), name, theirs)
+        for path, module in sorted(sys.modules.items())
+        if path.startswith("countledger.")
+        for name, (theirs, _) in _OURS.items()
+        if getattr(module, name, None) is theirs
     ]
-    for module in ours:
-        vars(module)["ThreadPoolExecutor"] = InTurn
+    for names, name, _ in changed:
+        names[name] = _OURS[name][1]
+    # A pool that is kept was made by whoever came first.
+    materializer._writers.cache_clear()
     try:
         yield
     finally:
-        for module in ours:
-            vars(module)["ThreadPoolExecutor"] = futures.ThreadPoolExecutor
+        for names, name, theirs in changed:
+            names[name] = theirs
+        materializer._writers.cache_clear()
