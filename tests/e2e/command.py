@@ -1,4 +1,4 @@
-"""Runs `countledger` as a user does: as a process with an environment."""
+"""Runs `countledger` as a user does: as a process with an environment; or in this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from countledger.infra.cli.run import run
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import pytest
 
 # How long a total may take to follow on a busy machine.
 PATIENCE_S = 30.0
@@ -66,6 +70,20 @@ class Command:
         base |= {"AWS_EC2_METADATA_DISABLED": "true"}
         merged: dict[str, str | None] = {**base, **self.environment, **(changes or {})}
         return {name: value for name, value in merged.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Here:
+    """The command line in this process, which saves the start of one for each command."""
+
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> Finished:
+        """Run it to its end."""
+        self.capsys.readouterr()
+        code = run(arguments)
+        printed = self.capsys.readouterr()
+        return Finished(code, printed.out, printed.err)
 
 
 def eventually(done: Callable[[], bool]) -> None:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger
-from tests.e2e.command import PATIENCE_S, Command, Finished, eventually
-from tests.e2e.test_cli_strict import Here
+from tests.e2e.command import PATIENCE_S, Command, Finished, Here, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ import pytest
 
 from countledger import CountLedger, Settings
 from countledger.ledger.errors import AccessDenied
-from tests.e2e.command import eventually
-from tests.e2e.test_cli_strict import Here
+from tests.e2e.command import Here, eventually
 
 if TYPE_CHECKING:
     from countledger.infra.local_stack import LocalStack

@@ -6,13 +6,11 @@ import os
 import pty
 import subprocess
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.infra.cli.run import run
-from tests.e2e.command import Command, Finished
+from tests.e2e.command import Command, Here
 from tests.e2e.refusing_proxy import refusing_proxy
 
 if TYPE_CHECKING:
@@ -33,20 +31,6 @@ FACTS = {
     "updated_at",
     "write_units",
 }
-
-
-@dataclass(frozen=True)
-class Here:
-    """The command line in this process, which saves the start of one for each command."""
-
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: str) -> Finished:
-        """Run it to its end."""
-        self.capsys.readouterr()
-        code = run(arguments)
-        printed = self.capsys.readouterr()
-        return Finished(code, printed.out, printed.err)
 
 
 @pytest.fixture

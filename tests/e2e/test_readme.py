@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.local_stack import LocalStack
+from tests.e2e.command import Here
 
 ROOT = Path(__file__).parents[2]
 TEXT = "".join(
     (ROOT / name).read_text() for name in ("README.md", "docs/strict.md", "docs/alerts.md")
 )
 PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-COMMAND_LINES = re.findall(
-    r"^    (countledger (?:emit|total|entries|verify|strict|alert|watch).*)$", TEXT, re.MULTILINE
-)
+# What a reader types on a stack that runs; those that make or end one have tests of their own.
+RUN = "emit|total|entries|verify|strict|alert|watch|sequence|claim|set|group|schedule|compact"
+COMMAND_LINES = re.findall(rf"^    (countledger (?:{RUN}) .*)$", TEXT, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +57,20 @@ def test_the_python_runs(block: str, stack: LocalStack) -> None:
     assert done.stdout.split()[-1] == promised[-1]
 
 
-def test_the_commands_run_in_their_order(stack: LocalStack) -> None:
+def test_the_commands_run_in_their_order(
+    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The commands of the first steps work one after the other, and count the retry once."""
+    command = Here(capsys)
+    for name, value in stack.environment().items():
+        monkeypatch.setenv(name, value)
     for line in COMMAND_LINES:
         words = shlex.split(line, comments=True)
         stack.pump.drain()
-        done = run([sys.executable, "-m", *words], stack)
+        done = command(*words[1:])
 
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        assert done.code == 0, f"{line}\n{done.err}"
         if "a retry" in line:
-            assert "duplicate" in done.stdout
+            assert "duplicate" in done.out
         if words[1] == "total":
-            assert re.search(r"likes:post-1\s+\W*\s*2\b", done.stdout), done.stdout
+            assert re.search(r"likes:post-1\s+\W*\s*2\b", done.out), done.out
