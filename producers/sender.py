@@ -3,6 +3,9 @@
 The SDK's own retries are off. The horizon is asked before *every* attempt, and once more when its
 request is signed and leaves: a process that was frozen and wakes too late must not send what
 compaction may have taken in the meantime.
+
+What to do next is decided by generators that do nothing themselves, so the rules are the same for
+whoever carries them out: a thread here, an event loop in `producers.asynchronous`.
 """
 
 from __future__ import annotations
@@ -27,11 +30,10 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
-from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Put
 from countledger.ledger.retry import Backoff
+from countledger.producers.course import Attempt, Pause, carry_out
 from countledger.producers.receipt import Receipt, Status, judge_existing
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from countledger.ledger.door import Door
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
+    from countledger.producers.course import Course, Step
 
 Outcome: TypeAlias = Receipt | CountledgerError
 
@@ -77,16 +80,33 @@ class Sender:
             KeyExpired, ClockSkew: it was made too long ago, or lies ahead.
             Unacknowledged: no attempt was answered clearly, or one was not and a later one failed.
         """
+        return carry_out(self.sending(entry), self._do)
+
+    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Send up to 25 entries whose ids were made here, without condition.
+
+        Returns:
+            One outcome for each entry, in their order; an error is this entry's own.
+        """
+        return carry_out(self.sending_batch(entries), self._do)
+
+    def outcome_of(self, entry: Entry) -> Outcome:
+        """`send`, with an error as a value."""
+        return carry_out(self.sending_alone(entry), self._do)
+
+    # ---- what to do next, decided without doing it ----
+
+    def sending(self, entry: Entry) -> Course[Receipt]:
+        """How one entry is sent."""
         namespace = self._namespace(entry)
         item = _stored_form(entry, namespace)
         waits_ms = self.backoff.waits_ms(self.random)
+        still_young = partial(self._check_age, entry, namespace)
         lost = False  # whether an attempt that was never answered may have been applied
         while True:
-            still_young = partial(self._check_age, entry, namespace)
             still_young()
             try:
-                with looking(still_young):
-                    self.door.put(Put(self.table, item, Absent("entry")))
+                yield Attempt([item], still_young)
             except (KeyExpired, ClockSkew):
                 raise
             except ConditionFailed as failed:
@@ -98,19 +118,15 @@ class Sender:
                 return judge_existing(entry, failed.item)
             except CountledgerError as error:
                 lost = lost or isinstance(error, Unclear)
-                if isinstance(error, _AGAIN) and self._pause(waits_ms):
-                    continue
-                raise _given_up(entry, error, lost=lost) from error
+                if (wait_ms := _wait_ms(error, waits_ms)) is None:
+                    raise _given_up(entry, error, lost=lost) from error
+                yield Pause(wait_ms)
             else:
                 break
         return Receipt(entry.counter, entry.id, Status.RECORDED)
 
-    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Send up to 25 entries whose ids were made here, without condition.
-
-        Returns:
-            One outcome for each entry, in their order; an error is this entry's own.
-        """
+    def sending_batch(self, entries: Sequence[Entry]) -> Course[list[Outcome]]:
+        """How a batch is sent."""
         outcomes: dict[int, Outcome] = {}
         pending = dict(enumerate(entries))
         waits_ms = self.backoff.waits_ms(self.random)
@@ -121,32 +137,35 @@ class Sender:
             if not pending:
                 break
             try:
-                taken, error = self._put_batch(pending, namespaces)
+                taken, error = yield from self._attempting_batch(pending, namespaces)
             except RequestRejected:
                 # The service names no culprit. Sent one by one, only it fails.
-                return _in_order(outcomes | {n: self.outcome_of(e) for n, e in pending.items()})
+                for number, entry in pending.items():
+                    outcomes[number] = yield from self.sending_alone(entry)
+                break
             if isinstance(error, KeyExpired | ClockSkew):
                 continue  # one of them grew too old on its way out; the others are sent again
             outcomes |= taken
             pending = {n: entry for n, entry in pending.items() if n not in outcomes}
             lost = lost or isinstance(error, Unclear)
-            if pending and not (isinstance(error, _AGAIN) and self._pause(waits_ms)):
-                left: dict[int, Outcome] = {
-                    n: _given_up(e, error, lost=lost) for n, e in pending.items()
-                }
-                return _in_order(outcomes | left)
-        return _in_order(outcomes)
+            if not pending:
+                break
+            if (wait_ms := _wait_ms(error, waits_ms)) is None:
+                outcomes |= {n: _given_up(e, error, lost=lost) for n, e in pending.items()}
+                break
+            yield Pause(wait_ms)
+        return [outcomes[number] for number in range(len(outcomes))]
 
-    def outcome_of(self, entry: Entry) -> Outcome:
-        """`send`, with an error as a value."""
+    def sending_alone(self, entry: Entry) -> Course[Outcome]:
+        """`sending`, with an error as a value."""
         try:
-            return self.send(entry)
+            return (yield from self.sending(entry))
         except CountledgerError as error:
             return error
 
-    def _put_batch(
+    def _attempting_batch(
         self, pending: dict[int, Entry], namespaces: dict[int, Namespace]
-    ) -> tuple[dict[int, Outcome], CountledgerError]:
+    ) -> Course[tuple[dict[int, Outcome], CountledgerError]]:
         """One attempt: the receipts of what was taken, and why the rest was not."""
         items = {n: _stored_form(e, namespaces[n]) for n, e in pending.items()}
         # All of them may leave from the one moment to the other: as they leave, one comparison.
@@ -158,8 +177,7 @@ class Sender:
                 self._check_ages(pending, namespaces)
 
         try:
-            with looking(still_young):
-                unprocessed = self.door.put_batch(self.table, list(items.values()))
+            unprocessed = yield Attempt(list(items.values()), still_young, batch=True)
         except RequestRejected:
             raise
         except CountledgerError as error:
@@ -170,6 +188,21 @@ class Sender:
             for n, item in items.items()
             if (item["counter"], item["entry"]) not in left
         }, Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
+
+    # ---- doing it ----
+
+    def _do(self, step: Step) -> Sequence[Item]:
+        """The items that the service left."""
+        if isinstance(step, Pause):
+            self.clock.sleep_ms(step.wait_ms)
+            return ()
+        with looking(step.look):
+            if step.batch:
+                return self.door.put_batch(self.table, step.items)
+            self.door.put(step.put(self.table))
+            return ()
+
+    # ---- what may be sent ----
 
     def _refuse_too_old(
         self, pending: dict[int, Entry]
@@ -201,17 +234,14 @@ class Sender:
     def _namespace(self, entry: Entry) -> Namespace:
         return self.namespaces.for_use(entry.counter, Kind.LEDGER)
 
-    def _pause(self, waits_ms: Iterator[float]) -> bool:
-        """Wait before the next attempt; False where there is none."""
-        wait_ms = next(waits_ms, None)
-        if wait_ms is None:
-            return False
-        self.clock.sleep_ms(wait_ms)
-        return True
-
 
 def _stored_form(entry: Entry, namespace: Namespace) -> Item:
     return encode_entry(entry, namespace.spread)
+
+
+def _wait_ms(error: CountledgerError, waits_ms: Iterator[float]) -> float | None:
+    """How long until the next attempt; None: there is none."""
+    return next(waits_ms, None) if isinstance(error, _AGAIN) else None
 
 
 def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> CountledgerError:
@@ -223,7 +253,3 @@ def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> Countledg
         "may not be in the ledger: resend this very entry, it cannot count twice",
         entry,
     )
-
-
-def _in_order(outcomes: dict[int, Outcome]) -> list[Outcome]:
-    return [outcomes[number] for number in range(len(outcomes))]

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from countledger.ledger.departure import looking
-from countledger.ledger.errors import (
-    ClockSkew,
-    ConditionFailed,
-    CountledgerError,
-    KeyExpired,
-    RequestRejected,
-    Throttled,
-    Unclear,
-)
-from countledger.ledger.expressions import Absent
 from countledger.ledger.keys import namespace_of
-from countledger.ledger.operations import Put
-from countledger.producers.receipt import Receipt, Status, judge_existing
-from countledger.producers.sender import _AGAIN, Sender, _given_up, _in_order, _stored_form
+from countledger.producers.course import Pause, carry_out_soon
+from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
-    from countledger.ledger.namespace import Namespace
     from countledger.producers.asynchronous.door import AsyncDoor
+    from countledger.producers.course import Step
+    from countledger.producers.receipt import Receipt
     from countledger.producers.sender import Outcome
 
 
@@ -57,92 +47,25 @@ class AsyncSender(Sender):
 
     async def send_soon(self, entry: Entry) -> Receipt:
         """As `send`, of an entry whose namespace is known."""
-        namespace = self._namespace(entry)
-        item = _stored_form(entry, namespace)
-        waits_ms = self.backoff.waits_ms(self.random)
-        still_young = partial(self._check_age, entry, namespace)
-        lost = False
-        while True:
-            still_young()
-            try:
-                with looking(still_young):
-                    await self._async_door.put_soon(Put(self.table, item, Absent("entry")))
-            except (KeyExpired, ClockSkew):
-                raise
-            except ConditionFailed as failed:
-                if failed.item is None:
-                    raise
-                if lost and failed.item == item:
-                    break
-                return judge_existing(entry, failed.item)
-            except CountledgerError as error:
-                lost = lost or isinstance(error, Unclear)
-                if isinstance(error, _AGAIN) and await self._pause_soon(waits_ms):
-                    continue
-                raise _given_up(entry, error, lost=lost) from error
-            else:
-                break
-        return Receipt(entry.counter, entry.id, Status.RECORDED)
+        return await carry_out_soon(self.sending(entry), self._do_soon)
 
     async def send_batch_soon(self, entries: Sequence[Entry]) -> list[Outcome]:
         """As `send_batch`, of entries whose namespaces are known."""
-        outcomes: dict[int, Outcome] = {}
-        pending = dict(enumerate(entries))
-        waits_ms = self.backoff.waits_ms(self.random)
-        lost = False
-        while pending:
-            namespaces, refused = self._refuse_too_old(pending)
-            outcomes |= refused
-            if not pending:
-                break
-            try:
-                taken, error = await self._put_batch_soon(pending, namespaces)
-            except RequestRejected:
-                alone = {n: await self.outcome_soon(entry) for n, entry in pending.items()}
-                return _in_order(outcomes | alone)
-            if isinstance(error, KeyExpired | ClockSkew):
-                continue
-            outcomes |= taken
-            pending = {n: entry for n, entry in pending.items() if n not in outcomes}
-            lost = lost or isinstance(error, Unclear)
-            if pending and not (isinstance(error, _AGAIN) and await self._pause_soon(waits_ms)):
-                outcomes |= {n: _given_up(e, error, lost=lost) for n, e in pending.items()}
-                break
-        return _in_order(outcomes)
+        return await carry_out_soon(self.sending_batch(entries), self._do_soon)
 
     async def outcome_soon(self, entry: Entry) -> Outcome:
         """`send_soon`, with an error as a value."""
-        try:
-            return await self.send_soon(entry)
-        except CountledgerError as error:
-            return error
+        return await carry_out_soon(self.sending_alone(entry), self._do_soon)
 
-    async def _put_batch_soon(
-        self, pending: dict[int, Entry], namespaces: dict[int, Namespace]
-    ) -> tuple[dict[int, Outcome], CountledgerError]:
-        items = {n: _stored_form(e, namespaces[n]) for n, e in pending.items()}
-        try:
-            with looking(partial(self._check_ages, pending, namespaces)):
-                unprocessed = await self._async_door.put_batch_soon(
-                    self.table, list(items.values())
-                )
-        except RequestRejected:
-            raise
-        except CountledgerError as error:
-            return {}, error
-        left = {(item["counter"], item["entry"]) for item in unprocessed}
-        return {
-            n: Receipt(pending[n].counter, pending[n].id, Status.RECORDED)
-            for n, item in items.items()
-            if (item["counter"], item["entry"]) not in left
-        }, Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
-
-    async def _pause_soon(self, waits_ms: Iterator[float]) -> bool:
-        wait_ms = next(waits_ms, None)
-        if wait_ms is None:
-            return False
-        await asyncio.sleep(wait_ms / 1_000)
-        return True
+    async def _do_soon(self, step: Step) -> Sequence[Item]:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.wait_ms / 1_000)
+            return ()
+        with looking(step.look):
+            if step.batch:
+                return await self._async_door.put_batch_soon(self.table, step.items)
+            await self._async_door.put_soon(step.put(self.table))
+            return ()
 
     @property
     def _async_door(self) -> AsyncDoor:
