@@ -1,5 +1,7 @@
 """What every run of the suite says of itself, and what holds for every test."""
 
+import signal
+
 from hypothesis import settings
 
 from tests.engines.binaries import dynoxide_binary
@@ -14,3 +16,7 @@ def pytest_report_header() -> str:
 # How long an example takes says what else the machine is doing: performance is a benchmark.
 settings.register_profile("countledger", deadline=None)
 settings.load_profile("countledger")
+
+# A job in the background ignores Ctrl-C, and what it starts inherits that, unless it is undone here.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,6 @@ from countledger.infra.cli.run import run
 from tests.e2e.command import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from countledger.infra.local_stack import LocalStack
@@ -127,15 +126,6 @@ def test_a_reader_that_leaves_is_no_failure(command: Command, counter: str) -> N
     assert said == b""
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """A job in the background ignores Ctrl-C, and its children inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_command_without_a_traceback(command: Command) -> None:
     """Ctrl-C is 130, as of any command."""
     with subprocess.Popen(
