@@ -17,6 +17,6 @@ def pytest_report_header() -> str:
 settings.register_profile("countledger", deadline=None)
 settings.load_profile("countledger")
 
-# A job in the background ignores Ctrl-C, and what it starts inherits that, unless it is undone here.
+# A job in the background ignores Ctrl-C, and what it starts inherits that, unless undone here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
