@@ -19,10 +19,16 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers import watermark
 from countledger.consumers.verdict import Judgement, Verdict
 from countledger.ledger import amount, keys
-from countledger.ledger.errors import ConditionFailed, CountledgerError, SetupError
+from countledger.ledger.departure import looking
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    ServiceFailed,
+    SetupError,
+)
 from countledger.ledger.exact import ExactSum
 from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
-from countledger.ledger.limits import FORMAT
+from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
@@ -108,7 +114,8 @@ class Repairer:
         if self.dry_run:
             return Repair(verdict.counter, _PLANNED[remedy], verdict, verdict.proof)
         try:
-            self.verifier.totals.door.update(plan)
+            with looking(lambda: self._refuse_if_old(finding)):
+                self.verifier.totals.door.update(plan)
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
                 reason = "its total moved at the last moment; try again"
@@ -118,6 +125,11 @@ class Repairer:
         except CountledgerError as error:
             return Repair(verdict.counter, Remedy.LEFT, verdict, str(error))
         return Repair(verdict.counter, remedy, verdict, verdict.proof)
+
+    def _refuse_if_old(self, finding: Finding) -> None:
+        """Its version may be that of a total made anew after the counter was removed."""
+        if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
+            raise ServiceFailed("what was found is half a day old by now; try again")
 
 
 def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:

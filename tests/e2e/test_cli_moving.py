@@ -16,7 +16,10 @@ from countledger.infra.moving.export_file import new_file, place_beside
 from countledger.infra.moving.exporting import Exporter
 from countledger.infra.moving.importing import Importer
 from countledger.infra.moving.lines import CounterLine
+from countledger.ledger import keys
 from countledger.ledger.errors import KeyExpired
+from countledger.ledger.head import Head, encode_head
+from countledger.ledger.operations import Put
 from tests.e2e.command import Command
 
 
@@ -169,3 +172,17 @@ def test_bad_input_is_one_line(stack: LocalStack, arguments: list[str], says: st
     assert done.code == 2
     assert says in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_counter_without_an_entry_is_not_exported(stack: LocalStack, namespace: str) -> None:
+    """Of one that was removed the name is left for a day, and may be somebody's."""
+    client = filled(stack, namespace, counters=1)
+    door, ledger = client.connection.door("standard"), client.connection.setting("ledger_table")
+    empty = encode_head(f"{namespace}:gone", Head(generation=7, run="removed"))
+    door.put(Put(ledger, {**empty, **keys.head_key(f"{namespace}:gone")}))
+
+    done = Command(stack.environment())("export", "--namespace", namespace)
+
+    assert done.code == 0, done.err
+    names = [json.loads(line).get("counter") for line in done.out.splitlines()]
+    assert names == [None, f"{namespace}:0"]
