@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger import Claim, Direction, IdempotencyKey, outcomes
+from countledger.infra.moving.exporting import Exporter
+from countledger.infra.moving.importing import Importer
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import SystemClock, to_datetime
@@ -51,6 +53,8 @@ class Paths:
         yield "unique claim", self.claim
         yield "alert", self.alert
         yield "compaction by hand", self.compact
+        yield "export and import", self.move
+        yield "deletion, thought better of", self.keep
         yield "verify", self.verify
         yield "status", self.status
 
@@ -129,9 +133,26 @@ class Paths:
         self._same((exact.sum, exact.entries_read), (65, 1))
         self._same(self.client.total(counter).total, 65)
 
+    def move(self) -> None:
+        """A balance as it goes out comes in elsewhere, once."""
+        line = Exporter(self.client).line(self._counter("many"))
+        moved = line.model_copy(update={"counter": self._counter("moved")})
+        importer = Importer.begin(self.client, f"smoke-{self.mark}")
+        told = [str(*importer.outcomes([moved])) for _ in range(2)]
+        self._same(told, ["recorded", "duplicate"])
+        self._total(self._counter("moved"), 100)
+
+    def keep(self) -> None:
+        """A counter is marked and kept; a strict one goes at once."""
+        counter, strict = self._counter("many"), f"smoke-strict-{self.mark}:gone"
+        self.client.strict.create(strict, method="atomic", lower=0)
+        stages = [str(self.client.removals.remove(one).stage) for one in (counter, strict)]
+        self._same(stages, ["marked", "forgotten"])
+        self._same(self.client.removals.cancel(counter), wanted=True)
+
     def verify(self) -> None:
         """What the paths before left behind is exact."""
-        for path in ("emit", "many", "alert", "compact"):
+        for path in ("emit", "many", "alert", "compact", "moved"):
             verdict = self.client.audit.verify(self._counter(path))
             self._same((path, str(verdict.verdict)), (path, "exact"))
 
