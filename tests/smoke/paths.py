@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from countledger import CountLedger
 
-_POLL_S: Final = 0.5
+_POLL_S: Final = 0.2
 # A new rule is known everywhere after five seconds; streams and functions take some.
 PATIENCE_S: Final = 180.0
 
@@ -46,17 +46,27 @@ class Paths:
 
     def all(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Their names, and what to call, in order."""
+        yield "a rule for alerts", self.rule
         yield "emit, retry, total", self.emit
         yield "many events at once", self.emit_many
         yield "strict counter at its bound", self.strict
         yield "sequence", self.sequence
         yield "unique claim", self.claim
-        yield "alert", self.alert
         yield "compaction by hand", self.compact
+        yield "alert", self.alert
         yield "export and import", self.move
         yield "deletion, thought better of", self.keep
         yield "verify", self.verify
         yield "status", self.status
+
+    def rule(self) -> None:
+        """Made at the beginning, for it takes effect some seconds later."""
+        counter = self._counter("alert")
+        self.client.record(counter, 1)
+        self._total(counter, 1)
+        self.client.alerts.create(
+            self._rule, counter=counter, threshold=10, direction=Direction.RISING
+        )
 
     def emit(self) -> None:
         """A retry is a duplicate, and the total follows."""
@@ -105,21 +115,17 @@ class Paths:
 
     def alert(self) -> None:
         """A crossing is told once, and is in the log."""
-        counter, name = self._counter("alert"), f"smoke-{self.mark}"
-        self.client.record(counter, 1)
-        self._total(counter, 1)
-        rule = self.client.alerts.create(
-            name, counter=counter, threshold=10, direction=Direction.RISING
-        )
+        counter, alerts = self._counter("alert"), self.client.alerts
+        rule = alerts.get(self._rule)
         try:
             self._until(
                 "the rule to take effect",
                 lambda: SystemClock().now_ms() >= rule.effective_from_ms + 1000,
             )
             self.client.record(counter, 20)
-            self._until("the alert", lambda: len(list(self.client.alerts.log(counter))) == 1)
+            self._until("the alert", lambda: len(list(alerts.log(counter))) == 1)
         finally:
-            self.client.alerts.delete(name)
+            alerts.delete(self._rule)
 
     def compact(self) -> None:
         """Old entries are merged, and no number changes."""
@@ -160,6 +166,10 @@ class Paths:
         """Nothing needs a person."""
         facts = Gathering(self.client).facts()
         self._same([(one.subject, one.says) for one in findings(facts)], [])
+
+    @property
+    def _rule(self) -> str:
+        return f"smoke-{self.mark}"
 
     def _counter(self, path: str) -> str:
         return f"smoke-{self.mark}:{path}"
