@@ -14,11 +14,12 @@ from countledger import CountLedger, Event, Settings
 from countledger.infra.local_stack import LocalStack
 from countledger.infra.moving.export_file import new_file, place_beside
 from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Importer
+from countledger.infra.moving.importing import Done, Importer
 from countledger.infra.moving.lines import CounterLine
 from countledger.ledger import keys
-from countledger.ledger.errors import KeyExpired
+from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
 from countledger.ledger.head import Head, encode_head
+from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
 from tests.e2e.command import Command
 
@@ -87,6 +88,39 @@ def test_from_one_stack_into_another_once(
     assert moved.namespaces.get(namespace).spread == 16
     hall = moved.strict.show(f"{seats}:hall")
     assert (hall.value, hall.lower, hall.upper, hall.bins) == (40, 0, 100, 2)
+
+
+def test_a_sequence_goes_on_where_it_stood(
+    stack: LocalStack, other: LocalStack, namespace: str
+) -> None:
+    """No number twice: it is made behind the last one, and never moved."""
+    here, there = client_of(stack), client_of(other)
+    name = f"{namespace}:bill"
+    here.sequences.draw_block(name, 41)
+    lines = [*Exporter(here, namespace).namespaces(), Exporter(here).line(name)]
+
+    first = list(Importer.begin(there, namespace).outcomes(lines))
+    number = there.sequences.draw(name)
+    again = list(Importer.begin(there, namespace).outcomes(lines))
+    here.sequences.draw_block(name, 9)
+    (ahead,) = Importer.begin(there, namespace).outcomes([Exporter(here).line(name)])
+
+    assert (first, number, again) == ([Done.MADE] * 2, 42, [Done.EXISTS] * 2)
+    assert isinstance(ahead, SequenceExists)
+    assert "43 to 50" in str(ahead)
+    assert there.sequences.draw(name) == 43
+
+
+@pytest.mark.parametrize("value", [-5, "0.5", 2**63 - 1])
+def test_a_sequence_has_whole_numbers(stack: LocalStack, namespace: str, value: object) -> None:
+    """Anything else is named, and nothing is made."""
+    client = client_of(stack)
+    line = CounterLine(counter=f"{namespace}:bill", kind=Kind.SEQUENCE, value=value)
+
+    (outcome,) = Importer.begin(client, namespace).outcomes([line])
+
+    assert isinstance(outcome, BadSequence)
+    assert client.sequences.draw(f"{namespace}:bill") == 1
 
 
 def test_an_interrupted_export_goes_on(stack: LocalStack, namespace: str, tmp_path: Path) -> None:
