@@ -11,7 +11,7 @@ counter is marked first, and removed once nothing that was made before the mark 
     prove     the stream has been handled past that (the proof of `verify`)
     remove    one transaction: an empty head in place of the head, the total deleted, the mark told
     tidy      alert states, alert log and memberships
-    forget    a day later the empty head and the mark
+    forget    a day later these again (a late judge), the empty head and the mark
 
 What was made behind the mark stops it: the counter is in use, nothing is removed, and the mark
 starts anew from now. An entry that arrives between the last look and the transaction is none of
@@ -25,7 +25,12 @@ what is removed: it makes a total of its own, and head and total agree at every 
 | the empty head was forgotten | a mark, which the next call removes |
 
 Why the empty head stays for a day: a run of the compactor that began before there was any head
-publishes on condition that there is none. It must find one, however long it slept.
+publishes on condition that there is none. It must find one; a run that is half a day old publishes
+nothing any more (`run`). Versions of the total begin again as well, so a finding of `repair` that
+is older than that is not written either.
+
+Of a ledger with replicas nothing is removed: each region has totals of its own, and no transaction
+reaches them.
 """
 
 from __future__ import annotations
@@ -105,7 +110,7 @@ class LedgerRemover:
         Raises:
             NoSuchCounter: nothing was ever recorded under that name.
             NamespaceUnknown, WrongKind: it is no counter of a ledger.
-            BadSetting: the ledger spans regions with strong consistency, and takes no transactions.
+            BadSetting: the ledger has replicas: no transaction reaches the totals of other regions.
         """
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
         mark = self.mark(counter)
@@ -138,11 +143,7 @@ class LedgerRemover:
         return None if item is None else decode_mark(item)
 
     def _begin(self, counter: str, namespace: Namespace) -> Removal:
-        if self.regions.survey().strong:
-            raise BadSetting(
-                f"counter {counter!r} cannot be removed: its ledger has multi-region strong "
-                "consistency and takes no transactions, so its numbers cannot go at once"
-            )
+        self._refuse_more_regions(counter)
         total = self._total(counter)
         if total is None and not self._head(counter).generation and not self._has_entries(counter):
             raise NoSuchCounter(
@@ -160,6 +161,7 @@ class LedgerRemover:
     def _empty(self, mark: Mark, namespace: Namespace) -> Removal | None:
         """Merge, prove, remove. None: it was done."""
         counter, now_ms = mark.counter, self.clock.now_ms()
+        self._refuse_more_regions(counter)
         total = self._total(counter)
         ready_ms = self._ready_ms(mark.at_ms, namespace, total)
         if now_ms < ready_ms:
@@ -209,11 +211,26 @@ class LedgerRemover:
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
             return Removal(counter, Stage.REMOVED, forget_ms, detail)
+        # Once more: what judged its last moves late has written its states since.
+        self.tidy(counter, removed_ms)
         empty = AllOf(Compare("generation", "=", mark.generation), Compare("run", "=", RUN))
         # Where that fails it is gone, or the name is in use again and this is the head of that.
         self._quietly(Delete(self.regions.table, keys.head_key(counter), empty))
         self._quietly(removal_mark.unmark_of(self.table, mark))
         return Removal(counter, Stage.FORGOTTEN, None, "nothing is left of it")
+
+    def _refuse_more_regions(self, counter: str) -> None:
+        survey = self.regions.survey()
+        if survey.strong:
+            raise BadSetting(
+                f"counter {counter!r} cannot be removed: its ledger has multi-region strong "
+                "consistency and takes no transactions, so its numbers cannot go at once"
+            )
+        if survey.others:
+            raise BadSetting(
+                f"counter {counter!r} cannot be removed: its ledger is in other regions as well: "
+                f"{', '.join(survey.others)}. Its totals there would stay"
+            )
 
     def _ready_ms(self, marked_ms: int, namespace: Namespace, total: Item | None) -> int:
         limit = self.limit(namespace)

@@ -8,11 +8,12 @@ removed by its own room; this module only knows the order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from countledger.compaction.removal_stage import Removal, Stage
 from countledger.ledger import keys
-from countledger.ledger.errors import NoSuchCounter
+from countledger.ledger.errors import CorruptItem, NoSuchCounter, ServiceFailed
 from countledger.ledger.expressions import Compare
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Query
@@ -64,24 +65,23 @@ class Removals:
         As `remove` for each; the table `counters` is looked through for those that have a total,
         half a read unit for each 4 KB, unless they are strict. It can be stopped anywhere: the next
         call goes on. A counter that was first recorded after all others were marked is marked then.
+        One that cannot be read or written is left alone, for the reason given, and stops no other.
 
         Raises:
             NamespaceUnknown: there is no such namespace.
+            WrongRegion, BadSetting, SetupError: as `remove`; it concerns every counter.
         """
-        kind = self._kind(namespace)
+        self._kind(namespace)
         marked = [*self.pending(namespace)]
-        yield from map(self.remove, marked)
         known = set(marked)
-        for counter in self.names(namespace):
-            if counter in known:
-                continue
+        fresh = (counter for counter in self.names(namespace) if counter not in known)
+        for counter in chain(marked, fresh):
             try:
-                removal = self.remove(counter)
+                yield self.remove(counter)
             except NoSuchCounter:
                 continue  # somebody else was faster
-            yield removal
-            if kind is Kind.LEDGER:
-                known.add(counter)
+            except (CorruptItem, ServiceFailed) as error:
+                yield Removal(counter, Stage.LEFT, None, str(error))
 
     def pending(self, namespace: str) -> Iterator[str]:
         """The counters of a namespace whose removal was begun: half a read unit for each 4 KB."""

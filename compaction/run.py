@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction import plan
 from countledger.compaction.report import Outcome, Report, Step, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
+from countledger.ledger.departure import looking
 from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, ServiceFailed
 from countledger.ledger.head import decode_head
+from countledger.ledger.limits import RUN_LIFE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,14 +64,15 @@ class Run:
         self._on_step = on_step
         self._table = compactor.regions.table
         self._views: Views = compactor.regions.metered()
-        self._cutoff_ms = compactor.limit(namespace).cutoff_ms(compactor.clock.now_ms())
+        self._began_ms = compactor.clock.now_ms()
+        self._cutoff_ms = compactor.limit(namespace).cutoff_ms(self._began_ms)
         self._ranges = plan.ranges(namespace.spread, self._cutoff_ms)
         self._after: Key | None = None
         self._head: Head | None = None
         self._fresh: list[plan.Candidate] = []
         self._merged = 0
         self._generations = 0
-        self._compactorheld = 0
+        self._held_back = 0
 
     def report(self) -> Report:
         """Work, and tell what became of it; an error of ours is told, not raised."""
@@ -209,7 +212,7 @@ class Run:
                 continue
             elsewhere = self._views.shown_elsewhere(self._counter, [one.key for one in old])
             alike = plan.shown_alike(old, elsewhere)
-            self._compactorheld += len(old) - len(alike)
+            self._held_back += len(old) - len(alike)
             selected += alike
         return selected
 
@@ -231,10 +234,15 @@ class Run:
         return self._compactor.archive.seal(self._counter, head.generation + 1, self._run, items)
 
     def _publish(self, head: Head, after: Head) -> End | None:
-        """Replace the head, if nobody has replaced it."""
+        """Replace the head, if nobody has replaced it.
+
+        Raises:
+            ServiceFailed: it would leave so late that another head could have that generation.
+        """
         self._step(Verb.PUBLISH, head)
         try:
-            self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
+            with looking(self._refuse_if_old):
+                self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
         except ConditionFailed as failed:
             # After a lost answer the SDK sends again, and finds what its first attempt wrote.
             found = decode_head(failed.item)
@@ -246,6 +254,10 @@ class Run:
         self._generations += 1
         return None
 
+    def _refuse_if_old(self) -> None:
+        if self._compactor.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
+            raise ServiceFailed("this run stood still for half a day and publishes nothing more")
+
     def _close(self, head: Head) -> End:
         """Forget the covers, which are deleted everywhere, and tell how it ended."""
         if head.covers:
@@ -254,10 +266,8 @@ class Run:
                 return end
         if self._late():
             return End(Outcome.STOPPED, f"the deadline came after {self._merged} entries")
-        if self._compactorheld:
-            return End(
-                Outcome.WAITING, f"{self._compactorheld} entries are not in every region yet"
-            )
+        if self._held_back:
+            return End(Outcome.WAITING, f"{self._held_back} entries are not in every region yet")
         if self._generations:
             return End(Outcome.MERGED, f"{self._merged} entries merged")
         return End(Outcome.NOTHING, "no entry is old enough")

@@ -8,21 +8,31 @@ A record is in the exact sum, or it will be delivered after the repair; never bo
 - each shard's watermark in the total is raised to what the proof found handled, in the same write,
   so that no record behind it can be added when it is delivered again: neither one that lay in the
   quarantine, nor one of a total that was lost together with its watermarks.
+
+A total that is made, or has more entries now, may be worth a compaction: behind its write it is put
+into the due index, as the materializer does. So is one that is exact, for a crash may lie between.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
+from countledger.consumers.due import DueMarker, DueRules
 from countledger.consumers.verdict import Judgement, Verdict
 from countledger.ledger import amount, keys
-from countledger.ledger.errors import ConditionFailed, CountledgerError, SetupError
+from countledger.ledger.departure import looking
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    ServiceFailed,
+    SetupError,
+)
 from countledger.ledger.exact import ExactSum
 from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
-from countledger.ledger.limits import FORMAT
+from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from countledger.consumers.stored import Stored
     from countledger.consumers.verify import Finding, Verifier
     from countledger.ledger.attributes import Item
+    from countledger.ledger.due import DueRule
     from countledger.ledger.expressions import Condition
 
 # A table of usual size has some tens of shards within a day. Beyond this many, those of which
@@ -87,11 +98,13 @@ class Repairer:
 
     verifier: Verifier
     dry_run: bool = False
+    _rules: dict[str, tuple[int, DueRule | None]] = field(default_factory=dict, repr=False)
 
     def repair(self, counters: Iterable[str]) -> Iterator[Repair]:
         """Set the totals that drifted to their exact sums, and make those that are missing.
 
-        As `Verifier.verify`, and a write unit for each KB of each total that is written.
+        As `Verifier.verify`, a write unit for each KB of each total that is written, two for each
+        that is put into the due index, and half a read unit a minute for each namespace.
 
         Raises:
             BadCounterName: a name breaks the grammar.
@@ -102,22 +115,46 @@ class Repairer:
         verdict = finding.verdict
         plan = plan_of(self.verifier.totals.table, finding, self.verifier.clock.now_ms())
         if isinstance(plan, str):
-            remedy = Remedy.NONE if verdict.verdict is Judgement.EXACT else Remedy.LEFT
-            return Repair(verdict.counter, remedy, verdict, plan)
+            if verdict.verdict is not Judgement.EXACT:
+                return Repair(verdict.counter, Remedy.LEFT, verdict, plan)
+            done = Repair(verdict.counter, Remedy.NONE, verdict, plan)
+            return done if self.dry_run else self._indexed(done, finding.stored.item)
         remedy = Remedy.MADE if finding.stored.item is None else Remedy.REPAIRED
         if self.dry_run:
             return Repair(verdict.counter, _PLANNED[remedy], verdict, verdict.proof)
         try:
-            self.verifier.totals.door.update(plan)
+            with looking(lambda: self._refuse_if_old(finding)):
+                item = self.verifier.totals.door.update(plan)
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
                 reason = "its total moved at the last moment; try again"
                 return Repair(verdict.counter, Remedy.LEFT, verdict, reason)
+            item = failed.item
         except SetupError:
             raise  # it concerns every counter
         except CountledgerError as error:
             return Repair(verdict.counter, Remedy.LEFT, verdict, str(error))
-        return Repair(verdict.counter, remedy, verdict, verdict.proof)
+        return self._indexed(Repair(verdict.counter, remedy, verdict, verdict.proof), item)
+
+    def _indexed(self, done: Repair, total: Item | None) -> Repair:
+        """The same, once the total lies in the due index if it belongs there."""
+        if total is None:
+            return done
+        door, table = self.verifier.totals.door, self.verifier.totals.table
+        rules = DueRules(door, table, self.verifier.clock, self._rules)
+        try:
+            DueMarker(door, table, rules, self.verifier.clock.now_ms()).mark(total)
+        except SetupError:
+            raise
+        except CountledgerError as error:
+            reason = f"its total is right, but not in the due index: {error}; try again"
+            return Repair(done.counter, Remedy.LEFT, done.verdict, reason)
+        return done
+
+    def _refuse_if_old(self, finding: Finding) -> None:
+        """Its version may be that of a total made anew after the counter was removed."""
+        if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
+            raise ServiceFailed("what was found is half a day old by now; try again")
 
 
 def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
@@ -141,7 +178,9 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
             for shard, sequence in _raised(stored.item, proof)
         ),
     )
-    return Update(table, keys.total_key(stored.counter), clauses, _unmoved(stored))
+    return Update(
+        table, keys.total_key(stored.counter), clauses, _unmoved(stored), returning="ALL_NEW"
+    )
 
 
 def _unmoved(stored: Stored) -> Condition:

@@ -51,12 +51,14 @@ class Finding:
         stored: the total as it was found, unmoved unless the verdict is `busy`.
         exact: the exact sum, or why there is none.
         proof: that the stream has been handled past it, or None.
+        since_ms: when the reading began that it rests on.
     """
 
     verdict: Verdict
     stored: Stored
     exact: ExactSum | CountledgerError
     proof: Proof | None
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Verifier:
 
     def _attempt(self, counters: Sequence[str], settle_ms: int) -> dict[str, Finding]:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done on their account."""
+        since_ms = self.clock.now_ms()
         with ThreadPoolExecutor(self.readers, "countledger-verifier") as pool:
             before = list(pool.map(self._look, counters))
             sums = list(pool.map(self._sum, counters))
@@ -121,7 +124,13 @@ class Verifier:
             proof = self._prover.past(moment_ms)
             after = pool.map(self._look, counters)
             found = [
-                Finding(_judged(old, new, total, proof, settled=settle_ms > 0), new, total, proof)
+                Finding(
+                    _judged(old, new, total, proof, settled=settle_ms > 0),
+                    new,
+                    total,
+                    proof,
+                    since_ms,
+                )
                 for old, new, total in zip(before, after, sums, strict=True)
             ]
         return dict(zip(counters, found, strict=True))

@@ -72,7 +72,7 @@ class Workload:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise BadSetting(
-                    f"{name.replace('_', ' ')} of {value:g} lies not between {least} and {most:,}"
+                    f"{name.replace('_', ' ')}: {value:g} is not between {least} and {most:,}"
                 )
 
     @property

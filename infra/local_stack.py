@@ -168,23 +168,22 @@ class LocalStack:
             service, endpoint_url=self.url, config=plain.merge(config) if config else plain
         )
 
-    def credentials_for(self, policy_output: str) -> Credentials:
-        """The keys of a user who has exactly one of the stack's policies.
+    def credentials_for(self, *policy_outputs: str) -> Credentials:
+        """The keys of a user who has exactly these of the stack's policies.
 
         Args:
-            policy_output: the output that names it: `EmitPolicyArn`, `ReadPolicyArn`,
+            policy_outputs: the outputs that name them: `EmitPolicyArn`, `ReadPolicyArn`,
                 `OperatePolicyArn`.
         """
-        if policy_output not in self._credentials:
+        user = "-".join(("only", *(name.removesuffix("PolicyArn") for name in policy_outputs)))
+        if user not in self._credentials:
             iam = self.client("iam")
-            user = f"only-{policy_output}"
             iam.create_user(UserName=user)
-            iam.attach_user_policy(UserName=user, PolicyArn=self.outputs[policy_output])
+            for name in policy_outputs:
+                iam.attach_user_policy(UserName=user, PolicyArn=self.outputs[name])
             key = iam.create_access_key(UserName=user)["AccessKey"]
-            self._credentials[policy_output] = Credentials(
-                key["AccessKeyId"], key["SecretAccessKey"]
-            )
-        return self._credentials[policy_output]
+            self._credentials[user] = Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+        return self._credentials[user]
 
     def drain(self) -> None:
         """Return once all that was sent so far has gone through every function.

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.compaction.regions import survey_of
-from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger import CountLedger
     from countledger.compaction.retire import Retire
     from countledger.consumers.progress import ShardProgress
+    from countledger.ledger.clock import Clock
 
-# Less than that tells nothing of a day.
-_SPAN_MIN_MS: Final = HOUR_MS
+SPAN_MIN_MS: Final = HOUR_MS
+# A stream shows its records for a day: of a shard that begins later it shows all.
+_SHOWN_WHOLE_MS: Final = 23 * HOUR_MS
 
 
 class Pace(NamedTuple):
@@ -30,22 +34,50 @@ class Pace(NamedTuple):
     total_units: float
 
 
-def pace_of(progress: Sequence[ShardProgress]) -> Pace | None:
+def pace_of(
+    progress: Sequence[ShardProgress],
+    begun_ms: Mapping[str, int],
+    now_ms: int,
+    least_ms: int = SPAN_MIN_MS,
+) -> Pace | None:
     """The pace that the progress of the stream's shards tells; None: too little is known. Pure.
 
-    Shards follow each other within a day. What the first of them counts was made before its last
-    record; of the others it was made behind it, so those are counted over that time.
+    Progress counts a shard from its beginning. Of those that began within the day all that they
+    counted was made since the first of them began.
+
+    Args:
+        progress: of shards.
+        begun_ms: when the first record was made that the stream still shows of a shard.
+        now_ms: the time.
+        least_ms: what is told by less than that tells nothing of a day.
     """
-    if not progress:
+    whole = [one for one in progress if begun_ms.get(one.shard, 0) > now_ms - _SHOWN_WHOLE_MS]
+    records = sum(one.records for one in whole)
+    span_ms = max((now_ms - begun_ms[one.shard] for one in whole), default=0)
+    if not records or span_ms < max(least_ms, 1):
         return None
-    ends = [one.handled_through_ms for one in progress]
-    span_ms = max(ends) - min(ends)
-    later = [one for one in progress if one.handled_through_ms > min(ends)]
-    records = sum(one.records for one in later)
-    if span_ms < _SPAN_MIN_MS or not records:
-        return None
-    units = sum(one.write_units for one in later)
+    units = sum(one.write_units for one in whole)
     return Pace(records * DAY_MS / span_ms, units / records)
+
+
+def measure(
+    client: CountLedger, clock: Clock | None = None, least_ms: int = SPAN_MIN_MS
+) -> Pace | None:
+    """How many entries come to a stack: half a read unit and two calls for each stream shard.
+
+    Args:
+        client: of the stack.
+        clock: tells the time.
+        least_ms: as `pace_of`.
+    """
+    now_ms = (clock or SystemClock()).now_ms()
+    stream = client.audit.verifier.stream
+    begun_ms: dict[str, int] = {}
+    for one in stream.shards():
+        for record in islice(stream.after(one.shard, None), 1):
+            made = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
+            begun_ms[str(one.shard)] = int(made * SECOND_MS)
+    return pace_of(client.freshness().shards, begun_ms, now_ms, least_ms)
 
 
 def regions_of(client: CountLedger) -> int:

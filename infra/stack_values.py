@@ -10,6 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse parameters that a template has not.
+
+    Raises:
+        BadInput: naming the first of them, and those that there are.
+    """
+    names = set(known)
+    strange = sorted(set(given) - names)
+    if strange:
+        raise BadInput(
+            f"the template has no parameter {strange[0]!r}; it has {', '.join(sorted(names))}"
+        )
+
+
 def parameters_for(
     given: Mapping[str, str], existing: Mapping[str, Any] | None, known: Iterable[str]
 ) -> list[Any]:
@@ -24,11 +38,7 @@ def parameters_for(
         BadInput: the template has no such parameter.
     """
     known = set(known)
-    strange = sorted(given.keys() - known)
-    if strange:
-        raise BadInput(
-            f"the template has no parameter {strange[0]!r}; it has {', '.join(sorted(known))}"
-        )
+    refuse_unknown(given, known)
     before = (existing or {}).get("Parameters", [])
     kept = known & {one["ParameterKey"] for one in before} - given.keys()
     return [

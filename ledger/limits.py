@@ -77,6 +77,10 @@ TOKEN_BYTES: Final = 40
 SET_TOKENS_MAX: Final = SET_MAX_BYTES // TOKEN_BYTES
 SET_TOKENS_DEFAULT: Final = 500
 
+# For how long after its first read a run of the compactor, or a repair, may still write:
+# generations and versions begin again once a counter was removed, which takes longer than that.
+RUN_LIFE_MS: Final = 12 * HOUR_MS
+
 # For how long a materializer may not know of a new or changed schedule.
 DUE_RULE_LIFE_MS: Final = MINUTE_MS
 # Below two entries there is nothing to merge; each run writes its head at least twice.

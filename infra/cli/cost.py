@@ -11,7 +11,7 @@ from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 from countledger.infra.cli.usage import BadUsage
 from countledger.infra.cost import Workload, bill, dollars, savings
-from countledger.infra.measured import pace_of, regions_of, retire_of
+from countledger.infra.measured import measure, regions_of, retire_of
 from countledger.infra.prices import AS_OF, BATCH_RECORDS, BATCH_UNITS
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ def cost(
     """Estimate what a month costs, at list prices of us-east-1, and what would save most.
 
     Without --events-per-day the pace is measured: what the materializer handled within the last
-    day, its write units, the schedules, the replicas. Not in it: what strict counters, sequences
-    and claims write, indexes, Kinesis, the archive, recovery, alarms, data transfer, free tiers.
+    day, its write units, the schedules, the replicas. It counts entries: say --events-per-entry
+    where events are coalesced already. Not in it: what strict counters, sequences, claims and
+    alerts write, indexes, Kinesis, the archive, recovery, alarms, data transfer, free tiers.
 
     Examples:
       countledger cost
@@ -61,7 +62,7 @@ def cost(
     way: Retire | None = Retire.TRANSACTION
     if events_per_day is None:
         client = options.client()
-        pace = _measured(pace_of(client.freshness().shards))
+        pace = _measured(measure(client))
         events_per_day, units = pace.entries_per_day * events_per_entry, pace.total_units
         regions = regions_of(client) if regions is None else regions
         way = retire_of(client) if retire is None else way
@@ -79,8 +80,8 @@ def cost(
 def _measured(pace: Pace | None) -> Pace:
     if pace is None:
         raise BadUsage(
-            "the stream tells too little yet (its shards follow each other within hours): "
-            "give --events-per-day"
+            "nothing was recorded in the last day, or only in its last hour, which tells too "
+            "little: give --events-per-day"
         )
     return pace
 

@@ -16,7 +16,8 @@ from countledger.infra.cli.usage import BadUsage
 from countledger.infra.code_bucket import default_bucket, make_bucket, take_bucket, upload
 from countledger.infra.deploy import Deployment, Proposal, StackEvent
 from countledger.infra.packaging import packaged
-from countledger.infra.template import parse_template, template_text
+from countledger.infra.stack_values import refuse_unknown
+from countledger.infra.template import load_template, parse_template, template_text
 from countledger.ledger.connection import Connection
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def deploy(
     """
     parameters = {"Architecture": architecture, **_pairs(parameter, "--parameter")}
     tags = _pairs(tag, "--tag")
+    refuse_unknown(parameters, load_template()["Parameters"])
     connection = _connection(options)
     place = _place(connection, bucket)
     deployment = Deployment(

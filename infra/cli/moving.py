@@ -124,8 +124,8 @@ def import_(
     """Write opening balances, each once under the name of the import.
 
     A line is a JSON object as `countledger export` writes it; {"counter": "likes:a", "value": 14}
-    is enough. The value of a ledger counter is added, as one entry; strict counters and
-    namespaces are made. Calling it again changes nothing, for the horizon of a namespace; later
+    is enough. The value of a ledger counter is added, as one entry; strict counters, sequences
+    and namespaces are made. Calling it again changes nothing, for the horizon of a namespace; later
     it is refused. A bad line never stops the rest; the exit code is 1 then.
 
     Examples:

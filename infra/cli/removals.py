@@ -15,7 +15,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from countledger.compaction.removal_stage import Removal
     from countledger.compaction.removals import Removals
@@ -93,22 +93,28 @@ def _cancel(options: Options, removals: Removals, names: list[str], namespace: s
 
 
 def _show(options: Options, removed: Iterable[Removal]) -> int:
+    rows: list[Row] = []
     unfinished = 0
-
-    def rows() -> Iterator[Row]:
-        nonlocal unfinished
+    try:
         for one in removed:
             unfinished += one.stage not in _ENDED
-            next_at = None if one.next_at_ms is None else to_datetime(one.next_at_ms)
-            yield {
-                "counter": one.counter,
-                "stage": str(one.stage),
-                "call_again": next_at,
-                "detail": one.detail,
-            }
-
-    shown = list(rows())
-    show(options, shown, shown)
+            rows.append(_row(one))
+    finally:
+        # Also where the next one fails, or somebody interrupts: so much was done.
+        if rows:
+            show(options, rows, rows)
+    if not rows:
+        show(options, rows, rows)
     if unfinished:
         notice(f"{unfinished} still to be removed: call again when the table says")
     return UNFINISHED if unfinished else 0
+
+
+def _row(removal: Removal) -> Row:
+    next_at = None if removal.next_at_ms is None else to_datetime(removal.next_at_ms)
+    return {
+        "counter": removal.counter,
+        "stage": str(removal.stage),
+        "call_again": next_at,
+        "detail": removal.detail,
+    }

@@ -26,6 +26,7 @@ def show_facts(facts: Facts, found: Sequence[Finding], running: Running | None) 
         ("event source mappings", _mappings(facts)),
         ("totals", _totals(facts)),
         ("queues", _queues(facts)),
+        ("quarantine", _quarantined(facts)),
         ("alarms", _alarms(facts)),
         ("schedules", [_schedule(one, facts.at_ms) for one in facts.schedules]),
     ):
@@ -125,6 +126,13 @@ def _queues(facts: Facts) -> list[Row]:
             "oldest": _duration(one.oldest_ms),
         }
         for one in facts.queues
+    ]
+
+
+def _quarantined(facts: Facts) -> list[Row]:
+    return [
+        {"source": one.source, "waiting": one.waiting, "oldest": _duration(one.oldest_ms)}
+        for one in facts.quarantined
     ]
 
 

@@ -80,6 +80,8 @@ class Exporter:
     ) -> Audit[CounterLine]:
         """The lines of all counters, found by reading the keys of both tables whole.
 
+        A ledger without any entry, merged or not, has none: it was removed, or never recorded.
+
         Args:
             segments: into how many parts each table is cut, to be read side by side: 1 to 64.
             resume: a file that keeps how far it came; the walk goes on behind it.
@@ -89,12 +91,15 @@ class Exporter:
         purpose = f"export of {self.namespace or 'all'} in {ledger} in {connection.region}"
         return Audit(
             Walker(connection.door("standard"), ledger, totals),
-            self.lines,
+            self._lines_of_use,
             lambda line: str(line.kind),
             self._is_wanted,
             segments,
             NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
         )
+
+    def _lines_of_use(self, counters: Iterable[str]) -> Iterator[CounterLine]:
+        return (one for one in self.lines(counters) if one.kind is not Kind.LEDGER or one.events)
 
     def _strict(self, counter: str) -> CounterLine:
         found = self.client.strict.show(counter)

@@ -4,6 +4,7 @@ namespace            made, or there already with the same settings
 counter of a ledger  one entry of the whole value, under a key of the import's name; its time
                      is the import's first, so a retry beyond the horizon is refused
 strict counter       made with the value as its opening, or there already as the line says
+sequence             made to go on behind the value, or there already and that far; never moved
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from countledger.ledger.errors import (
     ConditionFailed,
     CounterExists,
     CountledgerError,
+    SequenceExists,
 )
 from countledger.ledger.expressions import Absent
-from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES
+from countledger.ledger.limits import IMPORT_NAME_MAX_BYTES, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put
+from countledger.producers.sequences.sequence import check_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,9 +126,7 @@ class Importer:
             if line.kind is Kind.STRICT:
                 return self._make_strict(line)
             if line.kind is Kind.SEQUENCE:
-                raise BadSetting(
-                    f"sequence {line.counter!r} cannot be imported: make it with its first number"
-                )
+                return self._make_sequence(line)
         except CountledgerError as error:
             return error
         return Done.NOTHING  # of a ledger, and 0: it is what it would be
@@ -159,6 +160,22 @@ class Importer:
             there = self.client.strict.show(line.counter)
             if (str(there.method), there.lower, there.upper, there.bins) != wanted:
                 raise
+            return Done.EXISTS
+        return Done.MADE
+
+    def _make_sequence(self, line: CounterLine) -> Done:
+        """One that is there stays where it is: behind the line's number, or it is refused."""
+        last = check_number("last number", line.value, 0, SEQUENCE_LAST - 1)
+        try:
+            self.client.sequences.create(line.counter, first=last + 1)
+        except SequenceExists:
+            there = self.client.sequences.show(line.counter).last
+            if there < last:
+                raise SequenceExists(
+                    f"sequence {line.counter!r} is at {there} here, and at {last} in the file: "
+                    f"the numbers {there + 1} to {last} would be given out twice; "
+                    "import it under another name, or draw them here first"
+                ) from None
             return Done.EXISTS
         return Done.MADE
 

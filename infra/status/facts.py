@@ -133,6 +133,23 @@ class IteratorFact:
     age_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class QuarantinedFact:
+    """What of one source waits in quarantine, also once its queue has forgotten it.
+
+    Attributes:
+        source: `ledger`, `counters` or `kinesis`.
+        waiting: how many records, counted up to `waiting_max`.
+        waiting_max: where counting ended.
+        oldest_ms: the age of the oldest of those.
+    """
+
+    source: str
+    waiting: int
+    waiting_max: int
+    oldest_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All of it.
@@ -151,4 +168,5 @@ class Facts:
     alarms: tuple[AlarmFact, ...] = ()
     freshness: FreshnessFact | None = None
     schedules: tuple[ScheduleFact, ...] = ()
+    quarantined: tuple[QuarantinedFact, ...] = ()
     unseen: dict[str, str] = field(default_factory=dict)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Facts,
         FreshnessFact,
         MappingFact,
+        QuarantinedFact,
         QueueFact,
         ScheduleFact,
         StackFact,
@@ -36,12 +37,12 @@ _RATE: Final = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
 _UNITS_MS: Final = {"minute": MINUTE_MS, "hour": HOUR_MS, "day": DAY_MS}
 _ADVICE: Final = {
     "Quarantine": (
-        "stream records that could not be applied",
-        "read the reason in the message, then `countledger verify` the counter that it names",
+        "records of a stream that could not be applied or judged",
+        "`countledger quarantine list` shows them with their reasons",
     ),
     "IngestQuarantine": (
         "messages of the stream that can never be counted",
-        "read the reason in the message, and have it mended where it was sent",
+        "`countledger quarantine list --source kinesis` shows them with their reasons",
     ),
     "IngestExpired": (
         "messages that waited in the stream for longer than their horizon, not counted",
@@ -87,6 +88,8 @@ def _findings(facts: Facts) -> Iterator[Finding]:
         yield from _of_freshness(facts.freshness, facts.at_ms)
     for queue in facts.queues:
         yield from _of_queue(queue)
+    for waiting in facts.quarantined:
+        yield from _of_quarantine(waiting)
     for alarm in facts.alarms:
         yield from _of_alarm(alarm, facts.at_ms)
     for schedule in facts.schedules:
@@ -144,6 +147,16 @@ def _of_queue(queue: QueueFact) -> Iterator[Finding]:
     what, do = _ADVICE[queue.name]
     old = f", the oldest for {show_duration(queue.oldest_ms)}" if queue.oldest_ms else ""
     yield Finding(queue.name, f"it holds {queue.waiting + queue.in_flight}{old}: {what}", do)
+
+
+def _of_quarantine(fact: QuarantinedFact) -> Iterator[Finding]:
+    count = f"{fact.waiting} or more" if fact.waiting >= fact.waiting_max else f"{fact.waiting}"
+    oldest = show_duration(_whole_seconds(fact.oldest_ms))
+    yield Finding(
+        f"quarantine of {fact.source}",
+        f"waiting for a person: {count}, the oldest for {oldest}",
+        f"`countledger quarantine list --source {fact.source}`, then resend or discard",
+    )
 
 
 def _of_alarm(alarm: AlarmFact, now_ms: int) -> Iterator[Finding]:

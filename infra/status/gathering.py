@@ -14,6 +14,7 @@ from countledger.infra.status.facts import (
     Facts,
     FreshnessFact,
     MappingFact,
+    QuarantinedFact,
     QueueFact,
     ScheduleFact,
     StackFact,
@@ -21,6 +22,7 @@ from countledger.infra.status.facts import (
 from countledger.infra.status.watched import alarms_of, measured
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
+from countledger.ledger.quarantined import Source
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 # Beyond that "many" is all that a person wants to know.
 DUE_MAX: Final = 1000
+QUARANTINED_MAX: Final = 100
 _MAPPING: Final = "AWS::Lambda::EventSourceMapping"
 _QUEUE: Final = "AWS::SQS::Queue"
 _ALARM: Final = "AWS::CloudWatch::Alarm"
@@ -60,7 +63,7 @@ class Gathering:
         """Look at everything: some twenty calls, and what the parts say of their units.
 
         Half a read unit for each namespace, twice for each one with a schedule; eight and more for
-        the due counters of each schedule.
+        the due counters of each schedule, half a unit for each 4 KB of what is quarantined.
 
         Raises:
             StackNotFound: there is no such stack.
@@ -90,6 +93,7 @@ class Gathering:
             ),
             freshness=self._see("freshness", self._freshness, None),
             schedules=self._see("schedules", lambda: tuple(self._schedules()), ()),
+            quarantined=self._see("quarantine", lambda: tuple(self._quarantined()), ()),
             unseen=self._unseen,
         )
 
@@ -172,6 +176,16 @@ class Gathering:
         fresh = freshness_of(shards, progress)
         waiting_ms = waiting_since_ms(stream, shards, progress)
         return FreshnessFact(fresh.handled_through_ms, waiting_ms, len(fresh.idle))
+
+    def _quarantined(self) -> Iterator[QuarantinedFact]:
+        now_ms = self._clock.now_ms()
+        for source in Source:
+            waiting = list(self._client.quarantine.list(source, limit=QUARANTINED_MAX))
+            if waiting:
+                oldest_ms = min(one.kept_at_ms for one in waiting)
+                yield QuarantinedFact(
+                    str(source), len(waiting), QUARANTINED_MAX, max(0, now_ms - oldest_ms)
+                )
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         door = self._connection.door("standard")

@@ -14,9 +14,13 @@ from countledger import CountLedger, Event, Settings
 from countledger.infra.local_stack import LocalStack
 from countledger.infra.moving.export_file import new_file, place_beside
 from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Importer
-from countledger.infra.moving.lines import CounterLine
-from countledger.ledger.errors import KeyExpired
+from countledger.infra.moving.importing import Done, Importer
+from countledger.infra.moving.lines import CounterLine, Line
+from countledger.ledger import keys
+from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
+from countledger.ledger.head import Head, encode_head
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Put
 from tests.e2e.command import Command
 
 
@@ -84,6 +88,39 @@ def test_from_one_stack_into_another_once(
     assert moved.namespaces.get(namespace).spread == 16
     hall = moved.strict.show(f"{seats}:hall")
     assert (hall.value, hall.lower, hall.upper, hall.bins) == (40, 0, 100, 2)
+
+
+def test_a_sequence_goes_on_where_it_stood(
+    stack: LocalStack, other: LocalStack, namespace: str
+) -> None:
+    """No number twice: it is made behind the last one, and never moved."""
+    here, there = client_of(stack), client_of(other)
+    name = f"{namespace}:bill"
+    here.sequences.draw_block(name, 41)
+    lines: list[Line] = [*Exporter(here, namespace).namespaces(), Exporter(here).line(name)]
+
+    first = list(Importer.begin(there, namespace).outcomes(lines))
+    number = there.sequences.draw(name)
+    again = list(Importer.begin(there, namespace).outcomes(lines))
+    here.sequences.draw_block(name, 9)
+    (ahead,) = Importer.begin(there, namespace).outcomes([Exporter(here).line(name)])
+
+    assert (first, number, again) == ([Done.MADE] * 2, 42, [Done.EXISTS] * 2)
+    assert isinstance(ahead, SequenceExists)
+    assert "43 to 50" in str(ahead)
+    assert there.sequences.draw(name) == 43
+
+
+@pytest.mark.parametrize("value", [-5, "0.5", 2**63 - 1])
+def test_a_sequence_has_whole_numbers(stack: LocalStack, namespace: str, value: object) -> None:
+    """Anything else is named, and nothing is made."""
+    client = client_of(stack)
+    line = CounterLine(counter=f"{namespace}:bill", kind=Kind.SEQUENCE, value=value)
+
+    (outcome,) = Importer.begin(client, namespace).outcomes([line])
+
+    assert isinstance(outcome, BadSequence)
+    assert client.sequences.draw(f"{namespace}:bill") == 1
 
 
 def test_an_interrupted_export_goes_on(stack: LocalStack, namespace: str, tmp_path: Path) -> None:
@@ -169,3 +206,17 @@ def test_bad_input_is_one_line(stack: LocalStack, arguments: list[str], says: st
     assert done.code == 2
     assert says in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_counter_without_an_entry_is_not_exported(stack: LocalStack, namespace: str) -> None:
+    """Of one that was removed the name is left for a day, and may be somebody's."""
+    client = filled(stack, namespace, counters=1)
+    door, ledger = client.connection.door("standard"), client.connection.setting("ledger_table")
+    empty = encode_head(f"{namespace}:gone", Head(generation=7, run="removed"))
+    door.put(Put(ledger, {**empty, **keys.head_key(f"{namespace}:gone")}))
+
+    done = Command(stack.environment())("export", "--namespace", namespace)
+
+    assert done.code == 0, done.err
+    names = [json.loads(line).get("counter") for line in done.out.splitlines()]
+    assert names == [None, f"{namespace}:0"]

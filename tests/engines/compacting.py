@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
@@ -16,6 +16,9 @@ from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.injection import Crash
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 
 def fill(store: Store, counter: str, count: int, *, keyed: bool = False) -> None:
@@ -96,3 +99,22 @@ def at_call(
         yield calls
     finally:
         events.unregister(event, note)
+
+
+@contextmanager
+def asleep_before(
+    client: "DynamoDBClient", operation: str, act: Callable[[], None]
+) -> Iterator[None]:
+    """The process stands still before the next such request is signed, and goes on after that."""
+    events, event = client.meta.events, f"before-call.dynamodb.{operation}"
+    left = [act]
+
+    def sleep(**_: object) -> None:
+        if left:
+            left.pop()()
+
+    events.register(event, sleep)
+    try:
+        yield
+    finally:
+        events.unregister(event, sleep)

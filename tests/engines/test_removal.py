@@ -7,21 +7,22 @@ import pytest
 
 from countledger.compaction.removal import LedgerRemover
 from countledger.compaction.removal_stage import Stage
-from countledger.compaction.report import Report
+from countledger.compaction.report import Outcome, Report
 from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter
 from countledger.ledger.expressions import Add
-from countledger.ledger.limits import DAY_MS, MINUTE_MS
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
-from tests.engines.compacting import crash_at
+from tests.engines.compacting import asleep_before, compactor, crash_at
 from tests.engines.differences import Difference
 from tests.engines.removing import COUNT, SUM, Removing, before_removal
 from tests.engines.store import Store
 from tests.faults.injection import Crash
 
 _LATER_MS = 2 * DAY_MS
+_NAPS = [(11 * HOUR_MS, Outcome.MERGED), (13 * HOUR_MS, Outcome.FAILED)]
 
 
 def _numbers(store: Store, counter: str) -> tuple[object, object]:
@@ -142,6 +143,24 @@ def test_a_removal_may_crash_anywhere_and_goes_on(store: Store, namespace: str, 
         assert [one for one in now.kept(counter) if one["counter"]["S"] == counter] == []
         number += 3
     assert number > 12
+
+
+@pytest.mark.parametrize(("asleep_ms", "outcome"), _NAPS)
+def test_a_run_that_slept_for_half_a_day_publishes_nothing(
+    store: Store, counter: str, asleep_ms: int, outcome: Outcome
+) -> None:
+    """An empty head keeps its place for a day: a run that is older must not take it after that."""
+    now = Removing(store, HandClock())
+    now.fill(counter)
+    clock = _later(now.clock)
+    made = compactor(store, clock=clock)
+
+    with asleep_before(made.regions.home.client, "PutItem", lambda: clock.move_ms(asleep_ms)):
+        report = made.compact(counter)
+
+    assert report.outcome is outcome
+    assert (report.generations > 0) is (outcome is Outcome.MERGED)
+    assert store.exact().read(counter).sum == SUM
 
 
 def test_a_name_may_be_used_again(store: Store, counter: str) -> None:

@@ -1,6 +1,7 @@
 """Repairs on every engine: their conditions, and what they cost."""
 
 from collections import deque
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,11 @@ from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Add
+from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Delete, Update
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
+from tests.engines.compacting import asleep_before
 from tests.engines.differences import Difference
 from tests.engines.store import Store, fresh_store
 
@@ -50,6 +53,26 @@ def _pass_over_others(store: Store) -> None:
 
 def _alter(store: Store, counter: str) -> None:
     store.door().update(Update(store.counters, keys.total_key(counter), (Add("total", 1),)))
+
+
+@pytest.mark.parametrize(
+    ("asleep_ms", "remedy"), [(11 * HOUR_MS, Remedy.REPAIRED), (13 * HOUR_MS, Remedy.LEFT)]
+)
+def test_a_repair_that_slept_for_half_a_day_writes_nothing(
+    store: Store, counter: str, asleep_ms: int, remedy: Remedy
+) -> None:
+    """By then the counter may have been removed and made anew, under the same version."""
+    _filled(store, counter)
+    _alter(store, counter)
+    clock = HandClock()
+    verifier = replace(_verifier(store), clock=clock)
+
+    with asleep_before(verifier.totals.door.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)):
+        (repair,) = Repairer(verifier).repair([counter])
+
+    assert repair.remedy is remedy
+    expected = 10 if remedy is Remedy.REPAIRED else 11
+    assert store.totals().read(counter, consistent=True).total == expected
 
 
 def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:

@@ -36,7 +36,6 @@ class Account:
         acknowledged: those that a client was told to be in.
         heads: generation, sum and covers of the last head at home.
         excused: regions whose total may be wrong until it is repaired: since when, and why.
-        unmarked: whether its total was written by a repair, which puts nothing into the due index.
     """
 
     made: dict[Identity, int] = field(default_factory=dict)
@@ -47,7 +46,6 @@ class Account:
     sum: int = 0
     covers: dict[str, int | list[int]] = field(default_factory=dict)
     excused: dict[str, tuple[float, str]] = field(default_factory=dict)
-    unmarked: bool = False
 
 
 @dataclass

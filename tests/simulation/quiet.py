@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.report import Outcome
-from countledger.consumers.repair import Remedy
 from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
@@ -76,7 +75,6 @@ def check_ledgers(world: World, memory: Memory) -> None:
                 raise Wrong(f"{counter} in {region}: {exact.entries} entries, not {account.made}")
             if region in account.excused:
                 done = product.auditor.repair(counter)
-                account.unmarked = account.unmarked or done.remedy in {Remedy.MADE, Remedy.REPAIRED}
                 world.tell(f"repair {counter} in {region}: {done.remedy}")
                 if not done.healthy:
                     raise Wrong(f"{counter} in {region} cannot be repaired: {done}")
@@ -101,7 +99,7 @@ def check_schedules(world: World, memory: Memory) -> None:
     wait(world)
     for counter in sorted(memory.free):
         account = world.auditor.ledger.accounts[counter]
-        excused = account.unmarked or world.home in account.excused
+        excused = world.home in account.excused
         left = len(_entries(world, world.home, counter))
         if left >= schedule.min_entries and not excused:
             raise Wrong(f"{left} entries of {counter} were never merged under {schedule}")

@@ -64,8 +64,6 @@ def repair(client: Client) -> None:
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:
         return
-    # Nobody puts it into the due index before its next entry comes.
-    accounts[counter].unmarked = True
     excused = client.auditor.ledger.accounts[counter].excused
     if client.region not in excused:
         raise Wrong(f"a total was repaired that was right: {done}")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger import Claim, Direction, IdempotencyKey, outcomes
+from countledger.infra.moving.exporting import Exporter
+from countledger.infra.moving.importing import Importer
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import SystemClock, to_datetime
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from countledger import CountLedger
 
-_POLL_S: Final = 0.5
+_POLL_S: Final = 0.2
 # A new rule is known everywhere after five seconds; streams and functions take some.
 PATIENCE_S: Final = 180.0
 
@@ -44,15 +46,27 @@ class Paths:
 
     def all(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Their names, and what to call, in order."""
+        yield "a rule for alerts", self.rule
         yield "emit, retry, total", self.emit
         yield "many events at once", self.emit_many
         yield "strict counter at its bound", self.strict
         yield "sequence", self.sequence
         yield "unique claim", self.claim
-        yield "alert", self.alert
         yield "compaction by hand", self.compact
+        yield "alert", self.alert
+        yield "export and import", self.move
+        yield "deletion, thought better of", self.keep
         yield "verify", self.verify
         yield "status", self.status
+
+    def rule(self) -> None:
+        """Made at the beginning, for it takes effect some seconds later."""
+        counter = self._counter("alert")
+        self.client.record(counter, 1)
+        self._total(counter, 1)
+        self.client.alerts.create(
+            self._rule, counter=counter, threshold=10, direction=Direction.RISING
+        )
 
     def emit(self) -> None:
         """A retry is a duplicate, and the total follows."""
@@ -101,21 +115,17 @@ class Paths:
 
     def alert(self) -> None:
         """A crossing is told once, and is in the log."""
-        counter, name = self._counter("alert"), f"smoke-{self.mark}"
-        self.client.record(counter, 1)
-        self._total(counter, 1)
-        rule = self.client.alerts.create(
-            name, counter=counter, threshold=10, direction=Direction.RISING
-        )
+        counter, alerts = self._counter("alert"), self.client.alerts
+        rule = alerts.get(self._rule)
         try:
             self._until(
                 "the rule to take effect",
                 lambda: SystemClock().now_ms() >= rule.effective_from_ms + 1000,
             )
             self.client.record(counter, 20)
-            self._until("the alert", lambda: len(list(self.client.alerts.log(counter))) == 1)
+            self._until("the alert", lambda: len(list(alerts.log(counter))) == 1)
         finally:
-            self.client.alerts.delete(name)
+            alerts.delete(self._rule)
 
     def compact(self) -> None:
         """Old entries are merged, and no number changes."""
@@ -129,9 +139,26 @@ class Paths:
         self._same((exact.sum, exact.entries_read), (65, 1))
         self._same(self.client.total(counter).total, 65)
 
+    def move(self) -> None:
+        """A balance as it goes out comes in elsewhere, once."""
+        line = Exporter(self.client).line(self._counter("many"))
+        moved = line.model_copy(update={"counter": self._counter("moved")})
+        importer = Importer.begin(self.client, f"smoke-{self.mark}")
+        told = [str(*importer.outcomes([moved])) for _ in range(2)]
+        self._same(told, ["recorded", "duplicate"])
+        self._total(self._counter("moved"), 100)
+
+    def keep(self) -> None:
+        """A counter is marked and kept; a strict one goes at once."""
+        counter, strict = self._counter("many"), f"smoke-strict-{self.mark}:gone"
+        self.client.strict.create(strict, method="atomic", lower=0)
+        stages = [str(self.client.removals.remove(one).stage) for one in (counter, strict)]
+        self._same(stages, ["marked", "forgotten"])
+        self._same(self.client.removals.cancel(counter), wanted=True)
+
     def verify(self) -> None:
         """What the paths before left behind is exact."""
-        for path in ("emit", "many", "alert", "compact"):
+        for path in ("emit", "many", "alert", "compact", "moved"):
             verdict = self.client.audit.verify(self._counter(path))
             self._same((path, str(verdict.verdict)), (path, "exact"))
 
@@ -139,6 +166,10 @@ class Paths:
         """Nothing needs a person."""
         facts = Gathering(self.client).facts()
         self._same([(one.subject, one.says) for one in findings(facts)], [])
+
+    @property
+    def _rule(self) -> str:
+        return f"smoke-{self.mark}"
 
     def _counter(self, path: str) -> str:
         return f"smoke-{self.mark}:{path}"

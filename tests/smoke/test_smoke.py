@@ -38,7 +38,7 @@ def test_every_main_path_is_right(
 
     told = capsys.readouterr().out.splitlines()
     assert told[-1] == "all paths are right"
-    assert len(told) == 10
+    assert len(told) == 13
 
 
 def test_a_path_that_goes_wrong_is_told_and_stops_no_other(

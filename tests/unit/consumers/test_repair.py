@@ -15,6 +15,7 @@ from countledger.consumers.verdict import Judgement
 from countledger.consumers.verify import Finding, Verifier
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, Throttled, Unclear
+from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Delete, Put
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
@@ -319,6 +320,54 @@ def test_a_total_that_cannot_be_written_now_is_reported(world: World, error: Exc
 
     assert (first.remedy, first.reason) == (Remedy.LEFT, str(error))
     assert second.remedy is Remedy.MADE
+
+
+def _schedule(world: World, min_entries: int) -> None:
+    rule = {"min_entries": min_entries, "age_ms": HOUR_MS}
+    world.door.put(Put(COUNTERS, {**keys.schedule_key("a"), **rule}))
+
+
+@pytest.mark.parametrize(("min_entries", "is_due"), [(2, True), (3, False)])
+def test_a_total_that_is_made_is_due_if_enough_entries_wait(
+    world: World, min_entries: int, *, is_due: bool
+) -> None:
+    """Its next entry may never come, so nobody else would have it merged."""
+    for _ in range(2):
+        world.pass_over(world.emit(1))
+    _schedule(world, min_entries)
+
+    repair = world.repair()
+
+    assert repair.remedy is Remedy.MADE
+    assert (world.total().get("due_at", 0) >= NOW_MS + HOUR_MS) is is_due
+    assert ("due_bucket" in world.total()) is is_due
+
+
+def test_what_a_crash_left_out_of_the_index_the_next_repair_puts_there(world: World) -> None:
+    """The total is exact by then; and whoever could not put it there says so."""
+    for _ in range(2):
+        world.pass_over(world.emit(1))
+    _schedule(world, 2)
+    world.door.faults.extend([None, Fault(Throttled("slow down"))])
+
+    first = world.repair()
+    total = world.total()
+    second = world.repair()
+
+    assert (first.remedy, first.healthy) == (Remedy.LEFT, False)
+    assert "slow down" in first.reason
+    assert (total["total"], "due_at" in total) == (2, False)
+    assert (second.remedy, "due_at" in world.total()) == (Remedy.NONE, True)
+
+
+def test_a_dry_run_puts_nothing_into_the_index(world: World) -> None:
+    """Neither a total that is right nor one that would be made."""
+    world.deliver([world.emit(1), world.emit(1)])
+    _schedule(world, 2)
+
+    world.repair(dry_run=True)
+
+    assert "due_at" not in world.total()
 
 
 def test_what_concerns_every_counter_is_raised(world: World) -> None:

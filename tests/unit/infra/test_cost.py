@@ -6,6 +6,7 @@ from countledger.compaction.retire import Retire
 from countledger.consumers.progress import ShardProgress
 from countledger.infra.cost import Workload, bill, dollars, savings
 from countledger.infra.measured import pace_of
+from countledger.infra.prices import BY_DELETES, BY_TRANSACTIONS, price_of
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS
 
@@ -81,26 +82,52 @@ def test_p8_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
         Workload(**wrong)  # type: ignore[arg-type]
 
 
-def _progress(shard: str, through_h: int, records: int) -> ShardProgress:
-    return ShardProgress(shard, "1", through_h * HOUR_MS, 0, records, 0, records / 10)
+NOW_MS = 100 * HOUR_MS
 
 
-def test_the_pace_is_told_by_the_shards_behind_the_first() -> None:
-    """What the first one counted was made before the time that is looked at."""
-    shards = [_progress("a", 0, 10**9), _progress("b", 4, 800), _progress("c", 8, 1_600)]
+def _progress(shard: str, records: int) -> ShardProgress:
+    return ShardProgress(shard, "1", NOW_MS, 0, records, 0, records / 10)
 
-    pace = pace_of(shards)
+
+def _begun(**hours_ago: float) -> dict[str, int]:
+    return {shard: NOW_MS - int(hours * HOUR_MS) for shard, hours in hours_ago.items()}
+
+
+def test_the_pace_is_told_by_the_shards_that_the_stream_shows_whole() -> None:
+    """Side by side and one after the other; of one that is cut off nobody knows since when."""
+    shards = [_progress("cut", 10**9), *(_progress(name, 600) for name in "abcd")]
+
+    pace = pace_of(shards, _begun(cut=24, a=12, b=11.9, c=6, d=5.9), NOW_MS)
 
     assert pace is not None
-    assert pace.entries_per_day == pytest.approx(2_400 * 3)
+    assert pace.entries_per_day == pytest.approx(2_400 * 2)
     assert pace.total_units == pytest.approx(0.1)
 
 
-def test_too_little_tells_no_pace() -> None:
-    """Nothing, one shard, or shards side by side."""
-    assert pace_of([]) is None
-    assert pace_of([_progress("a", 5, 100)]) is None
-    assert pace_of([_progress("a", 5, 100), _progress("b", 5, 100)]) is None
+def test_a_young_stack_tells_its_pace_by_one_shard() -> None:
+    """And one that stopped long ago counts its silence."""
+    pace = pace_of([_progress("a", 100)], _begun(a=2), NOW_MS)
+
+    assert pace is not None
+    assert pace.entries_per_day == pytest.approx(1_200)
+
+
+@pytest.mark.parametrize("begun", [_begun(), _begun(a=0.5), _begun(a=23.5), _begun(b=5)], ids=str)
+def test_too_little_tells_no_pace(begun: dict[str, int]) -> None:
+    """No record, a short time, a shard that is cut off, one without progress."""
+    assert pace_of([_progress("a", 100)], begun, NOW_MS) is None
+    assert pace_of([], begun, NOW_MS) is None
+
+
+@pytest.mark.parametrize("way", list(Retire))
+def test_the_bill_is_that_of_the_page_on_performance(way: Retire) -> None:
+    """A million events by `record`, merged by each way; the page has no storage."""
+    units = {Retire.DELETE: BY_DELETES, Retire.TRANSACTION: BY_TRANSACTIONS}[way]
+    found = _dollars(Workload(events_per_day=_MILLION_A_MONTH, retire=way))
+
+    assert sum(found.values()) - found["storage"] == pytest.approx(
+        price_of("record", 1.0).compacted(units)
+    )
 
 
 def test_retire_has_a_price_for_each_way() -> None:

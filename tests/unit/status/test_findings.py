@@ -14,6 +14,7 @@ from countledger.infra.status.facts import (
     Facts,
     FreshnessFact,
     MappingFact,
+    QuarantinedFact,
     QueueFact,
     ScheduleFact,
     StackFact,
@@ -49,6 +50,18 @@ def told(**changes: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any fact
 def test_a_healthy_stack_needs_nobody() -> None:
     """Work that waits for workers is no fault."""
     assert told() == []
+
+
+def test_what_is_quarantined_is_found_as_long_as_it_waits() -> None:
+    """Its message is forgotten after fourteen days, and its alarm ends with it."""
+    fact = QuarantinedFact("ledger", 2, 100, 20 * DAY_MS)
+    ((subject, words),) = told(quarantined=(fact,))
+    ((_, many),) = told(quarantined=(replace(fact, waiting=100),))
+
+    assert subject == "quarantine of ledger"
+    assert words.startswith("waiting for a person: 2, the oldest for 20 d")
+    assert "countledger quarantine list --source ledger" in words
+    assert "100 or more" in many
 
 
 @pytest.mark.parametrize(
@@ -119,8 +132,8 @@ def test_totals_are_late_from_five_minutes_on() -> None:
 @pytest.mark.parametrize(
     ("name", "do"),
     [
-        ("Quarantine", "countledger verify"),
-        ("IngestQuarantine", "mended where it was sent"),
+        ("Quarantine", "countledger quarantine list"),
+        ("IngestQuarantine", "--source kinesis"),
         ("IngestExpired", "countledger ingest resend"),
         ("AlertDeadLetters", "countledger alert resend"),
         ("CompactionFailures", "countledger compact"),

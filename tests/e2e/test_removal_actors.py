@@ -1,0 +1,109 @@
+"""Removal with IAM enforced: what its policy allows with the two beside it, and what not."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger import CountLedger, Settings
+from countledger.compaction.removal_stage import Stage
+from countledger.ledger import keys
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.errors import AccessDenied
+from countledger.ledger.expressions import Assign
+from countledger.ledger.limits import DAY_MS, SECOND_MS
+from countledger.ledger.operations import Update
+from tests.e2e.aged import record_aged, total_item
+
+if TYPE_CHECKING:
+    from countledger.infra.local_stack import LocalStack
+
+ALL_THREE = ("RemovePolicyArn", "OperatePolicyArn", "CompactPolicyArn")
+
+
+def actor(stack: LocalStack, *policies: str) -> CountLedger:
+    """Someone who works on the stack under these of its policies."""
+    credentials = stack.credentials_for(*policies)
+    session = stack.session(credentials)
+    # A proof waits for as long as clocks may differ while the stream is never still.
+    settings = Settings(stack_name=stack.name, clock_skew_ms=SECOND_MS)
+    return CountLedger(settings, session=session, endpoint_url=stack.url)
+
+
+@pytest.fixture
+def root(auth_stack: LocalStack) -> CountLedger:
+    """Someone who may do everything."""
+    settings = Settings(stack_name=auth_stack.name)
+    return CountLedger(settings, session=auth_stack.session(), endpoint_url=auth_stack.url)
+
+
+@pytest.fixture
+def counter(auth_stack: LocalStack, root: CountLedger) -> str:
+    """An old counter with its total, in a group."""
+    namespace = f"r{uuid.uuid4().hex[:8]}"
+    root.namespaces.create(namespace)
+    record_aged(root, f"{namespace}:gone", [5, 7], 4 * DAY_MS)
+    auth_stack.pump.drain()
+    root.groups.add(f"{namespace}-group", [f"{namespace}:gone"])
+    return f"{namespace}:gone"
+
+
+def _days_pass(root: CountLedger, counter: str, days: int) -> None:
+    """As if the mark, the last move of the total and the removal were so old."""
+    then_ms = SystemClock().now_ms() - days * DAY_MS
+    table, door = root.connection.setting("counters_table"), root.connection.door("standard")
+    mark = door.get(table, keys.removal_key(counter)) or {}
+    name = "removed_at" if "removed_at" in mark else "at"
+    door.update(Update(table, keys.removal_key(counter), (Assign(name, then_ms),)))
+    if name == "at":
+        door.update(Update(table, keys.total_key(counter), (Assign("updated_at", then_ms),)))
+
+
+def test_who_removes_does_all_of_it(
+    auth_stack: LocalStack, root: CountLedger, counter: str
+) -> None:
+    """From the mark to the name, with the policies for operating and compacting beside."""
+    remover = actor(auth_stack, *ALL_THREE)
+    stages = [remover.removals.remove(counter).stage]
+    for days in (3, 2):
+        _days_pass(root, counter, days)
+        stages.append(remover.removals.remove(counter).stage)
+
+    assert stages == [Stage.MARKED, Stage.REMOVED, Stage.FORGOTTEN]
+    assert (total_item(root, counter), root.exact(counter).sum) == ({}, 0)
+    assert list(root.groups.of(counter)) == []
+
+
+@pytest.mark.parametrize("left_out", ALL_THREE)
+def test_nobody_removes_under_less(auth_stack: LocalStack, counter: str, left_out: str) -> None:
+    """Whichever of the three is missing: no number goes."""
+    remover = actor(auth_stack, *(one for one in ALL_THREE if one != left_out))
+    root = actor(auth_stack, *ALL_THREE)
+    root.removals.remove(counter)
+    _days_pass(root, counter, 3)
+
+    try:
+        stage = remover.removals.remove(counter).stage
+    except AccessDenied:
+        stage = Stage.LEFT
+
+    assert stage is Stage.LEFT
+    assert root.exact(counter).sum == 12
+
+
+def test_who_removes_may_not_touch_functions_and_queues(
+    auth_stack: LocalStack, counter: str
+) -> None:
+    """The policy alone neither reads a counter nor sees what is beside the tables."""
+    remover = actor(auth_stack, "RemovePolicyArn")
+
+    for call in (
+        lambda: remover.total(counter),
+        lambda: remover.exact(counter),
+        lambda: list(remover.quarantine.list()),
+        lambda: list(remover.removals.pending(keys.namespace_of(counter))),
+    ):
+        with pytest.raises(AccessDenied):
+            call()
