@@ -12,8 +12,12 @@ from countledger.infra.local_mappings import MAPPINGS, PUMPED_TAG
 from countledger.infra.local_stack import LocalStack
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
+from countledger.ledger import keys
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.copies import Copies
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import DAY_MS, HOUR_MS
+from countledger.ledger.quarantined import Copy, Source
 from tests.e2e.aged import age_mark, record_aged
 from tests.e2e.command import Command, eventually
 from tests.e2e.test_compaction import dispatch
@@ -115,6 +119,31 @@ def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> No
     assert (queue.waiting, queue.oldest_ms) == (1, 2 * HOUR_MS)
     sqs.purge_queue(QueueUrl=url)
     watch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="tried")
+    assert told(client) == set()
+
+
+def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger) -> None:
+    """Its queue forgets after fourteen days; it is told until somebody has handled it."""
+    kept_at_ms = SystemClock().now_ms() - 20 * DAY_MS
+    copy = Copy(
+        source=Source.LEDGER,
+        place=keys.quarantine_place(kept_at_ms, "1"),
+        where="label/shard",
+        reason="no delta",
+        kind="poison",
+        content=b"{}",
+        counter="shown:a",
+        kept_at_ms=kept_at_ms,
+    )
+    door = client.connection.door("standard")
+    Copies(door, client.connection.setting("counters_table")).keep(copy)
+
+    facts = Gathering(client).facts()
+
+    assert [(one.source, one.waiting) for one in facts.quarantined] == [("ledger", 1)]
+    assert facts.quarantined[0].oldest_ms >= 20 * DAY_MS
+    assert {one.subject for one in findings(facts)} == {"quarantine of ledger"}
+    assert all(one.settled for one in client.quarantine.discard([copy.id], by="ann"))
     assert told(client) == set()
 
 
