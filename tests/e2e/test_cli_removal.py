@@ -13,7 +13,7 @@ from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Update
 from tests.e2e.aged import record_aged, total_item
-from tests.e2e.command import Command
+from tests.e2e.command import Here
 
 
 @pytest.fixture
@@ -28,6 +28,17 @@ def client(stack: LocalStack) -> CountLedger:
     )
 
 
+@pytest.fixture
+def command(
+    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Here:
+    """The command line in this process."""
+    # A proof waits for as long as clocks may differ while the stream is never still.
+    for name, value in {**stack.environment(), "COUNTLEDGER_CLOCK_SKEW_MS": "1000"}.items():
+        monkeypatch.setenv(name, value)
+    return Here(capsys)
+
+
 def _days_pass(client: CountLedger, counter: str) -> None:
     """As if the mark, and the last move of the total, were three days old."""
     then_ms = SystemClock().now_ms() - 3 * DAY_MS
@@ -37,11 +48,9 @@ def _days_pass(client: CountLedger, counter: str) -> None:
 
 
 def test_a_ledger_counter_goes_once_nothing_can_arrive(
-    stack: LocalStack, client: CountLedger, namespace: str
+    command: Here, stack: LocalStack, client: CountLedger, namespace: str
 ) -> None:
     """Marked, read as before, emptied behind the proof of the stream; the other stays."""
-    # A proof waits for as long as clocks may differ while the stream is never still.
-    command = Command({**stack.environment(), "COUNTLEDGER_CLOCK_SKEW_MS": "1000"})
     counter, other = f"{namespace}:gone", f"{namespace}:stays"
     client.namespaces.create(namespace)
     for name in (counter, other):
@@ -70,10 +79,9 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
 
 
 def test_a_namespace_is_marked_and_kept_after_all(
-    stack: LocalStack, client: CountLedger, namespace: str
+    command: Here, stack: LocalStack, client: CountLedger, namespace: str
 ) -> None:
     """Every counter of it and none of another; `--cancel` takes the marks off."""
-    command = Command(stack.environment())
     names = [f"{namespace}:{n}" for n in range(3)]
     for name in (*names, f"{namespace}2:other"):
         client.record(name, 1)
@@ -91,10 +99,9 @@ def test_a_namespace_is_marked_and_kept_after_all(
 
 
 def test_strict_counters_and_sequences_go_at_once(
-    stack: LocalStack, client: CountLedger, namespace: str
+    command: Here, client: CountLedger, namespace: str
 ) -> None:
     """With markers and memberships; the names can be used again."""
-    command = Command(stack.environment())
     seats, orders = f"{namespace}:hall", f"{namespace}-seq:orders"
     client.strict.create(seats, method="marker", lower=0, opening=5, bins=2)
     client.strict.change(seats, -1, key="k")
