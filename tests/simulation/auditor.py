@@ -17,6 +17,7 @@ from tests.simulation.strict_account import StrictAccounts, holds_value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.alert_account import AlertAccount
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
     from tests.simulation.table import Change
@@ -32,6 +33,7 @@ class Auditor:
         home: the home region.
         by_hand: whether an item is being edited by hand just now.
         watchers: further accounts, of operations that bring their own.
+        alerts: the account of each region's alerts.
         checks: how many changes were looked at.
     """
 
@@ -40,6 +42,7 @@ class Auditor:
     home: str
     by_hand: bool = False
     watchers: list[Callable[[Change], None]] = field(default_factory=list)
+    alerts: dict[str, AlertAccount] = field(default_factory=dict)
     checks: int = 0
 
     def __post_init__(self) -> None:

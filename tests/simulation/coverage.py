@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker")
+FUNCTIONS: Final = ("materializer", "judge", "dispatcher", "compaction worker")
 # Those that make no call at all: hands that edit what is stored.
 _SILENT: Final = ("spoil a total",)
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
-_BATCHING: Final = ("record batch", "dispatcher")
+_BATCHING: Final = ("record batch", "dispatcher", "judge", "alert resend")
 _TRANSACTING: Final = (
+    "alert create",
+    "alert set",
+    "alert delete",
     "strict crt",
     "strict marker",
     "strict sharded",
@@ -80,7 +83,7 @@ def of_operation(name: str) -> list[Fault]:
         faults.append(Fault.UNPROCESSED)
     if name in _TRANSACTING:
         faults.append(Fault.CONFLICT)
-    if name == "materializer":
+    if name in {"materializer", "judge"}:
         faults += DELIVERIES
     if name == "compaction worker":
         faults += [Fault.FAILED, Fault.DUPLICATE]

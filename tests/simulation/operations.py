@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation import alert_operations as alerts
 from tests.simulation import ledger_operations as ledger
 from tests.simulation import running_operations as running
 from tests.simulation import strict_operations as strict
@@ -63,4 +64,8 @@ OPERATIONS: Final = (
     Operation("strict sharded", strict.change_sharded, 2, home=True),
     Operation("strict bounds", strict.move_bounds, 0.5, home=True),
     Operation("strict give up", strict.give_up, 1, home=True),
+    Operation("alert create", alerts.create, 1),
+    Operation("alert set", alerts.change, 1),
+    Operation("alert delete", alerts.delete, 0.4),
+    Operation("alert resend", alerts.resend, 0.5),
 )

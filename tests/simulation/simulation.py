@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind
+from tests.simulation import alert_operations as alerts
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
@@ -96,9 +97,9 @@ class Simulation:
     def _conduct(self) -> None:
         world, random = self.world, self.world.random
         world.faults.calm = True
+        world.start()
         self._set_up()
         world.faults.calm = False
-        world.start()
         for number in range(self.shape.clients):
             region = world.home if number == 0 else random.choice(world.regions)
             client = Client(world, region, f"client {number}", self.memory)
@@ -143,6 +144,8 @@ class Simulation:
             }
         if any(w for name, w in self.shape.weights.items() if name.startswith("strict")):
             self._make_strict(product)
+        if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):
+            alerts.set_up(world, memory)
 
     def _make_strict(self, product: Product) -> None:
         names: Mapping[str, tuple[str, int]] = {

@@ -110,6 +110,8 @@ class Transactions:
             for table, key, after in left:
                 table.store(key, after)
             return 0
+        # Each on its own node, in no order.
+        random.shuffle(left)
         self._under_way.add(token)
         for table, key, _ in left:
             table.locked.add(key)
