@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RULES: Final = "alerts#rules"
 # For so long a judge may not know of a change; the items of a transaction land one by one.
 _KNOWN_MS: Final = 1_000
-_TRANSACTION_MS: Final = 200
+_TRANSACTION_MS: Final = 1_000
 _ANEW_MS: Final = MINUTE_MS + SECOND_MS
 
 
@@ -98,7 +98,7 @@ class Revision:
     @property
     def is_late(self) -> bool:
         """Whether it was known later than it took effect."""
-        return self.known_ms > self.item["effective_from"]
+        return bool(self.known_ms > self.item["effective_from"])
 
 
 @dataclass

@@ -38,7 +38,9 @@ def change(client: Client) -> None:
     """Something about a rule is otherwise from now on."""
     name = client.random.choice(_NAMES)
     wish = _wish(client.world, client.memory, client.region)
-    wished: dict[str, Any] = {one: wish.get(one) for one in ("threshold", "direction", "rearm", "step")}
+    wished: dict[str, Any] = {
+        one: wish.get(one) for one in ("threshold", "direction", "rearm", "step")
+    }
     if client.random.random() < 0.5:
         wished = {"threshold": wish["threshold"]}
     try:
