@@ -66,7 +66,7 @@ def resend(client: Client) -> None:
 def set_up(world: World, memory: Memory) -> None:
     """Rules that are there before anything goes wrong, and in force."""
     for region in world.regions:
-        for name in _NAMES[: world.random.choice([0, 1, 2])]:
+        for name in _NAMES[: world.random.choice([1, 2, 3])]:
             wish = _wish(world, memory, region)
             alerts_of(world, world.process(region, "set-up")).create(name, judge_in=region, **wish)
     world.schedule.pause(_SETTLED_MS)
@@ -79,7 +79,7 @@ def _alerts(client: Client) -> Alerts:
 def _wish(world: World, memory: Memory, region: str) -> dict[str, Any]:
     """A rule for counters of one kind: of a ledger, or strict."""
     random = world.random
-    strictly = region == world.home and bool(memory.strict) and random.random() < 0.6
+    strictly = region == world.home and bool(memory.strict) and random.random() < 0.75
     wish = _strictly(world) if strictly else _of_a_ledger(world, memory, region)
     namespace = strict.NAMESPACE if strictly else "n"
     if random.random() < 0.5:
@@ -94,13 +94,14 @@ def _wish(world: World, memory: Memory, region: str) -> dict[str, Any]:
 def _strictly(world: World) -> dict[str, Any]:
     """Thresholds between the bounds of strict counters."""
     random = world.random
-    threshold = random.randint(strict.LOWER, strict.UPPER)
-    direction = random.choice(["rising", "falling", "both"])
+    threshold = random.randint(strict.LOWER + 1, strict.UPPER - 2)
+    kind = random.choice(["plain", "step", "rearm", "rearm"])
+    directions = ["rising", "falling"] if kind == "rearm" else ["rising", "falling", "both"]
+    direction = random.choice(directions)
     wish: dict[str, Any] = {"threshold": threshold, "direction": direction}
-    kind = random.choice(["plain", "step", "rearm"])
     if kind == "step":
         wish["step"] = random.randint(1, 4)
-    elif kind == "rearm" and direction != "both":
+    elif kind == "rearm":
         gap = random.randint(1, 4)
         wish["rearm"] = threshold - gap if direction == "rising" else threshold + gap
     return wish
