@@ -246,6 +246,8 @@ class AlertAccount:
             if not revision.may_judge(move):
                 continue
             sure = not loose and move.sure and revision.must_judge(move)
+            if not move.sure and levels.rearm is not None:
+                armed = {True, False}
             if is_back(move.new if move.old is None else move.old, levels):
                 armed = {True}
             ids = {one["id"] for one in self._messages(counter, revision, move)}

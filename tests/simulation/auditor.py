@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.shape import LEDGER
-from tests.simulation.strict_account import StrictAccounts, holds_value
+from tests.simulation.strict_account import StrictAccounts, is_strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Auditor:
                 self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
             elif key == keys.HEAD and home:
                 self.ledger.head_changed(change)
-        elif holds_value(change.after):
+        elif is_strict(change):
             self.strict.changed(change)
         elif key == keys.TOTAL and "method" not in (change.after or {}):
             self.ledger.total_changed(change)

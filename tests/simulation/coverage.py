@@ -28,6 +28,7 @@ _TRANSACTING: Final = (
     "strict marker",
     "strict sharded",
     "strict bounds",
+    "strict remake",
     "compact",
     "compaction worker",
 )

@@ -64,6 +64,7 @@ OPERATIONS: Final = (
     Operation("strict sharded", strict.change_sharded, 2, home=True),
     Operation("strict bounds", strict.move_bounds, 0.5, home=True),
     Operation("strict give up", strict.give_up, 1, home=True),
+    Operation("strict remake", strict.remake, 0.7, home=True),
     Operation("alert create", alerts.create, 1),
     Operation("alert set", alerts.change, 1),
     Operation("alert delete", alerts.delete, 0.4),

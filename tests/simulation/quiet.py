@@ -10,6 +10,7 @@ from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.strict.outcome import Applied, BoundReached
+from tests.simulation import strict_operations as strict
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.judging import alerts_of
 from tests.simulation.product import Product
@@ -134,6 +135,9 @@ def check_strict(world: World, memory: Memory) -> None:
     """Every value is what was applied; what is left in bins can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
+        if world.auditor.strict.accounts[counter].made is None:
+            # Who was to make it again has died.
+            strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
         world.auditor.strict.check_end(counter, int(shown.value))
         if bins == 1 or shown.upper is None:

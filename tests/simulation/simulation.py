@@ -153,25 +153,10 @@ class Simulation:
             **{strict.sharded(method): (method, strict.BINS) for method in strict.SHARDED},
             strict.over(): ("atomic", 1),
         }
-        more: dict[str, dict[str, Any]] = {
-            "set": {"max_tokens": 8},
-            "history": {"history": 3},
-            "marker": {"window_ms": 5 * MINUTE_MS},
-        }
         for counter, (method, bins) in names.items():
             self.memory.strict[counter] = method, bins
-            bound = {"lower": strict.LOWER, "upper": strict.UPPER}
-            if counter == strict.over():
-                bound = {}
-            product.strict.create(
-                counter,
-                method=method,
-                opening=strict.OPENING,
-                bins=bins,
-                **bound,
-                **more.get(method, {}),
-            )
             self.world.auditor.strict.accounts[counter].opening = strict.OPENING
+            strict.make(product, counter, method, bins)
 
     def _dispatch(self, event: dict[str, Any], process: Process) -> None:
         Product(process).dispatch(event["namespace"])

@@ -11,7 +11,7 @@ from countledger.ledger.errors import KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind
-from countledger.producers.strict.outcome import Applied, GivenUp, Unknown
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, Unknown
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
 from tests.simulation.product import Product
@@ -110,3 +110,48 @@ def test_a_refusal_is_not_final_while_its_doubtful_request_could_not_be_kept_out
     outcome = seller.strict.change(COUNTER, 1)
 
     assert isinstance(outcome, Unknown)
+
+
+def _made_again(world: World) -> Product:
+    """By another process, under the hands of the first."""
+    other = Product(world.process("home", "other"))
+    other.strict.delete(COUNTER)
+    other.strict.create(COUNTER, method="crt", lower=0, upper=100)
+    return other
+
+
+def test_a_token_of_an_old_making_says_nothing_of_the_new_one() -> None:
+    """A process that knows the old counter repeats a key: the service remembers its token."""
+    world = _world()
+    seller = _seller(world, "crt")
+    order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+    assert isinstance(seller.strict.change(COUNTER, 5, key=order), Applied)
+    _made_again(world)
+
+    outcome = seller.strict.change(COUNTER, 5, key=order)
+
+    assert isinstance(outcome, Applied)
+    assert seller.strict.show(COUNTER).value == 5
+
+
+def test_what_was_given_up_of_an_old_making_may_be_in_the_new_one() -> None:
+    """Nor may it be called reused, or given up, for what its key did before."""
+    world = _world()
+    seller = _seller(world, "crt")
+    order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+    assert isinstance(seller.strict.give_up(COUNTER, order), GivenUp)
+    other = _made_again(world)
+    assert isinstance(other.strict.change(COUNTER, 5, key=order), Applied)
+
+    assert isinstance(seller.strict.give_up(COUNTER, order), Duplicate)
+
+
+def test_a_key_of_an_old_making_may_come_with_another_amount() -> None:
+    """Its token stands for other writes, of a counter that is gone."""
+    world = _world()
+    seller = _seller(world, "crt")
+    order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+    assert isinstance(seller.strict.change(COUNTER, 5, key=order), Applied)
+    _made_again(world)
+
+    assert isinstance(seller.strict.change(COUNTER, 7, key=order), Applied)
