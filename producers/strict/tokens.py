@@ -25,7 +25,6 @@ from countledger.producers.strict.state import of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attributes import Item
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.sending import Part
@@ -89,22 +88,10 @@ def transact_parts(
 def _remembered(means: Means, definition: Definition, attempts: Attempts) -> Outcome:
     """What a request came to that was carried out before, if the counter is still that one."""
     try:
-        there = _still(means, definition)
+        there = means.read_as_made(definition.main, definition.made)
     except PASSING:
         return attempts.unknown(definition.counter)
     return Applied(definition.counter, None if definition.bins > 1 else there.get("total"))
-
-
-def _still(means: Means, definition: Definition) -> Item:
-    """The main item, if the counter was not made again.
-
-    Raises:
-        Redefined: it was, or is gone: what its tokens say is void.
-    """
-    there = means.read(definition.main)
-    if there.get("made") != definition.made:
-        raise Redefined("the counter was made again")
-    return there
 
 
 def token_of(definition: Definition, change_id: str) -> str:
@@ -145,7 +132,7 @@ def use_up(
             with attempts.sending():
                 fresh = means.door.transact([void], token)
             if not fresh:
-                _still(means, definition)
+                means.read_as_made(definition.main, definition.made)
         except Forgotten:
             return attempts.unknown(counter)
         except TokenMismatch:
@@ -165,7 +152,7 @@ def use_up(
 def _taken(means: Means, definition: Definition, attempts: Attempts) -> Outcome:
     """The token stands for another body: a change that is in, if the counter is still that one."""
     try:
-        _still(means, definition)
+        means.read_as_made(definition.main, definition.made)
     except PASSING:
         return attempts.unknown(definition.counter)
     return Duplicate(definition.counter, None)

@@ -27,6 +27,7 @@ class Account:
         made: the id of its making, or None while there is none.
         making: how often it was made.
         in_flight: how many calls are under way for a change.
+        deltas: of all changes.
     """
 
     opening: int = 0
@@ -36,6 +37,7 @@ class Account:
     made: str | None = None
     making: int = 0
     in_flight: Counter[str] = field(default_factory=Counter)
+    deltas: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -72,8 +74,7 @@ class StrictAccounts:
             # What was is void. Only a call that is under way may still mean the new one.
             account.making += 1
             account.applied.clear()
-            under_way = {one: account.unclear.get(one) for one in +account.in_flight}
-            account.unclear = {one: d for one, d in under_way.items() if d is not None}
+            account.unclear = {one: account.deltas[one] for one in +account.in_flight}
         account.made = made
 
     def making(self, counter: str) -> int:
@@ -84,9 +85,9 @@ class StrictAccounts:
     def under_way(self, counter: str, change: str, delta: int) -> Iterator[int]:
         """A change sets out: from now on it may be in. Yields which making it finds."""
         account = self.accounts[counter]
-        account.unclear.setdefault(change, delta)
-        if change in account.applied:
-            del account.unclear[change]
+        account.deltas[change] = delta
+        if change not in account.applied:
+            account.unclear[change] = delta
         account.in_flight[change] += 1
         try:
             yield account.making
