@@ -3,7 +3,8 @@
 What must alert is found by a walk through the totals as they were written, number by number where
 they are small. Nothing of it is read from the product. Where docs/alerts.md promises nothing, an
 alert may come or not: behind a change of a rule that was written too late, for an item that was
-edited by hand, or deleted by hand within the last minute, and for what a judge slept through.
+edited by hand, or whose versions began again within the last minute, and for what a judge slept
+through.
 """
 
 from __future__ import annotations
@@ -159,6 +160,10 @@ class AlertAccount:
         old = _old_of(before, after)
         if before is not None and old is None:
             return  # it could not be read before
+        if before is None and self.moves[counter]:
+            # Its version begins with a clock; that of an earlier maker may have been ahead.
+            behind = int(after["version"]) <= max(one.version for one in self.moves[counter])
+            self._deleted[counter] = now_ms if behind else self._deleted.get(counter, -_ANEW_MS)
         anew = now_ms - self._deleted.get(counter, -_ANEW_MS) <= _ANEW_MS
         sure = not by_hand and not anew
         if old != after["total"]:
