@@ -83,6 +83,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "tags": ("strict occ", "strict history", "strict bounds", "strict remake"),
     "tokens": ("strict crt", "strict set", "strict give up", "strict remake"),
     "markers": ("strict marker", "strict sharded", "strict give up", "strict remake"),
+    "poison": ("record", "poison", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
 
