@@ -8,8 +8,12 @@ from countledger.consumers import proof
 from countledger.consumers.alerts import rule_items
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.proof import Prover
+from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
+from countledger.producers.strict.means import Means
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pytest
 
 
@@ -25,6 +29,22 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
 def dead_letters_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """What a target refuses is kept nowhere."""
     patch.setattr(QueueDeadLetters, "put", lambda letters, letter: None)  # noqa: ARG005
+
+
+def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
+    """The message goes first: a crash behind it leaves what is in a queue alone."""
+
+    def put(kept: KeptQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
+        copy = copy_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
+        kept.queue.send(body(one, reason, shard, copy.id))
+        kept.copies.keep(copy)
+
+    patch.setattr(KeptQuarantine, "put", put)
+
+
+def old_makings_speak(patch: pytest.MonkeyPatch) -> None:
+    """A marker or token is believed without a look whether the counter was made again."""
+    patch.setattr(Means, "read_as_made", lambda means, key, _made: means.read(key))
 
 
 def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
