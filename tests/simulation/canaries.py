@@ -319,7 +319,7 @@ CANARIES = [
     Canary("marker: its condition", _markers_unread, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
     Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
-    Canary("markers and tokens of one making", consumers.old_makings_speak, "markers"),
+    Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
     Canary("alerts: versions", wrong_judges.judged_versions_are_judged_again, "alerts"),
     Canary("alerts: the next waits for the last", wrong_judges.next_alerts_do_not_wait, "alerts"),
     Canary("alerts: told, then marked", wrong_judges.marked_before_it_is_told, "alerts"),

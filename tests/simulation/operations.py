@@ -66,7 +66,7 @@ OPERATIONS: Final = (
     Operation("strict bounds", strict.move_bounds, 0.5, home=True),
     Operation("strict give up", strict.give_up, 1, home=True),
     Operation("strict remake", strict.remake, 0.7, home=True),
-    Operation("record beside poison", poison.record, 1),
+    Operation("poison record", poison.record, 1),
     Operation("poison", poison.poison, 0.5),
     Operation("mend poison", poison.mend, 0.4),
     Operation("quarantine resend", poison.resend, 0.5),

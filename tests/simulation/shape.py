@@ -80,9 +80,10 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
     "totals": ("record", "verify", "repair", "spoil", "resend"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
-    "tags": ("strict occ", "strict history", "strict bounds", "strict remake"),
-    "tokens": ("strict crt", "strict set", "strict give up", "strict remake"),
-    "markers": ("strict marker", "strict sharded", "strict give up", "strict remake"),
+    "tags": ("strict occ", "strict history", "strict bounds"),
+    "tokens": ("strict crt", "strict set", "strict give up"),
+    "markers": ("strict marker", "strict sharded", "strict give up"),
+    "makings": ("strict remake", "strict marker", "strict crt", "strict set", "strict give up"),
     "poison": ("record", "poison", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
