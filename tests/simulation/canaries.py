@@ -315,7 +315,7 @@ CANARIES = [
     Canary("refusals are settled", _refuse_without_settling, "tokens"),
     Canary("bins: a final look", _bins_without_a_final_look, "atomic"),
     Canary("crt: one token", _a_new_token_each_time, "tokens"),
-    Canary("nothing sent past the memory of a key", _tokens_outlived, "tokens"),
+    Canary("nothing sent past the memory of a key", _tokens_outlived, "makings"),
     Canary("marker: its condition", _markers_unread, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
     Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
