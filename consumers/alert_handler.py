@@ -22,6 +22,8 @@ from countledger.ledger.copies import Copies
 from countledger.ledger.quarantined import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 
@@ -76,6 +78,16 @@ def judge(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
     outcome = parts.judge.apply(records, stream)
     _report(parts, outcome, context)
+    return answer_of(outcome, records)
+
+
+def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the mapping is told: from which record on the shard has to be delivered again.
+
+    Args:
+        outcome: of the batch.
+        records: the batch.
+    """
     failures = []
     if outcome.retry_from is not None:
         # As the event spells the number: Lambda compares texts.

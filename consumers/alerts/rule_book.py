@@ -122,4 +122,5 @@ class RuleCache:
             snapshot = self.rules.read()
             self._book = RuleBook(snapshot.judged_in(self.rules.region))
             self._unreadable = snapshot.unreadable
-            self._number = snapshot.number
+            # What is not whole is looked at again.
+            self._number = snapshot.number if snapshot.is_whole else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from countledger.consumers.alerts.rule_items import encode_rule, encode_stamp
+from countledger.consumers.alerts.rule_items import Stamp, encode_rule, encode_stamp
 from countledger.ledger import keys
 from countledger.ledger.errors import BadRule
 from countledger.ledger.expressions import Absent, Compare
@@ -57,20 +57,25 @@ def plan_put(table: str, snapshot: Snapshot, rule: Rule) -> list[Write]:
             f"there are {len(snapshot.current)} alert rules, and {len(snapshot.past)} revisions of "
             f"the last hours are kept; together they may be {ALERT_RULES_MAX}"
         )
+    known = rule.name in snapshot.current or rule.name in snapshot.unreadable
+    ended = _ended(snapshot, rule.name, rule.effective_from_ms)
+    stamp = Stamp(snapshot.number + 1, snapshot.count + (not known), rule.name, ended)
     return [
-        _stamp(table, snapshot),
-        Put(table, encode_rule(rule)),
-        *_kept(table, snapshot, rule.name, rule.effective_from_ms),
+        _stamp(table, snapshot, stamp),
+        Put(table, encode_rule(rule, stamp.number)),
+        *_kept(table, stamp),
     ]
 
 
 def plan_delete(table: str, snapshot: Snapshot, name: str, effective_ms: int) -> list[Write]:
     """Delete a rule, which may be one that cannot be read."""
     until_ms = _effective_ms(snapshot, name, effective_ms)
+    ended = _ended(snapshot, name, until_ms)
+    stamp = Stamp(snapshot.number + 1, snapshot.count - 1, None, ended)
     return [
-        _stamp(table, snapshot),
+        _stamp(table, snapshot, stamp),
         Delete(table, keys.rule_key(name)),
-        *_kept(table, snapshot, name, until_ms),
+        *_kept(table, stamp),
     ]
 
 
@@ -84,14 +89,17 @@ def _effective_ms(snapshot: Snapshot, name: str, effective_ms: int) -> int:
     return -(-latest_ms // SECOND_MS) * SECOND_MS
 
 
-def _kept(table: str, snapshot: Snapshot, name: str, until_ms: int) -> list[Write]:
-    """The current revision as a past one."""
-    if name not in snapshot.current:
-        return []
-    ended = replace(snapshot.current[name], effective_until_ms=until_ms)
-    return [Put(table, encode_rule(ended))]
+def _ended(snapshot: Snapshot, name: str, until_ms: int) -> Rule | None:
+    """The current revision with its end, where there is one that can be read."""
+    there = snapshot.current.get(name)
+    return None if there is None else replace(there, effective_until_ms=until_ms)
 
 
-def _stamp(table: str, snapshot: Snapshot) -> Write:
+def _kept(table: str, stamp: Stamp) -> list[Write]:
+    """The revision that ends, as a past one."""
+    return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
+
+
+def _stamp(table: str, snapshot: Snapshot, stamp: Stamp) -> Write:
     unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
-    return Put(table, encode_stamp(snapshot.number + 1), unmoved)
+    return Put(table, encode_stamp(stamp), unmoved)

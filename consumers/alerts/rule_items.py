@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts.rule import Direction, Rule, target_of
@@ -30,20 +30,53 @@ class Snapshot:
         current: the newest revision of each rule, by name.
         past: revisions that were followed by others, and deleted rules.
         unreadable: why a rule of that name cannot be read; it is not judged.
+        is_whole: whether every item of the last change is among them, and none of a later one.
     """
 
     number: int
     current: Mapping[str, Rule]
     past: tuple[Rule, ...]
     unreadable: Mapping[str, str]
+    is_whole: bool = True
+
+    @property
+    def count(self) -> int:
+        """How many rules there are, those that cannot be read included."""
+        spoilt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
+        return len(self.current) + sum(1 for _ in spoilt)
 
     def judged_in(self, region: str) -> list[Rule]:
         """What a judge there needs: all revisions of the rules for that region."""
         return [rule for rule in (*self.past, *self.current.values()) if rule.judge_in == region]
 
 
-def encode_rule(rule: Rule) -> Item:
-    """A rule's item: a past one where its end is known, which goes when no record needs it."""
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells of the last change.
+
+    The items of a transaction land one by one, and a query is no snapshot: so the stamp says what
+    has to be seen beside it.
+
+    Attributes:
+        number: how often rules were changed; 0 = never.
+        count: how many rules there are; None: an earlier release does not tell.
+        left: the name of the rule that the change made or followed; None: it deleted one.
+        ended: the revision that it ended, with its end; a reader may miss that one's own item.
+    """
+
+    number: int = 0
+    count: int | None = None
+    left: str | None = None
+    ended: Rule | None = None
+
+
+def encode_rule(rule: Rule, change: int | None = None) -> Item:
+    """A rule's item: a past one where its end is known, which goes when no record needs it.
+
+    Args:
+        rule: the revision.
+        change: the number of the change that writes it.
+    """
     until_ms = rule.effective_until_ms
     past = until_ms is not None
     return {
@@ -61,6 +94,7 @@ def encode_rule(rule: Rule) -> Item:
         "effective_from": rule.effective_from_ms,
         "effective_until": until_ms,
         "expires_at": None if until_ms is None else _expires_at(until_ms),
+        "change": change,
     }
 
 
@@ -91,22 +125,35 @@ def decode_rule(item: Item) -> Rule:
         raise CorruptItem(f"alert rule {item.get('part')!r}: {error}") from error
 
 
-def encode_stamp(number: int) -> Item:
+def encode_stamp(stamp: Stamp) -> Item:
     """The stamp's item."""
-    return {**keys.rules_stamp_key(), "number": number}
+    ended = None if stamp.ended is None else encode_rule(stamp.ended)
+    return {
+        **keys.rules_stamp_key(),
+        "number": stamp.number,
+        "rules": stamp.count,
+        "left": stamp.left,
+        "ended": None if ended is None else {n: v for n, v in ended.items() if v is not None},
+    }
 
 
-def decode_stamp(item: Item | None) -> int:
-    """The number of the stamp; 0 where no rule was ever made.
+def decode_stamp(item: Item | None) -> Stamp:
+    """The stamp; where no rule was ever made one of number 0.
 
     Raises:
         CorruptItem: it cannot be read.
         NewerFormat: a later release wrote it.
     """
     if item is None:
-        return 0
+        return Stamp()
     check_format(item)
-    return require(item, "number", int)
+    ended = optional(item, "ended", dict)
+    return Stamp(
+        require(item, "number", int),
+        optional(item, "rules", int),
+        optional(item, "left", str),
+        None if ended is None else decode_rule(ended),
+    )
 
 
 def snapshot_of(items: Iterable[Item]) -> Snapshot:
@@ -115,25 +162,39 @@ def snapshot_of(items: Iterable[Item]) -> Snapshot:
     Raises:
         CorruptItem: the stamp cannot be read, so that no judge would learn of a change.
     """
-    number = 0
+    stamp = Stamp()
     current: dict[str, Rule] = {}
-    past: list[Rule] = []
+    past: dict[str, Rule] = {}
     unreadable: dict[str, str] = {}
+    changes: dict[str, int] = {}
     for item in items:
         part = item["part"]
         if part == keys.RULES_STAMP:
-            number = decode_stamp(item)
+            stamp = decode_stamp(item)
             continue
         try:
             rule = decode_rule(item)
+            changes[part] = optional(item, "change", int) or 0
         except CountledgerError as error:
             unreadable[part.removeprefix(keys.RULE_PREFIX)] = str(error)
             continue
         if rule.effective_until_ms is None:
             current[rule.name] = rule
         else:
-            past.append(rule)
-    return Snapshot(number, current, tuple(past), unreadable)
+            past[rule.revision] = rule
+    if stamp.ended is not None:
+        past[stamp.ended.revision] = stamp.ended
+    found = Snapshot(stamp.number, current, tuple(past.values()), unreadable)
+    return replace(found, is_whole=_is_whole(stamp, found, changes))
+
+
+def _is_whole(stamp: Stamp, found: Snapshot, changes: Mapping[str, int]) -> bool:
+    """Whether what was found is what the stamp tells of."""
+    if stamp.count not in (None, found.count) or max(changes.values(), default=0) > stamp.number:
+        return False
+    if stamp.left is None or stamp.left in found.unreadable:
+        return True
+    return changes.get(keys.RULE_PREFIX + stamp.left) == stamp.number
 
 
 def _expires_at(until_ms: int) -> int:

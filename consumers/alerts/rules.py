@@ -172,14 +172,20 @@ class Rules:
 
         It is read consistently: a judge may not learn late of a change.
         """
-        return decode_stamp(self.door.get(self.table, keys.rules_stamp_key(), consistent=True))
+        return decode_stamp(
+            self.door.get(self.table, keys.rules_stamp_key(), consistent=True)
+        ).number
 
     def read(self) -> Snapshot:
         """All rules as of one moment. One read unit, and one for each 4 KB of rules.
 
+        A change of which some items cannot be seen yet is waited for, for about a second. What is
+        not whole then was edited by hand, and is taken as it is.
+
         Raises:
             Throttled: they changed during every attempt.
         """
+        snapshot, before = Snapshot(0, {}, (), {}), -1
         for wait_ms in (0.0, *_TRIES.waits_ms(self.random)):
             if wait_ms:
                 self.clock.sleep_ms(wait_ms)
@@ -189,8 +195,10 @@ class Rules:
             )
             # The stamp is the last item of all: what was read before it is as old as it.
             snapshot = snapshot_of(item for page in self.door.pages(everything) for item in page)
-            if snapshot.number == before:
+            if snapshot.number == before and snapshot.is_whole:
                 return snapshot
+        if snapshot.number == before:
+            return snapshot
         raise Throttled("the alert rules kept changing while they were read; try again")
 
     def _change(self, name: str, decide: Callable[[Snapshot, str, int], Plan]) -> Done:

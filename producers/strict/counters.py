@@ -247,7 +247,8 @@ class StrictCounters:
     def give_up(self, counter: str, key: str | IdempotencyKey) -> Outcome:
         """Make sure that a change is not in and never will be, or learn that it is.
 
-        One write unit (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`).
+        Four write units (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`);
+        and one read unit where the key was used before.
 
         Returns:
             `GivenUp`: not in, for good. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.

@@ -31,14 +31,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
+from countledger.ledger.errors import CountledgerError, TransactionCancelled
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Check, Put
 from countledger.ledger.retry import Backoff
 from countledger.producers.strict.means import PASSING, Attempts, Forgotten, Means, Redefined
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_among, update_of
+from countledger.producers.strict.state import of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,7 +137,7 @@ class MarkerSending:
     def settle(self, refused: Refusal) -> Outcome:
         """Look for the marker, which the reasons may have kept to themselves: one read unit.
 
-        Where a request may still land, put a void marker in its way instead: one write unit.
+        Where a request may still land, put a void marker in its way instead: four write units.
         """
         if not self.attempts.doubtful:
             return self._refused(refused)
@@ -177,13 +178,19 @@ class MarkerSending:
 
     def _marked(self, marker: Item) -> Outcome:
         """What a marker that is there says of this change."""
+        if marker.get("call") == self.call:
+            return Applied(self.change.counter, self._value())
+        # Of this making as this process knows it; the counter may have been made again since.
+        try:
+            main = self.means.read_as_made(self.definition.main, self.definition.made)
+        except PASSING:
+            return self.attempts.unknown(self.change.counter)
         if "void" in marker:
             return GivenUp(self.change.counter, self.change.id)
         if marker.get("delta") != self.change.delta:
             raise self.change.reused(marker.get("delta"))
-        if marker.get("call") == self.call:
-            return Applied(self.change.counter, self._value())
-        return Duplicate(self.change.counter, self._value())
+        value = None if self.definition.bins > 1 else main.get("total")
+        return Duplicate(self.change.counter, value)
 
     def _value(self) -> Amount | None:
         if self.definition.bins > 1:
@@ -194,7 +201,10 @@ class MarkerSending:
 def give_up(
     means: Means, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> Outcome:
-    """Put a void marker where a change would put its own: one write unit.
+    """Put a void marker where a change would put its own: four write units.
+
+    In a transaction, for it must be this making's: one that this process knows no more would write
+    over a marker of the next.
 
     Args:
         means: what to work with.
@@ -205,21 +215,46 @@ def give_up(
     Returns:
         `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
         clear answer.
+
+    Raises:
+        Redefined: the counter is not the one that was read.
     """
+    counter = definition.counter
     attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
     void = put_marker(means, definition, change_id, {"void": 1})
+    same = Check(means.table, definition.main, of(definition.made))
+    token = means.new_id(means.clock.now_ms())
     while True:
+        failure: CountledgerError
         try:
             with attempts.sending():
-                means.door.put(void)
+                means.door.transact([void, same], token)
         except Forgotten:
-            return attempts.unknown(definition.counter)
-        except ConditionFailed as failed:
-            if failed.item is not None and "void" not in failed.item:
-                return Duplicate(definition.counter, None)
-            return GivenUp(definition.counter, change_id)
+            return attempts.unknown(counter)
+        except TransactionCancelled as cancelled:
+            there, making = cancelled.reasons
+            if making.condition_failed:
+                raise Redefined("the counter was deleted or made again") from cancelled
+            if there.condition_failed:
+                return _given(means, definition, change_id, there.item or {}, attempts)
+            failure = cancelled
         except PASSING as error:
-            if not attempts.again(error):
-                return attempts.end(definition.counter, error)
+            failure = error
         else:
-            return GivenUp(definition.counter, change_id)
+            return GivenUp(counter, change_id)
+        if not attempts.again(failure):
+            return attempts.end(counter, failure)
+
+
+def _given(
+    means: Means, definition: Definition, change_id: str, marker: Item, attempts: Attempts
+) -> Outcome:
+    """What a marker that is in the way says, if the counter is still that one."""
+    try:
+        # Nothing promises that a cancelled transaction names all that failed.
+        means.read_as_made(definition.main, definition.made)
+    except PASSING:
+        return attempts.unknown(definition.counter)
+    if "void" in marker:
+        return GivenUp(definition.counter, change_id)
+    return Duplicate(definition.counter, None)

@@ -69,6 +69,17 @@ class Means:
             raise Redefined("the counter is gone")
         return item
 
+    def read_as_made(self, key: Key, made: str) -> Item:
+        """A counter's main item, if it is still of that making: one read unit.
+
+        Raises:
+            Redefined: it was made again, or is gone: what its markers and tokens say is void.
+        """
+        item = self.read(key)
+        if item.get("made") != made:
+            raise Redefined("the counter was made again")
+        return item
+
     def value_after(self, key: Key) -> Amount | None:
         """The value right after a transaction, which answers with none: one read unit."""
         try:

@@ -9,7 +9,11 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import CountledgerError, TokenMismatch, TransactionCancelled
+from countledger.ledger.errors import (
+    CountledgerError,
+    TokenMismatch,
+    TransactionCancelled,
+)
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Check
 from countledger.ledger.retry import Backoff
@@ -53,7 +57,8 @@ def transact_parts(
 
     Raises:
         TokenMismatch: the token stands for other writes.
-        Redefined: the counter is not the one that was read.
+        Redefined: the counter is not the one that was read. A token that is remembered is answered
+            without a look at any condition, so that is asked for then: one read unit.
     """
     writes = [update_of(means.table, definition, part, now_ms) for part in parts]
     counter = definition.counter
@@ -72,10 +77,21 @@ def transact_parts(
         except PASSING as error:
             failure = error
         else:
+            if not fresh:
+                return _remembered(means, definition, attempts), False
             value = None if definition.bins > 1 else means.value_after(definition.main)
-            return Applied(counter, value), fresh
+            return Applied(counter, value), True
         if not attempts.again(failure):
             return attempts.end(counter, failure), True
+
+
+def _remembered(means: Means, definition: Definition, attempts: Attempts) -> Outcome:
+    """What a request came to that was carried out before, if the counter is still that one."""
+    try:
+        there = means.read_as_made(definition.main, definition.made)
+    except PASSING:
+        return attempts.unknown(definition.counter)
+    return Applied(definition.counter, None if definition.bins > 1 else there.get("total"))
 
 
 def token_of(definition: Definition, change_id: str) -> str:
@@ -109,15 +125,18 @@ def use_up(
     """
     attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
     void = Check(means.table, definition.main, of(definition.made))
+    counter = definition.counter
     while True:
         failure: CountledgerError
         try:
             with attempts.sending():
-                means.door.transact([void], token)
+                fresh = means.door.transact([void], token)
+            if not fresh:
+                means.read_as_made(definition.main, definition.made)
         except Forgotten:
-            return attempts.unknown(definition.counter)
+            return attempts.unknown(counter)
         except TokenMismatch:
-            return Duplicate(definition.counter, None)
+            return _taken(means, definition, attempts)
         except TransactionCancelled as cancelled:
             if any(reason.condition_failed for reason in cancelled.reasons):
                 raise Redefined("the counter was deleted or made again") from cancelled
@@ -125,6 +144,15 @@ def use_up(
         except PASSING as error:
             failure = error
         else:
-            return GivenUp(definition.counter, token)
+            return GivenUp(counter, token)
         if not attempts.again(failure):
-            return attempts.end(definition.counter, failure)
+            return attempts.end(counter, failure)
+
+
+def _taken(means: Means, definition: Definition, attempts: Attempts) -> Outcome:
+    """The token stands for another body: a change that is in, if the counter is still that one."""
+    try:
+        means.read_as_made(definition.main, definition.made)
+    except PASSING:
+        return attempts.unknown(definition.counter)
+    return Duplicate(definition.counter, None)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from countledger.consumers.alerts.judge import Judge
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_book import RuleCache
-from countledger.consumers.alerts.rule_items import encode_rule, encode_stamp
+from countledger.consumers.alerts.rule_items import Stamp, encode_rule, encode_stamp
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.operations import Put
@@ -118,7 +118,7 @@ def rules_of(count: int) -> list[Rule]:
 def judge_with(count: int) -> Judge:
     """A judge that knows so many rules."""
     door, clock = MemoryDoor(), SystemClock()
-    for item in (encode_stamp(1), *map(encode_rule, rules_of(count))):
+    for item in (encode_stamp(Stamp(1)), *map(encode_rule, rules_of(count))):
         door.put(Put(TABLE, item))
     cache = RuleCache(Rules(door, TABLE, REGION, clock), clock)
     if len(cache.book().rules) != count:

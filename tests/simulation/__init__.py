@@ -8,11 +8,15 @@
     mapping       the event source mapping: batches, windows, duplicates, zombies
     queue         messages, and the schedules that start things
     faults        what happens to calls, by rates that each seed draws anew
+    mailbox       queues that people read: dead letters, the bells of the quarantine
+    targets       where alerts go: a bus and a topic that fail, are slow, take twice
+    judging       the judge's function, and the alerts of a process
     door          the product's door to such a world
     process       the product's own objects as one process has them
     operations    what clients do: a table to which new operations are added
     auditor       an account of its own, checked at every write; what must hold once all is quiet
     simulation    one seed: its shape, its actors, its quiet end
+    alert_account what must alert: every move, every rule, and a walk through the totals
     canaries      known wrong variants, each of which must be caught
 
 `python -m tests.simulation SEED` replays one; `make simulate SEEDS=1000` runs many. The folder

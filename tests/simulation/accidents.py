@@ -45,7 +45,8 @@ def storm(world: World) -> None:
 
 def split(world: World) -> None:
     """A stream shard is followed by one or two others."""
-    stream = world.streams[world.random.choice(world.regions)]
+    streams = world.random.choice([world.streams, world.moves])
+    stream = streams[world.random.choice(world.regions)]
     stream.split()
     world.tell(f"a shard of {stream.arn} split")
 
@@ -54,7 +55,7 @@ def remake(world: World) -> None:
     """A mapping is deleted and made anew: it reads its stream from the start."""
     mapping = world.random.choice(world.mappings)
     mapping.start()
-    world.tell(f"the mapping in {mapping.region} was made anew")
+    world.tell(f"the {mapping.name}'s mapping in {mapping.region} was made anew")
 
 
 def outage(world: World) -> None:
@@ -62,19 +63,35 @@ def outage(world: World) -> None:
     mapping = world.random.choice(world.mappings)
     mapping.switch(on=False)
     hours = 24 + world.random.random() * 30 if world.shape.long else world.random.random() ** 2
-    world.tell(f"the mapping in {mapping.region} is off for {hours:.1f} h")
+    world.tell(f"the {mapping.name}'s mapping in {mapping.region} is off for {hours:.1f} h")
 
     def end() -> None:
         if hours * HOUR_MS > _LOST_MS:
             _excuse(world, mapping)
         mapping.switch(on=True)
-        world.tell(f"the mapping in {mapping.region} is on")
+        world.tell(f"the {mapping.name}'s mapping in {mapping.region} is on")
 
     world.schedule.at(hours * HOUR_MS + SECOND_MS, end)
 
 
+def deaf(world: World) -> None:
+    """A bus or a topic takes nothing for a while: it refuses, says nothing, or is not there."""
+    region, name = world.random.choice(world.regions), world.random.choice(["bus", "topic"])
+    down = world.alarms[region].targets.down
+    down[name] = world.random.choice(["refuses", "silent", "gone"])
+    world.tell(f"the {name} of {region}: {down[name]}")
+
+    def end() -> None:
+        down.pop(name, None)
+
+    world.schedule.at(world.random.random() ** 2 * HOUR_MS, end)
+
+
 def _excuse(world: World, mapping: Mapping) -> None:
-    """What the stream no longer keeps is in no total until that is repaired."""
+    """What the stream no longer keeps is in no total until that is repaired, and alerts nobody."""
+    if mapping.name == "judge":
+        world.auditor.alerts[mapping.region].slept = True
+        return
     for log in mapping.stream.shards.values():
         for record in log.records:
             counter, key = record.key
@@ -89,4 +106,5 @@ ACCIDENTS: Final[dict[str, Callable[[World], None]]] = {
     "split": split,
     "remake": remake,
     "outage": outage,
+    "deaf": deaf,
 }

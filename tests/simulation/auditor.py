@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.shape import LEDGER
-from tests.simulation.strict_account import StrictAccounts, holds_value
+from tests.simulation.strict_account import StrictAccounts, is_strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.alert_account import AlertAccount
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
     from tests.simulation.table import Change
@@ -32,6 +33,7 @@ class Auditor:
         home: the home region.
         by_hand: whether an item is being edited by hand just now.
         watchers: further accounts, of operations that bring their own.
+        alerts: the account of each region's alerts.
         checks: how many changes were looked at.
     """
 
@@ -40,6 +42,7 @@ class Auditor:
     home: str
     by_hand: bool = False
     watchers: list[Callable[[Change], None]] = field(default_factory=list)
+    alerts: dict[str, AlertAccount] = field(default_factory=dict)
     checks: int = 0
 
     def __post_init__(self) -> None:
@@ -63,7 +66,7 @@ class Auditor:
                 self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
             elif key == keys.HEAD and home:
                 self.ledger.head_changed(change)
-        elif holds_value(change.after):
+        elif is_strict(change):
             self.strict.changed(change)
         elif key == keys.TOTAL and "method" not in (change.after or {}):
             self.ledger.total_changed(change)

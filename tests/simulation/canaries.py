@@ -29,7 +29,9 @@ from countledger.producers.strict.marker import MarkerSending
 from countledger.producers.strict.optimistic import Optimist
 from countledger.producers.strict.outcome import BoundReached
 from countledger.producers.strict.token_set import SetSending
+from tests.simulation import consumer_canaries as consumers
 from tests.simulation import product, world
+from tests.unit.alerts import wrong_judges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -313,6 +315,16 @@ CANARIES = [
     Canary("refusals are settled", _refuse_without_settling, "tokens"),
     Canary("bins: a final look", _bins_without_a_final_look, "atomic"),
     Canary("crt: one token", _a_new_token_each_time, "tokens"),
-    Canary("nothing sent past the memory of a key", _tokens_outlived, "tokens"),
+    Canary("nothing sent past the memory of a key", _tokens_outlived, "makings"),
     Canary("marker: its condition", _markers_unread, "markers"),
+    Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
+    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
+    Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
+    Canary("alerts: versions", wrong_judges.judged_versions_are_judged_again, "alerts"),
+    Canary("alerts: the next waits for the last", wrong_judges.next_alerts_do_not_wait, "alerts"),
+    Canary("alerts: told, then marked", wrong_judges.marked_before_it_is_told, "alerts"),
+    Canary("alerts: the time of a record", wrong_judges.judged_by_the_rules_of_today, "alerts"),
+    Canary("alerts: re-arm levels", wrong_judges.levels_are_not_looked_up, "alerts"),
+    Canary("alerts: no half change of a rule", consumers.half_a_change_is_known, "alerts"),
+    Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
 ]

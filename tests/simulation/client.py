@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import ServiceFailed
+from tests.simulation.ledger_account import DELTAS
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
@@ -29,6 +30,8 @@ class Memory:
         bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
         strict: strict counters that are made, with method and bins.
         open: changes of strict counters whose fate is not known: counter, key, delta.
+        spoilt: of the counter that is poisoned, the deltas that nobody has used.
+        poison: what was written there by hand and not mended: the region, and the item.
     """
 
     entries: list[tuple[Entry, str]] = field(default_factory=list)
@@ -36,6 +39,8 @@ class Memory:
     bare: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     strict: dict[str, tuple[str, int]] = field(default_factory=dict)
     open: list[tuple[str, object, int]] = field(default_factory=list)
+    spoilt: list[int] = field(default_factory=lambda: list(range(DELTAS)))
+    poison: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     numbers: int = 0
 
     def number(self) -> int:

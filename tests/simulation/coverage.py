@@ -15,16 +15,20 @@ if TYPE_CHECKING:
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker")
+FUNCTIONS: Final = ("materializer", "judge", "dispatcher", "compaction worker")
 # Those that make no call at all: hands that edit what is stored.
-_SILENT: Final = ("spoil a total",)
+SILENT: Final = ("spoil a total", "poison", "mend poison")
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
-_BATCHING: Final = ("record batch", "dispatcher")
+_BATCHING: Final = ("record batch", "dispatcher", "judge", "alert resend")
 _TRANSACTING: Final = (
+    "alert create",
+    "alert set",
+    "alert delete",
     "strict crt",
     "strict marker",
     "strict sharded",
     "strict bounds",
+    "strict remake",
     "compact",
     "compaction worker",
 )
@@ -65,7 +69,7 @@ class Coverage:
 def expected() -> Iterable[tuple[str, Fault]]:
     """Every operation with every fault that can meet it."""
     for operation in OPERATIONS:
-        if operation.name not in _SILENT:
+        if operation.name not in SILENT:
             yield from ((operation.name, fault) for fault in of_operation(operation.name))
     for function in FUNCTIONS:
         yield from ((function, fault) for fault in of_operation(function))
@@ -80,7 +84,7 @@ def of_operation(name: str) -> list[Fault]:
         faults.append(Fault.UNPROCESSED)
     if name in _TRANSACTING:
         faults.append(Fault.CONFLICT)
-    if name == "materializer":
+    if name in {"materializer", "judge"}:
         faults += DELIVERIES
     if name == "compaction worker":
         faults += [Fault.FAILED, Fault.DUPLICATE]

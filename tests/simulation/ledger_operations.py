@@ -144,6 +144,12 @@ def read_total(client: Client) -> None:
     client.tell(f"total {total.counter}: {total.entries} entries, version {total.version}")
 
 
+def send_new(client: Client, counter: str, free: list[int]) -> None:
+    """An entry without a key, of a counter that the others leave alone."""
+    if free:
+        _send(client, _entry(client, Event(counter, 4 ** free.pop())), again=False)
+
+
 def _counter(client: Client) -> str:
     return client.random.choice(sorted(client.memory.free))
 
@@ -169,9 +175,9 @@ def _entry(client: Client, event: Event) -> Entry:
     )
 
 
-def _send(client: Client, entry: Entry) -> None:
+def _send(client: Client, entry: Entry, *, again: bool = True) -> None:
     """Send an entry; whatever is heard, it may be sent again."""
-    if not any(one is entry for one, _ in client.memory.entries):
+    if again and not any(one is entry for one, _ in client.memory.entries):
         client.memory.entries.append((entry, client.region))
     try:
         receipt = client.product.recorder.resend(entry)

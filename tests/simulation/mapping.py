@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Function = Callable[[dict[str, Any], Process], Map[str, Any]]
 
+# For how long a shard without windows and without news is left alone.
+_IDLE_S: Final = 3_600
 _BATCHING_MS: Final = 1_000
 _BACK_OFF_MS: Final = 200
 _BACK_OFF_MAX_MS: Final = 20_000
@@ -161,7 +163,7 @@ class Mapping:
     def _rest(self, one: _Lane, duration_ms: float | None) -> None:
         """Until there is news, or a window ends."""
         one.idle = duration_ms is None
-        self.world.schedule.pause(duration_ms or self.settings.window_s * 1_000 / 3)
+        self.world.schedule.pause(duration_ms or (self.settings.window_s or _IDLE_S) * 1_000 / 3)
         one.idle = False
 
     def _wake(self) -> None:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation import alert_operations as alerts
 from tests.simulation import ledger_operations as ledger
+from tests.simulation import poison_operations as poison
 from tests.simulation import running_operations as running
 from tests.simulation import strict_operations as strict
 
@@ -63,4 +65,13 @@ OPERATIONS: Final = (
     Operation("strict sharded", strict.change_sharded, 2, home=True),
     Operation("strict bounds", strict.move_bounds, 0.5, home=True),
     Operation("strict give up", strict.give_up, 1, home=True),
+    Operation("strict remake", strict.remake, 0.7, home=True),
+    Operation("poison record", poison.record, 1),
+    Operation("poison", poison.poison, 0.5),
+    Operation("mend poison", poison.mend, 0.4),
+    Operation("quarantine resend", poison.resend, 0.5),
+    Operation("alert create", alerts.create, 1),
+    Operation("alert set", alerts.change, 1),
+    Operation("alert delete", alerts.delete, 0.4),
+    Operation("alert resend", alerts.resend, 0.5),
 )

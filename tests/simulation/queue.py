@@ -134,7 +134,7 @@ class QueueClient:
                     self.queue.put(one["MessageBody"])
             return {"Failed": failed}
 
-        with_answer: dict[str, Any] = _as_client_error(
+        with_answer: dict[str, Any] = as_client_error(
             lambda: self.process.write("SendMessageBatch", request, attempts=4)
         )
         return with_answer
@@ -143,7 +143,7 @@ class QueueClient:
         """About how many wait."""
         count = str(len(self.queue.waiting))
         answer = {"Attributes": {"ApproximateNumberOfMessages": count}}
-        found: dict[str, Any] = _as_client_error(
+        found: dict[str, Any] = as_client_error(
             lambda: self.process.read("GetQueueAttributes", lambda: answer, attempts=4)
         )
         return found
@@ -241,7 +241,7 @@ class SchedulerClient:
         return {"ScheduleArn": name}
 
     def _write(self, request: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        done: dict[str, Any] = _as_client_error(
+        done: dict[str, Any] = as_client_error(
             lambda: self.process.write("PutSchedule", request, attempts=4)
         )
         return done
@@ -251,7 +251,7 @@ def _refused(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": code}}, "PutSchedule")
 
 
-def _as_client_error(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any call
+def as_client_error(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - of any call
     """What a process's call meets, as the SDK raises it."""
     try:
         return call()

@@ -9,10 +9,13 @@ from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.strict.outcome import Applied, BoundReached
+from tests.simulation import poison_operations as poison
+from tests.simulation import strict_operations as strict
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.judging import alerts_of
 from tests.simulation.product import Product
 from tests.simulation.running_operations import NAMESPACE, accept
-from tests.simulation.shape import LEDGER
+from tests.simulation.shape import COUNTERS, LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +37,8 @@ def calm_down(world: World) -> None:
     world.replicator.lag_ms = min(world.replicator.lag_ms, _CALM_LAG_MS)
     world.replicator.straggler = 0
     world.replicator.heal()
+    for alarms in world.alarms.values():
+        alarms.targets.down.clear()
     for mapping in world.mappings:
         mapping.switch(on=True)
 
@@ -52,13 +57,13 @@ def wait(world: World) -> None:
 
 
 def _under_way(world: World) -> str:
-    behind = [mapping.region for mapping in world.mappings if mapping.behind]
+    behind = [f"{one.name} in {one.region}" for one in world.mappings if one.behind]
     facts = {
         f"{world.late} late requests": world.late,
         f"{world.zombies} zombies": world.zombies,
         f"{world.replicator.under_way} versions": world.replicator.under_way,
         f"{len(world.queue.waiting)} + {world.queue.in_flight} messages": not world.queue.empty,
-        f"streams of {behind}": behind,
+        f"the streams of {behind}": behind,
     }
     return ", ".join(text for text, is_so in facts.items() if is_so)
 
@@ -129,6 +134,9 @@ def check_strict(world: World, memory: Memory) -> None:
     """Every value is what was applied; what is left in bins can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
+        if world.auditor.strict.accounts[counter].made is None:
+            # Who was to make it again has died.
+            strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
         world.auditor.strict.check_end(counter, int(shown.value))
         if bins == 1 or shown.upper is None:
@@ -143,13 +151,37 @@ def check_strict(world: World, memory: Memory) -> None:
             raise Wrong(f"{counter} of {method} was full: {outcome}")
 
 
+def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """Dead letters are sent again; then every crossing was told, in every region."""
+    wait(world)
+    for region in world.regions:
+        process = world.process(region, "the last one on duty")
+        alerts, letters = alerts_of(world, process), world.alarms[region].letters
+        for _ in range(_ROUNDS):
+            for resent in alerts.resend():
+                if resent.reason is not None:
+                    raise Wrong(f"a dead letter stays in {region}: {resent}")
+            if not letters.letters:
+                break
+            # Some are hidden by a reader that died.
+            world.schedule.pause(MINUTE_MS)
+        if letters.letters:
+            raise Wrong(f"dead letters stay in {region}: {letters.bodies}")
+        world.auditor.alerts[region].check_end()
+        for key, item in world.copies[region][COUNTERS].items.items():
+            if key[1].startswith(keys.ALERT_PREFIX) and not item["told"]:
+                raise Wrong(f"never told in {region}: {item}")
+
+
 def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
-    """Nothing was set aside: no record was poisoned."""
+    """Nothing was set aside but what was poisoned."""
     if world.shape.long:
         return
-    for region, kept in world.quarantines.items():
-        if kept.reasons:
-            raise Wrong(f"quarantined in {region}: {kept.reasons}")
+    for region in world.regions:
+        items = world.copies[region][COUNTERS].items
+        kept = [item for key, item in items.items() if key[0].startswith(keys.QUARANTINE_PREFIX)]
+        if any(item.get("of_counter") != poison.COUNTER for item in kept):
+            raise Wrong(f"quarantined in {region}: {kept}")
 
 
 def _entries(world: World, region: str, counter: str) -> list[str]:
@@ -163,5 +195,6 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_schedules,
     check_compaction,
     check_ledgers,
+    check_alerts,
     check_quarantine,
 )

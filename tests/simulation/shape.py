@@ -83,6 +83,9 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "tags": ("strict occ", "strict history", "strict bounds"),
     "tokens": ("strict crt", "strict set", "strict give up"),
     "markers": ("strict marker", "strict sharded", "strict give up"),
+    "makings": ("strict remake", "strict marker", "strict crt", "strict set", "strict give up"),
+    "poison": ("record", "poison", "mend", "quarantine", "repair"),
+    "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
 
 
@@ -127,6 +130,9 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     if focus == "compaction":
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
+    if focus == "alerts":
+        # A change of a rule takes effect in five seconds.
+        latency_ms, gap_ms = random.choice([10.0, 200.0]), random.choice([700.0, 2_000.0, 6_000.0])
     return replace(
         shape,
         clients=random.choice([3, 5]),

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind
+from tests.simulation import alert_operations as alerts
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
+from tests.simulation.curing import cure
 from tests.simulation.faults import Faults
 from tests.simulation.ledger_account import DELTAS
 from tests.simulation.operations import OPERATIONS
@@ -96,9 +98,9 @@ class Simulation:
     def _conduct(self) -> None:
         world, random = self.world, self.world.random
         world.faults.calm = True
+        world.start()
         self._set_up()
         world.faults.calm = False
-        world.start()
         for number in range(self.shape.clients):
             region = world.home if number == 0 else random.choice(world.regions)
             client = Client(world, region, f"client {number}", self.memory)
@@ -112,7 +114,7 @@ class Simulation:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
         wait(world)
-        for check in ENDS:
+        for check in (cure, *ENDS):
             check(world, self.memory)
         world.tell("all is well")
         world.schedule.stop()
@@ -143,6 +145,8 @@ class Simulation:
             }
         if any(w for name, w in self.shape.weights.items() if name.startswith("strict")):
             self._make_strict(product)
+        if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):
+            alerts.set_up(world, memory)
 
     def _make_strict(self, product: Product) -> None:
         names: Mapping[str, tuple[str, int]] = {
@@ -150,25 +154,10 @@ class Simulation:
             **{strict.sharded(method): (method, strict.BINS) for method in strict.SHARDED},
             strict.over(): ("atomic", 1),
         }
-        more: dict[str, dict[str, Any]] = {
-            "set": {"max_tokens": 8},
-            "history": {"history": 3},
-            "marker": {"window_ms": 5 * MINUTE_MS},
-        }
         for counter, (method, bins) in names.items():
             self.memory.strict[counter] = method, bins
-            bound = {"lower": strict.LOWER, "upper": strict.UPPER}
-            if counter == strict.over():
-                bound = {}
-            product.strict.create(
-                counter,
-                method=method,
-                opening=strict.OPENING,
-                bins=bins,
-                **bound,
-                **more.get(method, {}),
-            )
             self.world.auditor.strict.accounts[counter].opening = strict.OPENING
+            strict.make(product, counter, method, bins)
 
     def _dispatch(self, event: dict[str, Any], process: Process) -> None:
         Product(process).dispatch(event["namespace"])

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.compaction.world import Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from countledger.ledger.attributes import Item
     from tests.simulation.table import Change
 
 
@@ -24,12 +24,20 @@ class Account:
         applied: what is in for sure, by change.
         unclear: what may be in, by change.
         over: changes that may count more often than once, and how often at the most.
+        made: the id of its making, or None while there is none.
+        making: how often it was made.
+        in_flight: how many calls are under way for a change.
+        deltas: of all changes.
     """
 
     opening: int = 0
     applied: dict[str, int] = field(default_factory=dict)
     unclear: dict[str, int] = field(default_factory=dict)
     over: dict[str, tuple[int, int]] = field(default_factory=dict)
+    made: str | None = None
+    making: int = 0
+    in_flight: Counter[str] = field(default_factory=Counter)
+    deltas: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,7 +53,9 @@ class StrictAccounts:
             Wrong: they do not.
         """
         after = change.after
-        if after is None or "total" not in after:
+        if change.key[1] == "total":
+            self._main_changed(change)
+        if after is None or "room_up" not in after:
             return
         total, lower, upper = after["total"], after.get("lower"), after.get("upper")
         if (lower is not None and total < lower) or (upper is not None and total > upper):
@@ -56,25 +66,50 @@ class StrictAccounts:
         if before and before.get("made") == after["made"] and before["version"] >= after["version"]:
             raise Wrong(f"{change.key}: version {before['version']} became {after['version']}")
 
-    def began(self, counter: str, change: str, delta: int) -> None:
-        """A change sets out: from now on it may be in."""
+    def _main_changed(self, change: Change) -> None:
+        """A counter was written: was it deleted, or made again?"""
+        account = self.accounts[change.key[0]]
+        made = (change.after or {}).get("made")
+        if made not in (None, account.made):
+            # What was is void. Only a call that is under way may still mean the new one.
+            account.making += 1
+            account.applied.clear()
+            account.unclear = {one: account.deltas[one] for one in +account.in_flight}
+        account.made = made
+
+    def making(self, counter: str) -> int:
+        """How often a counter was made by now."""
+        return self.accounts[counter].making
+
+    @contextmanager
+    def under_way(self, counter: str, change: str, delta: int) -> Iterator[int]:
+        """A change sets out: from now on it may be in. Yields which making it finds."""
         account = self.accounts[counter]
+        account.deltas[change] = delta
         if change not in account.applied:
             account.unclear[change] = delta
+        account.in_flight[change] += 1
+        try:
+            yield account.making
+        finally:
+            account.in_flight[change] -= 1
 
-    def is_in(self, counter: str, change: str, delta: int) -> None:
-        """A client was told so."""
+    def is_in(self, counter: str, change: str, delta: int, making: int) -> None:
+        """A client was told so; if the counter was made again meanwhile, nobody knows of which."""
         account = self.accounts[counter]
-        account.unclear.pop(change, None)
-        account.applied[change] = delta
+        if making == account.making:
+            account.unclear.pop(change, None)
+            account.applied[change] = delta
 
-    def is_out(self, counter: str, change: str) -> None:
+    def is_out(self, counter: str, change: str, making: int) -> None:
         """A client was told that it is not in, and never will be.
 
         Raises:
             Wrong: it was told before that it is in.
         """
         account = self.accounts[counter]
+        if making != account.making:
+            return
         if change in account.applied:
             raise Wrong(f"{change} of {counter} was in, and is said to be out")
         account.unclear.pop(change, None)
@@ -105,6 +140,6 @@ def _sums(deltas: Iterable[int]) -> set[int]:
     return reachable
 
 
-def holds_value(item: Item | None) -> bool:
+def is_strict(change: Change) -> bool:
     """Whether an item is a strict counter's, or a bin of one."""
-    return item is not None and "made" in item and "room_up" in item
+    return change.key[1] in {"total", "bin"} and "made" in (change.after or change.before or {})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadBounds, ClockSkew, KeyExpired
+from countledger.ledger.errors import BadBounds, ClockSkew, CounterExists, KeyExpired, NoSuchCounter
 from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.outcome import (
     Applied,
     Duplicate,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from countledger.producers.strict.outcome import Outcome
     from tests.simulation.client import Client
+    from tests.simulation.product import Product
 
 NAMESPACE: Final = "s"
 METHODS: Final = ("atomic", "occ", "history", "crt", "marker", "set")
@@ -31,6 +33,11 @@ LOWER: Final = 0
 UPPER: Final = 12
 OPENING: Final = 4
 _OVER_MOST: Final = 9
+_MORE: Final[dict[str, dict[str, int]]] = {
+    "set": {"max_tokens": 8},
+    "history": {"history": 3},
+    "marker": {"window_ms": 5 * MINUTE_MS},
+}
 
 
 def plain(method: str) -> str:
@@ -73,7 +80,7 @@ def move_bounds(client: Client) -> None:
     upper = client.random.randint(UPPER - 4, UPPER + 4)
     try:
         client.product.strict.set_bounds(counter, upper=upper)
-    except BadBounds as error:
+    except (BadBounds, NoSuchCounter) as error:
         client.tell(f"bound of {counter}: {error}")
 
 
@@ -84,16 +91,40 @@ def give_up(client: Client) -> None:
     counter, key, delta = client.random.choice(client.memory.open)
     if not isinstance(key, IdempotencyKey):
         return
+    making = client.auditor.strict.making(counter)
     try:
         outcome = client.product.strict.give_up(counter, key)
-    except (KeyExpired, ClockSkew) as error:
+    except (KeyExpired, ClockSkew, NoSuchCounter) as error:
         client.tell(f"{counter} {key.key} given up: {type(error).__name__}")
         return
     client.tell(f"{counter} {key.key} given up: {type(outcome).__name__}")
     if isinstance(outcome, Duplicate):
-        client.auditor.strict.is_in(counter, key.key, delta)
+        client.auditor.strict.is_in(counter, key.key, delta, making)
     elif isinstance(outcome, GivenUp):
-        client.auditor.strict.is_out(counter, key.key)
+        client.auditor.strict.is_out(counter, key.key, making)
+
+
+def remake(client: Client) -> None:
+    """A counter is deleted while it is in use, and made again under its name."""
+    counters = [one for one in sorted(client.memory.strict) if one != over()]
+    counter = client.random.choice(counters)
+    try:
+        client.product.strict.delete(counter)
+        client.tell(f"{counter} deleted")
+        if client.random.random() < 0.5:
+            client.world.schedule.pause(client.random.random() * client.world.shape.gap_ms)
+        make(client.product, counter, *client.memory.strict[counter])
+    except (NoSuchCounter, CounterExists) as error:
+        client.tell(f"{counter} made again: {type(error).__name__}")
+    else:
+        client.tell(f"{counter} made again")
+
+
+def make(product: Product, counter: str, method: str, bins: int) -> None:
+    """A counter as all others of its method."""
+    bound = {} if counter == over() else {"lower": LOWER, "upper": UPPER}
+    more: Any = {**bound, **_MORE.get(method, {})}
+    product.strict.create(counter, method=method, opening=OPENING, bins=bins, **more)
 
 
 def _change(client: Client, counter: str, method: str) -> None:
@@ -114,36 +145,28 @@ def _send(
 ) -> None:
     if not isinstance(key, IdempotencyKey):
         raise TypeError(f"{key!r} is no key")
-    client.auditor.strict.began(counter, key.key, delta)
-    try:
-        outcome = client.product.strict.change(counter, delta, key=key if keyed else None)
-    except (KeyExpired, ClockSkew) as error:
-        client.tell(f"{counter} {key.key}: {type(error).__name__}")
-        if not again:
-            client.auditor.strict.is_out(counter, key.key)
-        return
-    except Killed:
-        if keyed:
-            client.memory.open.append((counter, key, delta))
-        raise
+    strict = client.auditor.strict
+    with strict.under_way(counter, key.key, delta) as making:
+        try:
+            outcome = client.product.strict.change(counter, delta, key=key if keyed else None)
+        except (KeyExpired, ClockSkew, NoSuchCounter) as error:
+            client.tell(f"{counter} {key.key}: {type(error).__name__}")
+            if not again:
+                strict.is_out(counter, key.key, making)
+            return
+        except Killed:
+            if keyed:
+                client.memory.open.append((counter, key, delta))
+            raise
     client.tell(f"{counter} {key.key} {delta}: {_short(outcome)}")
     if isinstance(outcome, Unknown):
         if keyed:
             client.memory.open.append((counter, key, delta))
-    else:
-        _answered(client, counter, key.key, delta, outcome, again=again)
-
-
-def _answered(
-    client: Client, counter: str, key: str, delta: int, outcome: Outcome, *, again: bool
-) -> None:
-    if isinstance(outcome, Applied | Duplicate):
-        client.auditor.strict.is_in(counter, key, delta)
-    elif isinstance(outcome, GivenUp):
-        client.auditor.strict.is_out(counter, key)
-    elif not again:
+    elif isinstance(outcome, Applied | Duplicate):
+        strict.is_in(counter, key.key, delta, making)
+    elif isinstance(outcome, GivenUp) or not again:
         # Of this call. What an earlier one sent, which died, may still be on its way.
-        client.auditor.strict.is_out(counter, key)
+        strict.is_out(counter, key.key, making)
 
 
 def _change_over(client: Client) -> None:

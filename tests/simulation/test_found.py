@@ -11,7 +11,7 @@ from countledger.ledger.errors import KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind
-from countledger.producers.strict.outcome import Applied, GivenUp, Unknown
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, Unknown
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
 from tests.simulation.product import Product
@@ -110,3 +110,44 @@ def test_a_refusal_is_not_final_while_its_doubtful_request_could_not_be_kept_out
     outcome = seller.strict.change(COUNTER, 1)
 
     assert isinstance(outcome, Unknown)
+
+
+def _made_again(world: World, method: str) -> Product:
+    """By another process, under the hands of the first."""
+    window = {"window_ms": 5 * MINUTE_MS} if method == "marker" else {}
+    other = Product(world.process("home", "other"))
+    other.strict.delete(COUNTER)
+    other.strict.create(COUNTER, method=method, lower=0, upper=100, **window)
+    return other
+
+
+@pytest.mark.parametrize("method", ["crt", "marker"])
+@pytest.mark.parametrize("delta", [5, 7])
+def test_a_key_of_an_old_making_says_nothing_of_the_new_one(method: str, delta: int) -> None:
+    """A process that knows the old counter repeats it: its token or marker is still there."""
+    world = _world()
+    seller = _seller(world, method)
+    order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+    assert isinstance(seller.strict.change(COUNTER, 5, key=order), Applied)
+    _made_again(world, method)
+
+    outcome = seller.strict.change(COUNTER, delta, key=order)
+
+    assert isinstance(outcome, Applied)
+    assert seller.strict.show(COUNTER).value == delta
+
+
+@pytest.mark.parametrize("method", ["crt", "marker"])
+@pytest.mark.parametrize("before", [True, False], ids=["given up before", "given up behind"])
+def test_a_key_is_not_given_up_in_a_making_that_is_gone(method: str, before: bool) -> None:  # noqa: FBT001 - a parameter
+    """What it stands for in the new one is said, and is not written over."""
+    world = _world()
+    seller = _seller(world, method)
+    order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+    if before:
+        assert isinstance(seller.strict.give_up(COUNTER, order), GivenUp)
+    other = _made_again(world, method)
+    assert isinstance(other.strict.change(COUNTER, 5, key=order), Applied)
+
+    assert isinstance(seller.strict.give_up(COUNTER, order), Duplicate)
+    assert isinstance(other.strict.change(COUNTER, 5, key=order), Duplicate)

@@ -1,4 +1,4 @@
-"""P1 to P6 over the whole system, on the worst days that a seed can think of; and what is missed.
+"""P1 to P8 over the whole system, on the worst days that a seed can think of; and what is missed.
 
 `COUNTLEDGER_SIMULATIONS=100000` runs as many seeds; `make simulate` does it on every core.
 """
@@ -16,7 +16,7 @@ import pytest
 
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.canaries import CANARIES, Canary
-from tests.simulation.coverage import FUNCTIONS
+from tests.simulation.coverage import FUNCTIONS, SILENT
 from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.runner import Tally, quiet_core, run_block
@@ -25,7 +25,7 @@ from tests.simulation.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEEDS = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "700"))
+SEEDS = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "600"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,8 +46,8 @@ def tally() -> Tally:
     return run_block(range(SEEDS))
 
 
-def test_p1_to_p6_hold_in_every_seed(tally: Tally) -> None:
-    """Nothing lost, nothing twice, no bound passed, nothing deleted early, nothing stuck."""
+def test_p1_to_p8_hold_in_every_seed(tally: Tally) -> None:
+    """Nothing lost, nothing twice, no bound passed, every crossing told, nothing stuck."""
     failures = [f"seed {one.seed}: {one.text}; replay: {one.replay}" for one in tally.failures]
 
     assert failures == []
@@ -55,7 +55,7 @@ def test_p1_to_p6_hold_in_every_seed(tally: Tally) -> None:
 
 def test_everything_has_happened(tally: Tally) -> None:
     """Every operation made calls, every fault struck, every accident took place."""
-    silent = {"spoil a total"}
+    silent = set(SILENT)
     names = {one.name for one in OPERATIONS} | set(FUNCTIONS)
 
     assert {name for name in names - silent if not tally.coverage.met[name]} == set()

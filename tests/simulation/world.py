@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
@@ -12,14 +14,22 @@ from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
+from countledger.ledger import keys, quarantined
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.quarantined import Source
+from tests.simulation.alert_account import AlertAccount
+from tests.simulation.compaction.world import Wrong
 from tests.simulation.door import SimulatedDoor
+from tests.simulation.judgement import key_of
+from tests.simulation.judging import Alarms, judge_mapping, quarantine_of
+from tests.simulation.mailbox import Mailbox
 from tests.simulation.mapping import Mapping
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
 from tests.simulation.stream import Stream
 from tests.simulation.table import Table
+from tests.simulation.targets import Targets
 from tests.simulation.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ if TYPE_CHECKING:
     from tests.simulation.queue import Queue, Scheduler
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
+    from tests.simulation.table import Change
 
 _T = TypeVar("_T")
 
@@ -52,17 +63,6 @@ class Service(Process):
         return request()
 
 
-@dataclass(slots=True)
-class Kept:
-    """A quarantine: the records, and why."""
-
-    reasons: list[str] = field(default_factory=list)
-
-    def put(self, record: Map[str, Any], reason: str, shard: str) -> None:
-        """Keep a record."""
-        self.reasons.append(f"{reason} ({shard}: {record['dynamodb'].get('Keys')})")
-
-
 @dataclass(eq=False)
 class World:
     """All regions.
@@ -73,6 +73,9 @@ class World:
         shape: what the seed drew.
         faults: what happens to calls.
         auditor: watches every write.
+        moves: the stream of totals of each region.
+        alarms: bus, topic and dead letters of each region.
+        bells: the queue that tells of each region's quarantine.
         late: how many requests are on their way that nobody waits for.
         zombies: how many invocations go on that were given up.
         rules: what the materializers of each region know of schedules.
@@ -90,7 +93,9 @@ class World:
     transactions: dict[str, Transactions] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     mappings: list[Mapping] = field(default_factory=list)
-    quarantines: dict[str, Kept] = field(default_factory=dict)
+    moves: dict[str, Stream] = field(default_factory=dict)
+    alarms: dict[str, Alarms] = field(default_factory=dict)
+    bells: dict[str, Mailbox] = field(default_factory=dict)
     late: int = 0
     zombies: int = 0
     rules: dict[str, Any] = field(default_factory=dict)
@@ -113,22 +118,32 @@ class World:
         tables = {name: Table(name, region) for name in (LEDGER, COUNTERS)}
         self.copies[region] = tables
         self.transactions[region] = Transactions(tables, self.schedule, self.shape.names_all)
-        self.quarantines[region] = Kept()
-        arn = f"arn:aws:dynamodb:{region}:1:table/ledger/stream/{region}"
-        stream = self.streams[region] = Stream(
-            arn,
-            self.random,
-            lambda: self.schedule.now_ms,
-            self.shape.stream_lag_ms,
-            self.shape.by_item,
-        )
-        stream.open(self.shape.shards)
+        stream = self.streams[region] = self._stream(region, LEDGER)
+        moves = self.moves[region] = self._stream(region, COUNTERS)
         for table in tables.values():
             table.now_ms = lambda: self.schedule.now_ms
             table.watchers.append(self.auditor.note)
         tables[LEDGER].watchers.append(stream.note)
         tables[COUNTERS].watchers.append(self._expire)
+        tables[COUNTERS].watchers.append(partial(_note_total, moves))
+        self._open_alarms(region, tables[COUNTERS])
         self.mappings.append(self._materializer(region, stream))
+        self.mappings.append(judge_mapping(self, region, moves))
+
+    def _stream(self, region: str, table: str) -> Stream:
+        arn = f"arn:aws:dynamodb:{region}:1:table/{table}/stream/{region}"
+        lag_ms, by_item = self.shape.stream_lag_ms, self.shape.by_item
+        stream = Stream(arn, self.random, lambda: self.schedule.now_ms, lag_ms, by_item)
+        stream.open(self.shape.shards)
+        return stream
+
+    def _open_alarms(self, region: str, counters: Table) -> None:
+        account = self.auditor.alerts[region] = AlertAccount(region, self.schedule)
+        self.alarms[region] = Alarms(Targets(account.take))
+        self.bells[region] = Mailbox(partial(_check_copy, counters))
+        counters.watchers.append(
+            lambda change: account.changed(change, by_hand=self.auditor.by_hand)
+        )
 
     def start(self) -> None:
         """Let the mappings deliver."""
@@ -206,7 +221,7 @@ class World:
         door = self.door(process, retries=True)
         # A warm function knows of a schedule what it read up to a minute ago.
         rules = DueRules(door, COUNTERS, process, self.rules.setdefault(process.region, {}))
-        quarantine = self.quarantines[process.region]
+        quarantine = quarantine_of(self, process, Source.LEDGER)
         records = event.get("Records") or []
         materializer = Materializer(door, COUNTERS, quarantine, process, rules)
         return answer_of(materializer.apply(records, shard_of(event)), records)
@@ -225,3 +240,16 @@ class World:
 
         late_ms = self.random.random() * _TTL_LATE_MS
         self.schedule.at(at_s * 1_000 - self.schedule.now_ms + late_ms, expire)
+
+
+def _note_total(stream: Stream, change: Change) -> None:
+    """Of the stream of `counters` only what its one mapping reads: the rest is left out by it."""
+    if change.key[1] == keys.TOTAL:
+        stream.note(change)
+
+
+def _check_copy(counters: Table, body: str) -> None:
+    """Nothing is in the quarantine's queue alone: each message names a copy that is there."""
+    key = quarantined.key_of(json.loads(body)["copy"])
+    if key_of(key) not in counters.items:
+        raise Wrong(f"in a queue alone: {body}")

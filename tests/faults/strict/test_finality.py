@@ -36,7 +36,6 @@ from tests.faults.strict.sellers import (
 OPTIMISTIC = (Method.OCC, Method.HISTORY)
 REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
 # The request by which a method keeps a late one out.
-FENCES = {Method.CRT: "TransactWriteItems", Method.MARKER: "PutItem", Method.SET: "UpdateItem"}
 
 
 def without_the_fence(patch: pytest.MonkeyPatch) -> None:
@@ -186,8 +185,8 @@ def test_a_request_that_lands_before_its_way_is_closed_is_found(
             others_change([other], counter, -1)
             late.land()
 
-        number = 3 if FENCES[method] == write_of(method) else 1
-        with before_request(client_of(victim), FENCES[method], number, room_and_landing):
+        # The one that was lost, the one that found no room, and the fence.
+        with before_request(client_of(victim), write_of(method), 3, room_and_landing):
             outcome = victim.change(counter, 1, key="order-1")
 
     assert late.landings == [200]

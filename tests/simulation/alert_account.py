@@ -1,0 +1,275 @@
+"""The auditor's account of alerts: every move of every total, every revision of every rule.
+
+What must alert is found by a walk through the totals as they were written, number by number where
+they are small. Nothing of it is read from the product. Where docs/alerts.md promises nothing, an
+alert may come or not: behind a change of a rule that was written too late, for an item that was
+edited by hand, or whose versions began again within the last minute, and for what a judge slept
+through.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from tests.simulation.alert_walk import Levels, crossed, is_back
+from tests.simulation.compaction.world import Wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulation.schedule import Schedule
+    from tests.simulation.table import Change
+
+_RULES: Final = "alerts#rules"
+# For so long a judge may not know of a change; the items of a transaction land one by one.
+_KNOWN_MS: Final = 1_000
+_TRANSACTION_MS: Final = 1_000
+_ANEW_MS: Final = MINUTE_MS + SECOND_MS
+
+
+class Move(NamedTuple):
+    """A total that went from one value to another, or a counter that was made with one.
+
+    Attributes:
+        version: of the total behind it.
+        old: None: it did not move; this is the value that it has.
+        new: its value behind.
+        made_ms: when.
+        sure: whether it must be judged.
+    """
+
+    version: int
+    old: int | None
+    new: int
+    made_ms: float
+    sure: bool
+
+    @property
+    def at_ms(self) -> int:
+        """As the stream tells it."""
+        return int(self.made_ms // SECOND_MS) * SECOND_MS
+
+
+@dataclass
+class Revision:
+    """A revision of a rule, as it was written.
+
+    Attributes:
+        item: as it is stored.
+        known_ms: from when on every judge knows it.
+        ended_known_ms: and of its end.
+        until_ms: the end, or None.
+    """
+
+    item: dict[str, Any]
+    known_ms: float
+    ended_known_ms: float = 0.0
+    until_ms: int | None = None
+
+    @property
+    def levels(self) -> Levels:
+        """What it looks at."""
+        item = self.item
+        step, rearm = item.get("step"), item.get("rearm")
+        return Levels(int(item["threshold"]), item["direction"], step, rearm)
+
+    def covers(self, counter: str) -> bool:
+        """Whether it watches a counter."""
+        if "watched_counter" in self.item:
+            return bool(self.item["watched_counter"] == counter)
+        return counter.startswith(str(self.item["watched_prefix"]))
+
+    def may_judge(self, move: Move) -> bool:
+        """Whether some judge may judge a move by it."""
+        if move.at_ms < self.item["effective_from"]:
+            return False
+        ended = self.until_ms is not None and move.at_ms >= self.until_ms
+        return not ended or move.made_ms < self.ended_known_ms
+
+    def must_judge(self, move: Move) -> bool:
+        """Whether every judge judges a move by it."""
+        ended = self.until_ms is not None and move.at_ms >= self.until_ms
+        return self.may_judge(move) and not ended and move.made_ms >= self.known_ms
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was known later than it took effect."""
+        return bool(self.known_ms > self.item["effective_from"])
+
+
+@dataclass
+class AlertAccount:
+    """The alerts of one region.
+
+    Attributes:
+        region: which one.
+        schedule: time.
+        moves: per counter, in order.
+        revisions: by their ids.
+        taken: what a target took, by the alert's id.
+        slept: a judge may have missed what came before.
+    """
+
+    region: str
+    schedule: Schedule
+    moves: dict[str, list[Move]] = field(default_factory=lambda: defaultdict(list))
+    revisions: dict[str, Revision] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    slept: bool = False
+    _deleted: dict[str, float] = field(default_factory=dict)
+
+    # ---- what is written ----
+
+    def changed(self, change: Change, *, by_hand: bool) -> None:
+        """An item of `counters` was written."""
+        counter, part = change.key
+        if counter == _RULES:
+            self._rule_changed(part, change.after)
+        elif part == "total" and "#" not in counter:
+            self._moved(counter, change.before, change.after, by_hand=by_hand)
+
+    def _rule_changed(self, part: str, item: dict[str, Any] | None) -> None:
+        if item is None or "revision" not in item:
+            return
+        known_ms = self.schedule.now_ms + _KNOWN_MS + _TRANSACTION_MS
+        revision = self.revisions.setdefault(item["revision"], Revision(item, known_ms))
+        if part.startswith("past#"):
+            revision.until_ms = item["effective_until"]
+            revision.ended_known_ms = known_ms
+
+    def _moved(
+        self,
+        counter: str,
+        before: Any,  # noqa: ANN401 - items
+        after: Any,  # noqa: ANN401 - items
+        *,
+        by_hand: bool,
+    ) -> None:
+        now_ms = self.schedule.now_ms
+        if after is None:
+            if by_hand:
+                self._deleted[counter] = now_ms
+            return
+        if "bins" in after or not isinstance(after["total"], int):
+            return
+        old = _old_of(before, after)
+        if before is not None and old is None:
+            return  # it could not be read before
+        if before is None and self.moves[counter]:
+            # Its version begins with a clock; that of an earlier maker may have been ahead.
+            behind = int(after["version"]) <= max(one.version for one in self.moves[counter])
+            self._deleted[counter] = now_ms if behind else self._deleted.get(counter, -_ANEW_MS)
+        anew = now_ms - self._deleted.get(counter, -_ANEW_MS) <= _ANEW_MS
+        sure = not by_hand and not anew
+        if old != after["total"]:
+            move = Move(int(after["version"]), old, after["total"], now_ms, sure)
+            self.moves[counter].append(move)
+
+    # ---- what is told ----
+
+    def take(self, message: dict[str, Any]) -> None:
+        """A target took a message.
+
+        Raises:
+            Wrong: it tells of a crossing that there was not.
+        """
+        if message.get("test"):
+            return
+        counter, version = message["counter"], message["version"]
+        revision = self.revisions.get(message["revision"])
+        moves = [one for one in self.moves[counter] if one.version == version]
+        possible = [
+            one
+            for move in moves
+            if revision is not None and revision.covers(counter) and revision.may_judge(move)
+            for one in self._messages(counter, revision, move)
+        ]
+        if message not in possible:
+            raise Wrong(f"{message} was told in {self.region}; possible were {possible}")
+        self.taken[message["id"]] += 1
+
+    def _messages(self, counter: str, revision: Revision, move: Move) -> Iterator[dict[str, Any]]:
+        if move.old is None:
+            return
+        way = "rising" if move.new > move.old else "falling"
+        rule, known = revision.item["name"], revision.item["revision"]
+        at = to_datetime(move.at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
+        for threshold, through, count in crossed(move.old, move.new, revision.levels):
+            name = f"{self.region}/{rule}@{known}/{move.version}/{threshold}/{way}/{counter}"
+            wide = {} if through is None else {"through": str(through), "count": str(count)}
+            yield {
+                "v": 1,
+                "id": name,
+                "dedup": sha256(name.encode()).hexdigest(),
+                "rule": rule,
+                "revision": known,
+                "counter": counter,
+                "direction": way,
+                "threshold": str(threshold),
+                **wide,
+                "old": str(move.old),
+                "new": str(move.new),
+                "version": move.version,
+                "region": self.region,
+                "at": at,
+            }
+
+    # ---- once all is quiet ----
+
+    def check_end(self) -> None:
+        """Every crossing was told, and nothing else.
+
+        Raises:
+            Wrong: it was not so.
+        """
+        required: set[str] = set()
+        allowed: set[str] = set()
+        for revision in self.revisions.values():
+            for counter in self.moves:
+                if revision.covers(counter):
+                    self._walk(counter, revision, required, allowed)
+        told = set(self.taken)
+        if missing := sorted(required - told):
+            raise Wrong(f"never told in {self.region}: {missing}")
+        if invented := sorted(told - allowed):
+            raise Wrong(f"told in {self.region}, and not crossed: {invented}")
+
+    def _walk(
+        self, counter: str, revision: Revision, required: set[str], allowed: set[str]
+    ) -> None:
+        """Go through the totals of a counter, as a rule sees them."""
+        levels = revision.levels
+        # What it may be: where it is not known whether a move was judged, both.
+        armed = {True}
+        loose = self.slept or (levels.rearm is not None and revision.is_late)
+        for move in self.moves[counter]:
+            if not revision.may_judge(move):
+                continue
+            sure = not loose and move.sure and revision.must_judge(move)
+            if not move.sure and levels.rearm is not None:
+                armed = {True, False}
+            if is_back(move.new if move.old is None else move.old, levels):
+                armed = {True}
+            ids = {one["id"] for one in self._messages(counter, revision, move)}
+            behind = set(armed)
+            if ids and True in armed:
+                allowed |= ids
+                if sure and armed == {True}:
+                    required |= ids
+                behind = {levels.rearm is None}
+            elif levels.rearm is not None and is_back(move.new, levels):
+                behind = {True}
+            armed = behind if sure else armed | behind
+
+
+def _old_of(before: Any, after: Any) -> int | None:  # noqa: ANN401 - items
+    """From where a total came; None: it was made with the value that it has, or nobody can tell."""
+    if before is not None:
+        return before["total"] if isinstance(before["total"], int) else None
+    drawn = after.get("method") == "sequence" and "first" not in after
+    return 0 if "entries" in after or drawn else None

@@ -1,0 +1,125 @@
+"""Operations on alerts: rules made, changed and deleted; dead letters sent again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.ledger.errors import BadRule, NoSuchRule, RuleExists, TargetRefused
+from countledger.ledger.keys import TOTAL
+from countledger.ledger.limits import SECOND_MS
+from tests.simulation import strict_operations as strict
+from tests.simulation.judging import alerts_of
+from tests.simulation.shape import COUNTERS
+from tests.simulation.targets import BUS, topic_of
+
+if TYPE_CHECKING:
+    from countledger.consumers.alerts.alerts import Alerts
+    from tests.simulation.client import Client, Memory
+    from tests.simulation.world import World
+
+_NAMES: Final = ("a", "b", "c")
+_SETTLED_MS: Final = 7 * SECOND_MS
+_REFUSALS: Final = (BadRule, NoSuchRule, RuleExists, TargetRefused)
+
+
+def create(client: Client) -> None:
+    """A rule is made."""
+    name = client.random.choice(_NAMES)
+    wish = _wish(client.world, client.memory, client.region)
+    try:
+        rule = _alerts(client).create(name, judge_in=client.region, **wish)
+    except _REFUSALS as error:
+        client.tell(f"rule {name}: {error}")
+    else:
+        client.tell(f"rule {name}: {rule}")
+
+
+def change(client: Client) -> None:
+    """Something about a rule is otherwise from now on."""
+    name = client.random.choice(_NAMES)
+    wish = _wish(client.world, client.memory, client.region)
+    wished: dict[str, Any] = {
+        one: wish.get(one) for one in ("threshold", "direction", "rearm", "step")
+    }
+    if client.random.random() < 0.5:
+        wished = {"threshold": wish["threshold"]}
+    try:
+        rule = _alerts(client).set(name, **wished)
+    except _REFUSALS as error:
+        client.tell(f"rule {name}: {error}")
+    else:
+        client.tell(f"rule {name}: {rule}")
+
+
+def delete(client: Client) -> None:
+    """A rule is deleted."""
+    name = client.random.choice(_NAMES)
+    client.tell(f"rule {name} deleted: {_alerts(client).delete(name)}")
+
+
+def resend(client: Client) -> None:
+    """Some dead letters are sent again."""
+    resent = list(_alerts(client).resend(client.random.choice([1, None])))
+    client.tell(f"resent: {[(one.letter, one.reason) for one in resent]}")
+
+
+def set_up(world: World, memory: Memory) -> None:
+    """Rules that are there before anything goes wrong, and in force."""
+    for region in world.regions:
+        for name in _NAMES[: world.random.choice([1, 2, 3])]:
+            wish = _wish(world, memory, region)
+            alerts_of(world, world.process(region, "set-up")).create(name, judge_in=region, **wish)
+    world.schedule.pause(_SETTLED_MS)
+
+
+def _alerts(client: Client) -> Alerts:
+    return alerts_of(client.world, client.process)
+
+
+def _wish(world: World, memory: Memory, region: str) -> dict[str, Any]:
+    """A rule for counters of one kind: of a ledger, or strict."""
+    random = world.random
+    strictly = region == world.home and bool(memory.strict) and random.random() < 0.75
+    wish = _strictly(world) if strictly else _of_a_ledger(world, memory, region)
+    namespace = strict.NAMESPACE if strictly else "n"
+    if random.random() < 0.5:
+        wish["prefix"] = random.choice(["", f"{namespace}:"])
+    else:
+        plain = [one for one, (_, bins) in sorted(memory.strict.items()) if bins == 1]
+        wish["counter"] = random.choice(plain if strictly else sorted(memory.free))
+    wish["to"] = random.choice([BUS, topic_of(region)])
+    return wish
+
+
+def _strictly(world: World) -> dict[str, Any]:
+    """Thresholds between the bounds of strict counters."""
+    random = world.random
+    threshold = random.randint(strict.LOWER + 1, strict.UPPER - 2)
+    kind = random.choice(["plain", "step", "rearm", "rearm"])
+    directions = ["rising", "falling"] if kind == "rearm" else ["rising", "falling", "both"]
+    direction = random.choice(directions)
+    wish: dict[str, Any] = {"threshold": threshold, "direction": direction}
+    if kind == "step":
+        wish["step"] = random.randint(1, 4)
+    elif kind == "rearm":
+        gap = random.randint(1, 4)
+        wish["rearm"] = threshold - gap if direction == "rising" else threshold + gap
+    return wish
+
+
+def _of_a_ledger(world: World, memory: Memory, region: str) -> dict[str, Any]:
+    """Thresholds that the coming entries may reach."""
+    random = world.random
+    counter = random.choice(sorted(memory.free))
+    item = world.copies[region][COUNTERS].items.get((counter, TOTAL), {})
+    total = item.get("total", 0)
+    free = memory.free[counter]
+    delta = 4 ** (free[-1] if free else 1)
+    threshold = total + random.choice([1, delta // 2, delta, delta + delta // 4])
+    wish: dict[str, Any] = {"threshold": threshold, "direction": random.choice(["rising", "both"])}
+    kind = random.choice(["plain", "step", "rearm"])
+    if kind == "step":
+        wish["step"] = max(1, delta // random.choice([1, 3, 50, 1_000]))
+    elif kind == "rearm" and wish["direction"] == "rising":
+        wish["rearm"] = threshold - random.choice([1, 3, delta])
+    return wish

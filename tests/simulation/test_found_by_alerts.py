@@ -1,0 +1,80 @@
+"""What the simulation has found in alerts, each as the shortest course of events that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rules import Rules
+from countledger.ledger.limits import SECOND_MS
+from tests.simulation.calm import calm_world
+from tests.simulation.judging import alerts_of
+from tests.simulation.shape import COUNTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.consumers.alerts.alerts import Alerts
+    from countledger.consumers.alerts.rule_book import RuleBook
+    from tests.simulation.table import Table
+    from tests.simulation.world import World
+
+LANDS_MS = 150
+
+
+def _change(alerts: Alerts, change: str) -> None:
+    if change == "create":
+        alerts.create("second", prefix="", threshold=9, direction="rising")
+    elif change == "set":
+        alerts.set("first", threshold=8)
+    else:
+        alerts.delete("first")
+
+
+def _half(table: Table, before: dict[Any, Any], after: dict[Any, Any]) -> Iterator[list[Any]]:
+    """Every choice of items of a transaction that have landed while others have not."""
+    changed = sorted(key for key in before.keys() | after if before.get(key) != after.get(key))
+    sizes = range(1, len(changed))
+    for landed in chain.from_iterable(combinations(changed, size) for size in sizes):
+        for key in changed:
+            table.store(key, (after if key in landed else before).get(key))
+        yield [key for key in changed if key not in landed]
+
+
+def _known(book: RuleBook) -> list[tuple[str, int | None]]:
+    return [(rule.revision, rule.effective_until_ms) for rule in book.rules]
+
+
+def _cache(world: World) -> RuleCache:
+    process = world.process("home", "judge")
+    return RuleCache(Rules(world.door(process, retries=True), COUNTERS, "home", process), process)
+
+
+@pytest.mark.parametrize("change", ["create", "set", "delete"])
+def test_a_judge_never_knows_half_a_change_of_a_rule(change: str) -> None:
+    """The items of a transaction land one by one, and its reads may fall between any two."""
+    world = calm_world()
+    world.shape = replace(world.shape, latency_ms=2.0)
+    alerts = alerts_of(world, world.process("home", "operator"))
+    table = world.copies["home"][COUNTERS]
+    alerts.create("first", prefix="", threshold=7, direction="rising")
+    before, earlier = dict(table.items), _known(_cache(world).book())
+    _change(alerts, change)
+    after, later = dict(table.items), _known(_cache(world).book())
+
+    for left in _half(table, before, after):
+
+        def land(left: list[Any] = left) -> None:
+            for key in left:
+                table.store(key, after.get(key))
+
+        world.schedule.at(LANDS_MS, land)
+        cache = _cache(world)
+
+        assert _known(cache.book()) in (earlier, later)
+        world.schedule.pass_time(2 * SECOND_MS)
+        assert _known(cache.book()) == later
