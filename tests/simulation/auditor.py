@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from tests.simulation.event_account import EventAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, holds_value
@@ -46,6 +47,8 @@ class Auditor:
         """Empty accounts."""
         self.ledger = LedgerAccounts(self.shape)
         self.strict = StrictAccounts()
+        self.events = EventAccounts()
+        self.watchers.append(self.events.changed)
 
     def note(self, change: Change) -> None:
         """A change of an item anywhere.

@@ -28,6 +28,7 @@ class Memory:
         free: per ledger counter, the deltas that nobody has used.
         bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
         strict: strict counters that are made, with method and bins.
+        spools: per client, the file of its spool, or none.
         open: changes of strict counters whose fate is not known: counter, key, delta.
     """
 
@@ -36,6 +37,7 @@ class Memory:
     bare: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     strict: dict[str, tuple[str, int]] = field(default_factory=dict)
     open: list[tuple[str, object, int]] = field(default_factory=list)
+    spools: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
 
     def number(self) -> int:
@@ -89,6 +91,9 @@ class Client:
 
     def play(self, operation: Operation) -> None:
         """Carry one out, however it ends."""
+        if self.process.dead:
+            self.tell("had died meanwhile")
+            self._begin()
         self.process.operation = operation.name
         try:
             operation.play(self)
@@ -99,6 +104,11 @@ class Client:
             self.world.schedule.pause(self.random.random() * self.world.shape.gap_ms)
             self._begin()
         self.process.operation = "idle"
+
+    def end(self, close: Operation) -> None:
+        """The process ends by itself."""
+        self.play(close)
+        self.process.die()
 
     def tell(self, text: str) -> None:
         """Note what happened."""

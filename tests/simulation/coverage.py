@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker")
+FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker", "buffer sender")
 # Those that make no call at all: hands that edit what is stored.
 _SILENT: Final = ("spoil a total",)
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
-_BATCHING: Final = ("record batch", "dispatcher")
+_BATCHING: Final = ("record batch", "dispatcher", "buffer sender")
 _TRANSACTING: Final = (
     "strict crt",
     "strict marker",

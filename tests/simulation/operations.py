@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation import buffer_operations as buffer
 from tests.simulation import ledger_operations as ledger
 from tests.simulation import running_operations as running
 from tests.simulation import strict_operations as strict
@@ -63,4 +64,10 @@ OPERATIONS: Final = (
     Operation("strict sharded", strict.change_sharded, 2, home=True),
     Operation("strict bounds", strict.move_bounds, 0.5, home=True),
     Operation("strict give up", strict.give_up, 1, home=True),
+    Operation("buffer add", buffer.add, 3),
+    Operation("buffer flush", buffer.flush, 1.5),
+    Operation("buffer close", buffer.close, 0.7),
 )
+
+# What a process does before it ends by itself.
+CLOSE: Final = next(one for one in OPERATIONS if one.name == "buffer close")

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import Report
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
+    from tests.simulation.buffer_operations import Hand
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
@@ -70,6 +71,7 @@ class Product:
 
     process: Process
     reports: list[Report] = field(default_factory=list)
+    buffer: Hand | None = None
 
     @property
     def world(self) -> World:

@@ -10,6 +10,7 @@ from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.strict.outcome import Applied, BoundReached
+from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.product import Product
 from tests.simulation.running_operations import NAMESPACE, accept
@@ -62,6 +63,11 @@ def _under_way(world: World) -> str:
         f"streams of {behind}": behind,
     }
     return ", ".join(text for text, is_so in facts.items() if is_so)
+
+
+def check_quiet(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """What the last ones sent has arrived."""
+    wait(world)
 
 
 def check_ledgers(world: World, memory: Memory) -> None:
@@ -160,7 +166,10 @@ def _entries(world: World, region: str, counter: str) -> list[str]:
 
 
 ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
+    check_spools,
+    check_quiet,
     check_ledgers,
+    check_events,
     check_strict,
     check_schedules,
     check_compaction,

@@ -19,7 +19,7 @@ from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.faults import Faults
 from tests.simulation.ledger_account import DELTAS
-from tests.simulation.operations import OPERATIONS
+from tests.simulation.operations import CLOSE, OPERATIONS
 from tests.simulation.pools import in_turn
 from tests.simulation.product import Product
 from tests.simulation.queue import Queue, Scheduler
@@ -27,6 +27,8 @@ from tests.simulation.quiet import ENDS, calm_down, wait
 from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import REGIONS, Shape, drawn
+from tests.simulation.spool import SimulatedSpool
+from tests.simulation.threads import under
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Simulation:
             Wrong: a promise is broken.
         """
         self.world.schedule.spawn("conductor", self._conduct)
-        with in_turn(self.world.random):
+        with in_turn(self.world.random), under(self.world, SimulatedSpool):
             self.world.schedule.run()
 
     @property
@@ -125,6 +127,7 @@ class Simulation:
     def _live(self, client: Client) -> None:
         home = client.region == self.world.home
         client.live([one for one in OPERATIONS if home or not one.home], self.shape.operations)
+        client.end(CLOSE)
         self._left -= 1
 
     def _set_up(self) -> None:

@@ -11,13 +11,21 @@ from countledger.ledger.errors import KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.errors import SpoolRefused
 from countledger.producers.strict.outcome import Applied, GivenUp, Unknown
+from tests.simulation import threads
+from tests.simulation.buffer_operations import open_producer
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
+from tests.simulation.spool import SimulatedSpool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from countledger.producers.buffer.producer import BufferedProducer
     from tests.simulation.world import World
 
 COUNTER = "s:hall"
@@ -110,3 +118,33 @@ def test_a_refusal_is_not_final_while_its_doubtful_request_could_not_be_kept_out
     outcome = seller.strict.change(COUNTER, 1)
 
     assert isinstance(outcome, Unknown)
+
+
+def test_a_producer_that_cannot_begin_lets_go_of_its_spool(tmp_path: Path) -> None:
+    """The disk was full as it opened what was left: the same process can open it later."""
+    world = calm_world()
+    buffering = Buffering(spool=tmp_path / "spool")
+
+    def open_it() -> BufferedProducer:
+        process = world.process("home", "app")
+        threads.belongs(process)
+        return open_producer(process, buffering, None)
+
+    def live() -> None:
+        first = open_it()
+        first.add("n:clicks", 1)
+        threads.owner().die()
+        world.faults.rates[Fault.DISK] = 1.0
+        with pytest.raises(SpoolRefused, match="full"):
+            open_it()
+        world.faults.rates.clear()
+
+        last = open_it()
+        last.close()
+
+        assert Product(world.process("home", "reader")).exact.read("n:clicks").sum == 1
+        world.schedule.stop()
+
+    world.schedule.spawn("app", live)
+    with threads.under(world, SimulatedSpool):
+        world.schedule.run()

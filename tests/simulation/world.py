@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 BEGIN_MS: Final = 1_800_000_000_000.0
+# No machine ends with a process, so its files need no disk.
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of a simulation
 _FREEZE_MS: Final = 2_400_000
 _TTL_LATE_MS: Final = 48 * 3_600_000
 
@@ -96,6 +100,7 @@ class World:
     rules: dict[str, Any] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     ids: int = 0
+    _folder: TemporaryDirectory[str] | None = None
 
     def __post_init__(self) -> None:
         """Empty tables in every region, and what is between them."""
@@ -159,6 +164,12 @@ class World:
         self.ids += 1
         time = f"{at_ms:012x}"
         return f"{time[:8]}-{time[8:]}-7000-8000-{self.ids:012x}"
+
+    def folder(self) -> Path:
+        """Where its processes keep files; it goes with the world."""
+        if self._folder is None:
+            self._folder = TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        return Path(self._folder.name)
 
     # ---- time ----
 
