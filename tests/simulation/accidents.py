@@ -46,6 +46,8 @@ def storm(world: World) -> None:
 def split(world: World) -> None:
     """A stream shard is followed by one or two others."""
     stream = world.streams[world.random.choice(world.regions)]
+    if world.ingest is not None and world.random.random() < 0.5:
+        stream = world.ingest.stream
     stream.split()
     world.tell(f"a shard of {stream.arn} split")
 
@@ -75,6 +77,8 @@ def outage(world: World) -> None:
 
 def _excuse(world: World, mapping: Mapping) -> None:
     """What the stream no longer keeps is in no total until that is repaired."""
+    if world.ingest is not None and mapping is world.ingest.mapping:
+        return  # its stream keeps them
     for log in mapping.stream.shards.values():
         for record in log.records:
             counter, key = record.key

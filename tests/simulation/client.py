@@ -28,6 +28,7 @@ class Memory:
         free: per ledger counter, the deltas that nobody has used.
         bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
         strict: strict counters that are made, with method and bins.
+        streamed: entries that Kinesis may have or not, and when they were last sent.
         spools: per client, the file of its spool, or none.
         open: changes of strict counters whose fate is not known: counter, key, delta.
     """
@@ -37,6 +38,7 @@ class Memory:
     bare: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     strict: dict[str, tuple[str, int]] = field(default_factory=dict)
     open: list[tuple[str, object, int]] = field(default_factory=list)
+    streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker", "buffer sender")
+FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker", "buffer sender", "ingest")
 # Those that make no call at all: hands that edit what is stored.
 _SILENT: Final = ("spoil a total",)
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.

@@ -80,6 +80,10 @@ class EventAccounts:
             if fate is Fate.ACKNOWLEDGED and event not in self.where:
                 raise Wrong(f"event {power} of {counter} was acknowledged, and is not in")
 
+    def holds(self, counter: str, delta: int) -> bool:
+        """Whether all events of a delta are in."""
+        return all((counter, power) in self.where for power in powers(delta))
+
     def report(self, counter: str, delta: int, why: str) -> None:
         """They were handed back for good, or to a person."""
         for power in powers(delta):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation import buffer_operations as buffer
+from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
 from tests.simulation import running_operations as running
 from tests.simulation import strict_operations as strict
@@ -67,6 +68,10 @@ OPERATIONS: Final = (
     Operation("buffer add", buffer.add, 3),
     Operation("buffer flush", buffer.flush, 1.5),
     Operation("buffer close", buffer.close, 0.7),
+    Operation("kinesis send", kinesis.send, 3, home=True),
+    Operation("kinesis resend", kinesis.send_again, 1.5, home=True),
+    Operation("kinesis junk", kinesis.send_junk, 0.3, home=True),
+    Operation("ingest resend", kinesis.work_off, 1, home=True),
 )
 
 # What a process does before it ends by itself.

@@ -12,6 +12,7 @@ from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.ingest import check_ingest
 from tests.simulation.product import Product
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import LEDGER
@@ -169,6 +170,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_spools,
     check_quiet,
     check_ledgers,
+    check_ingest,
     check_events,
     check_strict,
     check_schedules,

@@ -18,6 +18,8 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.faults import Faults
+from tests.simulation.ingest import IngestWay
+from tests.simulation.kinesis_operations import INGESTING, small_records
 from tests.simulation.ledger_account import DELTAS
 from tests.simulation.operations import CLOSE, OPERATIONS
 from tests.simulation.pools import in_turn
@@ -75,6 +77,9 @@ class Simulation:
         self.world.queue.world = self.world.scheduler.world = self.world
         self.world.queue.work = self._work
         self.world.scheduler.target = self._dispatch
+        if any(w for name, w in self.shape.weights.items() if name in INGESTING):
+            self.world.ingest = IngestWay(self.world)
+            self.world.mappings.append(self.world.ingest.mapping)
         auditor.ledger.copies = {
             region: tables["ledger"].items for region, tables in self.world.copies.items()
         }
@@ -87,7 +92,11 @@ class Simulation:
             Wrong: a promise is broken.
         """
         self.world.schedule.spawn("conductor", self._conduct)
-        with in_turn(self.world.random), under(self.world, SimulatedSpool):
+        with (
+            in_turn(self.world.random),
+            under(self.world, SimulatedSpool),
+            small_records(self.world.random),
+        ):
             self.world.schedule.run()
 
     @property

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
+    from tests.simulation.ingest import IngestWay
     from tests.simulation.queue import Queue, Scheduler
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
@@ -79,6 +80,7 @@ class World:
         auditor: watches every write.
         late: how many requests are on their way that nobody waits for.
         zombies: how many invocations go on that were given up.
+        ingest: the way through Kinesis, where anybody uses it.
         rules: what the materializers of each region know of schedules.
         told: what happened, line by line.
     """
@@ -99,6 +101,7 @@ class World:
     zombies: int = 0
     rules: dict[str, Any] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    ingest: IngestWay | None = None
     ids: int = 0
     _folder: TemporaryDirectory[str] | None = None
 
