@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
@@ -31,6 +31,7 @@ from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from countledger.producers.buffer.errors import Failure
@@ -148,8 +149,13 @@ def _hand(client: Client) -> Hand | None:
             path = str(client.world.folder() / f"{client.name}.spool")
             client.memory.spools[client.name] = random.choice(["", path, path])
         spool = client.memory.spools[client.name] or None
-        hand = Hand(_Unmade, spooled=spool is not None)  # type: ignore[arg-type] - at once
-        hear = random.choice([None, lambda failure: _take_back(client, hand, (failure,))])
+        unmade: Any = None
+        hand = Hand(unmade, spooled=spool is not None)
+
+        def hear_of(failure: Failure) -> None:
+            _take_back(client, hand, (failure,))
+
+        hear = random.choice([None, hear_of])
         try:
             hand.producer = open_producer(client.process, drawn(random, spool), hear)
         except SpoolRefused as error:
@@ -161,10 +167,6 @@ def _hand(client: Client) -> Hand | None:
     return client.product.buffer
 
 
-class _Unmade:
-    """No producer yet."""
-
-
 def drawn(random: Random, spool: str | None) -> Buffering:
     """Bounds, from those that nearly never wait to those that nearly always do."""
     return Buffering(
@@ -172,14 +174,16 @@ def drawn(random: Random, spool: str | None) -> Buffering:
         linger_ms=random.choice([0, 100, 3_000, 20_000]),
         window_events=random.choice([1, 2, 4, 10_000]),
         max_entries=25,
-        when_full=random.choice(["block", "error"]),  # type: ignore[arg-type]
+        when_full="block" if random.random() < 0.5 else "error",
         senders=random.choice([1, 2, 8]),
         attempts=random.choice([1, 3, 8]),
         spool=spool,
     )
 
 
-def open_producer(process: Process, buffering: Buffering, hear: object) -> BufferedProducer:
+def open_producer(
+    process: Process, buffering: Buffering, hear: Callable[[Failure], object] | None
+) -> BufferedProducer:
     """The product's own, as a process has it."""
     product, world = Product(process), process.world
     sender = Sender(
@@ -196,7 +200,7 @@ def open_producer(process: Process, buffering: Buffering, hear: object) -> Buffe
         lambda: Delivery(sender, buffering.attempts),
         EntryMaker(process.region, process, world.new_id),
         ledger="simulated",
-        on_failure=hear,  # type: ignore[arg-type] - one that hears
+        on_failure=hear,
     )
 
 

@@ -10,9 +10,12 @@ from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from countledger.ledger.entry import Entry
+    from countledger.ledger.ids import IdempotencyKey
+    from countledger.producers.sequences.appending import Pending
     from tests.simulation.auditor import Auditor
     from tests.simulation.operations import Operation
     from tests.simulation.process import Process
@@ -28,6 +31,8 @@ class Memory:
         free: per ledger counter, the deltas that nobody has used.
         bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
         strict: strict counters that are made, with method and bins.
+        joint: changes of several strict counters whose fate is not known, by key.
+        unnumbered: items of which nobody could tell whether they were put.
         streamed: entries that Kinesis may have or not, and when they were last sent.
         spools: per client, the file of its spool, or none.
         open: changes of strict counters whose fate is not known: counter, key, delta.
@@ -38,6 +43,8 @@ class Memory:
     bare: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     strict: dict[str, tuple[str, int]] = field(default_factory=dict)
     open: list[tuple[str, object, int]] = field(default_factory=list)
+    joint: dict[IdempotencyKey, Mapping[str, int]] = field(default_factory=dict)
+    unnumbered: list[Pending] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
     numbers: int = 0

@@ -117,8 +117,9 @@ def _way(client: Client) -> IngestWay:
 def small_records(random: Random) -> Iterator[None]:
     """Let few events fill a record, so that a call carries several."""
     limit = random.choice([250, 600, aggregate.TARGET_BYTES])
-    before, vars(sender)["pack"] = sender.pack, partial(aggregate.pack, limit_bytes=limit)
+    names = vars(sender)
+    before, names["pack"] = names["pack"], partial(aggregate.pack, limit_bytes=limit)
     try:
         yield
     finally:
-        vars(sender)["pack"] = before
+        names["pack"] = before

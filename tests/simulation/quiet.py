@@ -11,8 +11,11 @@ from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation.buffer_operations import check_events, check_spools
+from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.ingest import check_ingest
+from tests.simulation.joint_operations import check_joint
+from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import LEDGER
@@ -173,6 +176,9 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_ingest,
     check_events,
     check_strict,
+    check_joint,
+    check_numbers,
+    check_claims,
     check_schedules,
     check_compaction,
     check_ledgers,

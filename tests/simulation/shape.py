@@ -80,6 +80,8 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
     "buffer": ("buffer", "resend", "exact", "compact"),
     "ingest": ("kinesis", "ingest", "exact", "compact"),
+    "numbers": ("sequence", "claim"),
+    "joint": ("joint",),
     "totals": ("record", "verify", "repair", "spoil", "resend"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
     "tags": ("strict occ", "strict history", "strict bounds"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind
+from tests.simulation import joint_operations as joint
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
@@ -147,6 +148,7 @@ class Simulation:
             NAMESPACE, spread=self.shape.spread, horizon_ms=self.shape.horizon_ms
         )
         product.namespaces.create(strict.NAMESPACE, kind=Kind.STRICT)
+        product.namespaces.create("q", kind=Kind.SEQUENCE)
         for number in range(self.shape.counters):
             counter = f"{NAMESPACE}:{number}"
             free = memory.free[counter] = list(range(DELTAS))
@@ -155,6 +157,8 @@ class Simulation:
             }
         if any(w for name, w in self.shape.weights.items() if name.startswith("strict")):
             self._make_strict(product)
+        if any(self.shape.weights.get(name, 0) for name in joint.JOINT):
+            joint.make(product, memory)
 
     def _make_strict(self, product: Product) -> None:
         names: Mapping[str, tuple[str, int]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from countledger.producers.buffer.errors import SpoolRefused
 from countledger.producers.buffer.spool import Spool
@@ -26,7 +26,7 @@ class SimulatedSpool(Spool):
         spool = super().open(path, ledger=ledger, fsync=fsync)
         spool.connection.execute("PRAGMA synchronous = OFF")
         threads.owner().endings.append(spool.connection.close)
-        return spool
+        return cast("Self", spool)
 
     def append(self, pendings: Sequence[Pending]) -> None:
         """One commit."""

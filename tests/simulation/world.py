@@ -17,6 +17,7 @@ from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.door import SimulatedDoor
 from tests.simulation.mapping import Mapping
+from tests.simulation.number_account import POSTS
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
@@ -118,7 +119,7 @@ class World:
         self.replicator.watch()
 
     def _open(self, region: str) -> None:
-        tables = {name: Table(name, region) for name in (LEDGER, COUNTERS)}
+        tables = {name: Table(name, region) for name in (LEDGER, COUNTERS, POSTS)}
         self.copies[region] = tables
         self.transactions[region] = Transactions(tables, self.schedule, self.shape.names_all)
         self.quarantines[region] = Kept()
