@@ -82,8 +82,14 @@ def add(client: Client) -> None:
             continue
         at = to_datetime(client.process.now_ms())
         key = IdempotencyKey(f"key {client.memory.number()}", at)
-        events.append(Event(counter, delta, random.choice([None, None, None, key])))
+        event = Event(counter, delta, random.choice([None, None, None, key]))
+        events.append(event)
+        if event.key is not None:
+            client.memory.keyed.append(event)
         client.auditor.events.told(counter, delta, Fate.OFFERED)
+    if client.memory.keyed and random.random() < 0.3:
+        # Once more, as an app does that has heard nothing: under its key it counts once.
+        events.append(random.choice(client.memory.keyed[-5:]))
     together = random.random() < 0.5
     for some in [events] if together else [[one] for one in events]:
         try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
+    from countledger.producers.event import Event
     from countledger.producers.sequences.appending import Pending
     from tests.simulation.auditor import Auditor
     from tests.simulation.operations import Operation
@@ -31,6 +32,7 @@ class Memory:
         free: per ledger counter, the deltas that nobody has used.
         bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
         strict: strict counters that are made, with method and bins.
+        keyed: events with keys that went through a buffer.
         joint: changes of several strict counters whose fate is not known, by key.
         unnumbered: items of which nobody could tell whether they were put.
         streamed: entries that Kinesis may have or not, and when they were last sent.
@@ -45,6 +47,7 @@ class Memory:
     open: list[tuple[str, object, int]] = field(default_factory=list)
     joint: dict[IdempotencyKey, Mapping[str, int]] = field(default_factory=dict)
     unnumbered: list[Pending] = field(default_factory=list)
+    keyed: list[Event] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
     numbers: int = 0

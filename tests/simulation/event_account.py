@@ -62,6 +62,8 @@ class EventAccounts:
         identity, carried = (key, after["at"]), powers(after["delta"])
         if after.get("events", 1) != len(carried):
             raise Wrong(f"{identity} says {after.get('events', 1)} events, and carries {carried}")
+        if len(set(carried)) < len(carried):
+            raise Wrong(f"{identity} carries an event twice: {carried}")
         for power in carried:
             if (counter, power) in self.fates:
                 there = self.where.setdefault((counter, power), identity)

@@ -58,11 +58,10 @@ def draw_leased(client: Client) -> None:
 def append(client: Client) -> None:
     """An item under the next number; or one of which nobody could tell, once more."""
     pending = None
-    if client.memory.unnumbered and client.random.random() < 0.7:
+    unnumbered = client.memory.unnumbered
+    if unnumbered and client.random.random() < 0.7:
         # By one process at a time, as the guide says.
-        pending = client.memory.unnumbered.pop(
-            client.random.randrange(len(client.memory.unnumbered))
-        )
+        pending = unnumbered.pop(client.random.randrange(len(unnumbered)))
     sequences = client.product.sequences
     try:
         if pending is None:
