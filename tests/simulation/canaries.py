@@ -326,8 +326,6 @@ CANARIES = [
     Canary("ingest: identity is the event's", wrong.identity_by_arrival, "ingest"),
     Canary("ingest: what failed comes again", wrong.ingest_goes_on, "ingest"),
     Canary("ingest: what is refused is set aside", wrong.ingest_sets_nothing_aside, "ingest"),
-    Canary("late: not what may be merged", wrong.late_beside_a_head, "late"),
-    Canary("late: not what may still land", wrong.late_at_once, "late"),
     Canary("append: on condition", wrong.append_over, "numbers"),
     Canary("append: a number in doubt is looked at", wrong.append_without_doubt, "numbers"),
     Canary("draw_expected: its condition", wrong.expect_nothing, "numbers"),

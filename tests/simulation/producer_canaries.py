@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled
 from countledger.ledger.operations import Put
-from countledger.producers.buffer import delivery, holdings, outcomes, spool
+from countledger.producers.buffer import coalesce, delivery, holdings, outcomes, spool
+from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
-from countledger.producers.ingest import expired, ingest, reading
-from countledger.producers.ingest.expired import Standing
+from countledger.producers.ingest import ingest, reading
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.sequences import expecting
+from countledger.producers.kinesis import message
+from countledger.producers.sequences import expecting, sequence
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.strict import marked
 from countledger.producers.strict.marked import MarkedSending
-from tests.simulation import ingest as way
 from tests.simulation.door import SimulatedDoor
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def coalesce_the_keyed(patch: pytest.MonkeyPatch) -> None:
 
 def reopen_under_other_ids(patch: pytest.MonkeyPatch) -> None:
     """What a spool holds is sent as if it were new."""
-    decode, numbers = spool.decode_row, iter(range(10**6, 10**9))
+    decode, numbers = decode_row, iter(range(10**6, 10**9))
 
     def decoded(row: int, text: str) -> Any:  # noqa: ANN401 - a row
         found = decode(row, text)
@@ -69,7 +69,7 @@ def send_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 def forget_before_the_answer(patch: pytest.MonkeyPatch) -> None:
     """The spool lets go of what is only on its way."""
-    keep = delivery.keep
+    keep = coalesce.keep
 
     def forgetful(pendings: Any, kept: Any) -> None:  # noqa: ANN401 - handed on
         keep(pendings, kept)
@@ -89,7 +89,7 @@ def fail_without_a_word(patch: pytest.MonkeyPatch) -> None:
 
 def identity_by_arrival(patch: pytest.MonkeyPatch) -> None:
     """A record that lies in the stream twice is two events."""
-    decode = reading.decode
+    decode = message.decode
 
     def decoded(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
         entry = decode(data, arrived_ms=arrived_ms, origin=origin)
@@ -106,23 +106,6 @@ def ingest_goes_on(patch: pytest.MonkeyPatch) -> None:
 def ingest_sets_nothing_aside(patch: pytest.MonkeyPatch) -> None:
     """What cannot be counted is dropped."""
     patch.setattr(Ingest, "_set_aside", lambda *_: None)
-
-
-def late_beside_a_head(patch: pytest.MonkeyPatch) -> None:
-    """What was merged behind its time does not count."""
-    standing_of = expired.standing_of
-
-    def lenient(entry: Entry, there: Any, head: Any) -> Standing:  # noqa: ANN401 - handed on
-        if there is None and head.from_at_ms is not None and entry.at_ms < head.from_at_ms:
-            return Standing.UNCOUNTED
-        return standing_of(entry, there, head)
-
-    patch.setattr(expired, "standing_of", lenient)
-
-
-def late_at_once(patch: pytest.MonkeyPatch) -> None:
-    """No time is left for what is under way."""
-    patch.setattr(way, "late_ms_of", lambda _world: -(10**9))
 
 
 # ---- sequences ----
@@ -142,7 +125,7 @@ def append_without_doubt(patch: pytest.MonkeyPatch) -> None:
 
 def expect_nothing(patch: pytest.MonkeyPatch) -> None:
     """A draw by expectation is carried out whatever the last number is."""
-    plan = expecting.plan_expected
+    plan = sequence.plan_expected
     patch.setattr(expecting, "plan_expected", lambda *arguments: _unconditional(plan(*arguments)))
 
 
