@@ -12,6 +12,7 @@ from countledger.ledger import keys
 from countledger.ledger.bells import copies_in
 from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadInput
+from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.quarantined import Source, decode_copy
 from countledger.ledger.retry import Backoff
 from countledger.producers.ingest.expired import Override
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 QUEUE: Final = "the ingest's quarantine"
 EXPIRED: Final = "expired"
+# As in reality, where half a minute and the life of a request fit into the bound of replication.
+AGAIN_MS: Final = 5 * SECOND_MS
+REPLICATION_MS: Final = 30 * SECOND_MS
 _ARN: Final = "arn:aws:kinesis:home:1:stream/ingest"
 
 
@@ -82,7 +86,9 @@ class IngestWay:
     def producer(self, process: Process) -> KinesisProducer:
         """The product's own, as a process has it."""
         client: Any = KinesisClient(self.stream, process)
-        sender = KinesisSender(client, _ARN, process, self.world.random, Backoff(4, 50, 2_000))
+        sender = KinesisSender(
+            client, _ARN, process, self.world.random, Backoff(4, 50, 2_000), again_ms=AGAIN_MS
+        )
         return KinesisProducer(sender, process.region, process, self.world.new_id)
 
     def invoke(self, event: dict[str, Any], process: Process) -> Map[str, Any]:

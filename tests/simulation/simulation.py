@@ -19,7 +19,7 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.faults import Faults
-from tests.simulation.ingest import IngestWay
+from tests.simulation.ingest import REPLICATION_MS, IngestWay
 from tests.simulation.kinesis_operations import INGESTING, small_records
 from tests.simulation.ledger_account import DELTAS
 from tests.simulation.operations import CLOSE, OPERATIONS
@@ -71,6 +71,9 @@ class Simulation:
         shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, self.focus)
         weights = {name: 0 if name in out else one for name, one in shape.weights.items()}
         self.shape: Shape = _limited(shape, self.clients, self.operations, weights)
+        ingests = any(self.shape.weights.get(name) for name in INGESTING)
+        if ingests:
+            self.shape = replace(self.shape, replication_ms=REPLICATION_MS)
         schedule = Schedule(random)
         faults = Faults.drawn(random, out)
         auditor = Auditor(self.shape, schedule, REGIONS[0])
@@ -78,7 +81,7 @@ class Simulation:
         self.world.queue.world = self.world.scheduler.world = self.world
         self.world.queue.work = self._work
         self.world.scheduler.target = self._dispatch
-        if any(w for name, w in self.shape.weights.items() if name in INGESTING):
+        if ingests:
             self.world.ingest = IngestWay(self.world)
             self.world.mappings.append(self.world.ingest.mapping)
         auditor.ledger.copies = {

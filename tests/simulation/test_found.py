@@ -8,19 +8,20 @@ import pytest
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
-from countledger.ledger.errors import KeyExpired
+from countledger.ledger.errors import KeyExpired, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.errors import SpoolRefused
+from countledger.producers.event import Event
 from countledger.producers.ingest.expired import Override, Standing
 from countledger.producers.strict.outcome import Applied, GivenUp, Unknown
 from tests.simulation import threads
 from tests.simulation.buffer_operations import open_producer
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
-from tests.simulation.ingest import late_ms_of
+from tests.simulation.ingest import IngestWay, late_ms_of
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
 from tests.simulation.spool import SimulatedSpool
@@ -195,3 +196,24 @@ def test_what_came_too_late_is_not_sent_again_while_its_first_sending_may_still_
     product.recorder.resend(entry)
 
     assert product.exact.read(entry.counter).sum == 1
+
+
+def test_a_bare_key_is_not_sent_into_the_stream_again_after_a_standstill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts as made when its record arrives: a second one, much later, could count again."""
+    world = calm_world()
+    way = IngestWay(world)
+    producer = way.producer(world.process("home", "app"))
+    script(world, Fault.AFTER, Fault.FROZEN)
+
+    def freeze_ms() -> float:
+        world.schedule.now_ms += HOUR_MS
+        return 0
+
+    monkeypatch.setattr(world, "freeze_ms", freeze_ms)
+
+    (outcome,) = producer.send_many([Event("n:clicks", 1, "job 1")])
+
+    assert isinstance(outcome, Unacknowledged)
+    assert sum(len(log.records) for log in way.stream.shards.values()) == 1
