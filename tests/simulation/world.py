@@ -15,6 +15,7 @@ from countledger.consumers.materializer import Materializer
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.limits import DAY_MS
 from tests.simulation.door import SimulatedDoor
 from tests.simulation.mapping import Mapping
 from tests.simulation.number_account import POSTS
@@ -43,6 +44,7 @@ BEGIN_MS: Final = 1_800_000_000_000.0
 # No machine ends with a process, so its files need no disk.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of a simulation
 _FREEZE_MS: Final = 2_400_000
+_TTL_OLDEST_MS: Final = 5 * 365 * DAY_MS
 _TTL_LATE_MS: Final = 48 * 3_600_000
 
 
@@ -231,6 +233,8 @@ class World:
         at_s = (change.after or {}).get("expires_at")
         if at_s is None or at_s == (change.before or {}).get("expires_at"):
             return
+        if at_s * 1_000 < self.schedule.now_ms - _TTL_OLDEST_MS:
+            return  # the service takes it for a mistake
         table, key = change.table, change.key
 
         def expire() -> None:
