@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import boto3
 import pytest
@@ -25,6 +26,7 @@ from tests.engines.store import Store
 from tests.simulation.auditor import Auditor
 from tests.simulation.calm import Scripted
 from tests.simulation.door import SimulatedDoor
+from tests.simulation.process import Process
 from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS, drawn
@@ -32,13 +34,15 @@ from tests.simulation.stream import StreamsClient
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.door import Door
     from countledger.ledger.operations import Page, Put, Query, Scan
 
+T = TypeVar("T")
 NAME: Final = "simulated"
+_TURN: Final = RLock()
 
 
 class Missing(StrEnum):
@@ -111,6 +115,25 @@ class ContractDoor(SimulatedDoor):
             raise NotSimulated(Missing.INDEX) from error
 
 
+class OneAtATime(Process):
+    """A process whose threads, and those of a test, call one after the other."""
+
+    def read(self, what: str, request: Callable[[], T], *, attempts: int = 1) -> T:
+        """A call."""
+        with _TURN:
+            return super().read(what, request, attempts=attempts)
+
+    def write(self, what: str, request: Callable[[], T], *, attempts: int = 1) -> T:
+        """A call."""
+        with _TURN:
+            return super().write(what, request, attempts=attempts)
+
+    def sleep_ms(self, duration_ms: float) -> None:
+        """Virtual time passes."""
+        with _TURN:
+            super().sleep_ms(duration_ms)
+
+
 class SimulatedSession(boto3.Session):
     """A session whose connections lead into a world."""
 
@@ -156,7 +179,7 @@ def simulated_store() -> Iterator[Store]:
             return door_of(connection, retries, region=region)
         there = connection.session.world
         nobody: Any = NoClient()
-        process = there.process(there.home, "contract")
+        process = OneAtATime(there, there.home, "contract")
         return ContractDoor(
             client=nobody, meter=connection.meter, process=process, region=region or there.home
         )
