@@ -9,22 +9,34 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
 from tests.simulation.operations import OPERATIONS
+from tests.simulation.threads import SENDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker", "buffer sender", "ingest")
-# Those that make no call at all: hands that edit what is stored.
-_SILENT: Final = ("spoil a total",)
+FUNCTIONS: Final = ("materializer", "dispatcher", "compaction worker", SENDER, "ingest")
+# Those that make no call at all: hands that edit what is stored, somebody else's producer, and
+# whoever leaves the calls to a sender's thread.
+SILENT: Final = ("spoil a total", "kinesis junk", "buffer add", "buffer flush", "buffer close")
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
-_BATCHING: Final = ("record batch", "dispatcher", "buffer sender")
+_BATCHING: Final = (
+    "record batch",
+    "dispatcher",
+    SENDER,
+    "kinesis send",
+    "kinesis resend",
+    "ingest",
+)
 _TRANSACTING: Final = (
     "strict crt",
     "strict marker",
     "strict sharded",
     "strict bounds",
+    "joint transfer",
+    "claim take",
+    "claim change",
     "compact",
     "compaction worker",
 )
@@ -65,7 +77,7 @@ class Coverage:
 def expected() -> Iterable[tuple[str, Fault]]:
     """Every operation with every fault that can meet it."""
     for operation in OPERATIONS:
-        if operation.name not in _SILENT:
+        if operation.name not in SILENT:
             yield from ((operation.name, fault) for fault in of_operation(operation.name))
     for function in FUNCTIONS:
         yield from ((function, fault) for fault in of_operation(function))
@@ -80,8 +92,10 @@ def of_operation(name: str) -> list[Fault]:
         faults.append(Fault.UNPROCESSED)
     if name in _TRANSACTING:
         faults.append(Fault.CONFLICT)
-    if name == "materializer":
+    if name in {"materializer", "ingest"}:
         faults += DELIVERIES
+    if name == SENDER:
+        faults.append(Fault.DISK)
     if name == "compaction worker":
         faults += [Fault.FAILED, Fault.DUPLICATE]
     return faults

@@ -96,12 +96,12 @@ class Simulation:
             Wrong: a promise is broken.
         """
         self.world.schedule.spawn("conductor", self._conduct)
-        with (
-            in_turn(self.world.random),
-            under(self.world, SimulatedSpool),
-            small_records(self.world.random),
-        ):
-            self.world.schedule.run()
+        world = self.world
+        with in_turn(world.random), under(world, SimulatedSpool), small_records(world.random):
+            try:
+                world.schedule.run()
+            finally:
+                world.end()
 
     @property
     def steps(self) -> int:

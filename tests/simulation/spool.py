@@ -25,7 +25,9 @@ class SimulatedSpool(Spool):
         """As the product's; a process that dies lets go of the file."""
         spool = super().open(path, ledger=ledger, fsync=fsync)
         spool.connection.execute("PRAGMA synchronous = OFF")
-        threads.owner().endings.append(spool.connection.close)
+        process = threads.owner()
+        process.endings.append(spool.connection.close)
+        process.world.closing.append(spool.connection.close)
         return cast("Self", spool)
 
     def append(self, pendings: Sequence[Pending]) -> None:

@@ -86,6 +86,7 @@ class World:
         ingest: the way through Kinesis, where anybody uses it.
         rules: what the materializers of each region know of schedules.
         told: what happened, line by line.
+        closing: what lets go of files at its end.
     """
 
     random: Random
@@ -106,6 +107,7 @@ class World:
     told: list[str] = field(default_factory=list)
     ingest: IngestWay | None = None
     ids: int = 0
+    closing: list[Callable[[], object]] = field(default_factory=list)
     _folder: TemporaryDirectory[str] | None = None
 
     def __post_init__(self) -> None:
@@ -176,6 +178,13 @@ class World:
         if self._folder is None:
             self._folder = TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
         return Path(self._folder.name)
+
+    def end(self) -> None:
+        """Nothing is left of it outside of this process's memory."""
+        for close in self.closing:
+            close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     # ---- time ----
 
