@@ -49,6 +49,7 @@ class KinesisReader:
     """Reads one shard.
 
     Attributes:
+        last_sequence: of the last record read.
         ended: whether the shard is closed and all of it has been read.
     """
 
@@ -60,7 +61,7 @@ class KinesisReader:
         self._shard_id = shard_id
         self._start: StartingPosition = start
         self._iterator: str | None = None
-        self._last: str | None = None
+        self.last_sequence: str | None = None
         self.ended = False
 
     def read(self) -> tuple[int, list[StreamRecord]]:
@@ -83,15 +84,15 @@ class KinesisReader:
         self.ended = self._iterator is None
         records = [stream_record(one, self._arn, self._shard_id) for one in answer["Records"]]
         if records:
-            self._last = records[-1].sequence
+            self.last_sequence = records[-1].sequence
         return len(records), records
 
     def _new_iterator(self) -> str:
         position: dict[str, Any] = {"ShardIteratorType": self._start}
-        if self._last is not None:
+        if self.last_sequence is not None:
             position = {
                 "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
-                "StartingSequenceNumber": self._last,
+                "StartingSequenceNumber": self.last_sequence,
             }
         answer = self._client.get_shard_iterator(
             StreamARN=self._arn, ShardId=self._shard_id, **position

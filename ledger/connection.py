@@ -195,6 +195,7 @@ class Connection:
     def kinesis(self) -> KinesisClient:
         """A client of Kinesis whose SDK does not retry."""
         client: KinesisClient = self._client("kinesis", "none")
+        watch(client)
         return client
 
     def scheduler(self) -> EventBridgeSchedulerClient:

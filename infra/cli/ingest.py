@@ -37,8 +37,9 @@ def expired(options: Options) -> int:
     """List the entries that came too late, and whether they were counted.
 
     "uncounted": never; it can be sent again safely. "counted": it is in the ledger, by an earlier
-    sending. "unknown": it may have been counted, and merged since. "refused": its key is taken by
-    an entry with another delta. The exit code is 1 when there are any.
+    sending. "unknown": it may have been counted, and merged since, or it expired less than half an
+    hour ago. "refused": its key is taken by an entry with another delta. The exit code is 1 when
+    there are any.
 
     Examples:
       countledger ingest expired

@@ -92,9 +92,16 @@ class BufferedProducer:
             self._spool = Spool.open(buffering.spool, ledger=ledger, fsync=buffering.fsync)
         self._desk = self._new_desk()
         opened(self)
-        left = self._desk.holdings.left_in_spool()
-        if left:
-            self._desk.take_in(left)
+        try:
+            left = self._desk.holdings.left_in_spool()
+            if left:
+                self._desk.take_in(left)
+        except BaseException:
+            # Else nobody could open the spool again before this process ends.
+            closed(self)
+            if self._spool is not None:
+                self._spool.close()
+            raise
 
     def add(
         self,

@@ -6,12 +6,14 @@ Often it can be told all the same, by a look at the entry and, behind that, at i
 
     the entry is there, with this delta          it was counted
     it is not, and nothing of its time or        it was never counted: what was written
-      nothing at all was merged                  and is gone would lie in the head's period
-    it is not, and the head's period has it      nobody knows; the archive may, if there is one
+      later was ever merged                      and is gone would lie in the head's period
+    it is not, and something was                 nobody knows; the archive may, if there is one
+    it expired a moment ago                      nobody knows yet: to a clock that is behind it
+                                                 had not expired, and its request may be on its way
 
 (A bare key carries no time: for it only a counter of which nothing was merged tells.) What is sent
-again is another entry, made now, under the key `override:<its id>`: done twice by hand, it counts
-once for as long as a key is remembered.
+again is another entry, made now, under the key `override:<its id>`. Done twice, it counts once: the
+first is found by its key, and once it may have been merged nobody sends a second one.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX, id_of_key
 from countledger.ledger.keys import entry_key, head_key
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    REPLICATION_BOUND_DEFAULT_MS,
+    SIGNED_REQUEST_LIFE_MS,
+)
 from countledger.ledger.namespace import Kind
 from countledger.producers.receipt import Receipt, Status
 
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from countledger.producers.sender import Sender
 
 _OVERRIDE: Final = "override:"
+_LATE_MS: Final = CLOCK_SKEW_DEFAULT_MS + SIGNED_REQUEST_LIFE_MS + REPLICATION_BOUND_DEFAULT_MS
 
 
 class Standing(StrEnum):
@@ -46,7 +54,7 @@ class Standing(StrEnum):
     COUNTED = "counted"
     """It is in the ledger."""
     UNKNOWN = "unknown"
-    """It may have been counted, and merged since."""
+    """It may have been counted, and merged since; or it expired so lately that it still may be."""
     REFUSED = "refused"
     """Its key is taken by an entry with another delta."""
 
@@ -79,11 +87,14 @@ class Override:
         sender: brings entries to the ledger.
         reads: a door to DynamoDB whose SDK may retry.
         clock: tells the time at which the new entry is made.
+        late_ms: for how long behind its horizon an entry may still appear here: clocks differ,
+            requests are held on their way, and other regions write as well.
     """
 
     sender: Sender
     reads: Door
     clock: Clock = field(default_factory=SystemClock)
+    late_ms: int = _LATE_MS
 
     def judge(self, entry: Entry) -> Standing:
         """Whether an entry was counted: two read units, and one for each 4 KB of the head.
@@ -93,11 +104,13 @@ class Override:
         """
         namespace = self.sender.namespaces.for_use(entry.counter, Kind.LEDGER)
         table = self.sender.table
+        may_appear = self.clock.now_ms() - entry.at_ms <= namespace.horizon_ms + self.late_ms
         key = {"counter": entry.counter, "entry": entry_key(entry.id, namespace.spread)}
         there = self.reads.get(table, key, consistent=True)
         # Behind it: an entry that was retired in between is in this head.
         head = decode_head(self.reads.get(table, head_key(entry.counter), consistent=True))
-        return standing_of(entry, there, head)
+        standing = standing_of(entry, there, head)
+        return Standing.UNKNOWN if standing is Standing.UNCOUNTED and may_appear else standing
 
     def late(self, entry: Entry, *, send: bool, even_if_counted: bool = False) -> Late:
         """Judge an entry and, if wanted, send it again: a write unit for each KB.
@@ -107,11 +120,13 @@ class Override:
             send: whether to send it again where that is known to be safe.
             even_if_counted: whether to send it also where that is not known; it may count twice.
         """
+        # Before it is judged: who stands still in between does not send what others sent by then.
+        now_ms = self.clock.now_ms()
         standing = self.judge(entry)
         safe = standing is Standing.UNCOUNTED
         if not send or not (safe or (even_if_counted and standing is Standing.UNKNOWN)):
             return Late(entry, standing)
-        outcome = self.sender.outcome_of(made_anew(entry, now_ms=self.clock.now_ms()))
+        outcome = self.sender.outcome_of(made_anew(entry, now_ms=now_ms))
         return Late(entry, standing, outcome.status if isinstance(outcome, Receipt) else outcome)
 
 
@@ -126,12 +141,11 @@ def standing_of(entry: Entry, there: Item | None, head: Head) -> Standing:
     if there is not None:
         same = require_amount(there, "delta") == entry.delta
         return Standing.COUNTED if same else Standing.REFUSED
-    if head.generation == 0 or head.from_at_ms is None or head.to_at_ms is None:
+    if head.generation == 0 or head.to_at_ms is None:
         return Standing.UNCOUNTED
+    # What was merged later than its time may be what an earlier override made of it.
     bare = entry.id.startswith(BARE_KEY_PREFIX)
-    if bare or head.from_at_ms <= entry.at_ms <= head.to_at_ms:
-        return Standing.UNKNOWN
-    return Standing.UNCOUNTED
+    return Standing.UNKNOWN if bare or entry.at_ms <= head.to_at_ms else Standing.UNCOUNTED
 
 
 def made_anew(entry: Entry, *, now_ms: int) -> Entry:

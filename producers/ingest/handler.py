@@ -75,6 +75,11 @@ def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     stream, shard = source_of(records)
     outcome = parts.ingest.apply(records, stream=stream, shard=shard)
     _report(parts, outcome, shard, context)
+    return answer_of(outcome, records)
+
+
+def answer_of(outcome: Outcome, records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the mapping is told: from which record on the shard has to be delivered again."""
     if outcome.retry_from is None:
         return {"batchItemFailures": []}
     first = records[outcome.retry_from]["kinesis"]["sequenceNumber"]

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,
@@ -14,6 +15,7 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
+from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 from countledger.producers.kinesis.aggregate import Aggregate, pack
@@ -61,6 +63,9 @@ class KinesisSender:
         clock: waits between the attempts.
         random: what the jitter is drawn from.
         backoff: how often a record is sent, and how long between.
+        again_ms: for how long behind its first attempt a record is sent again. A bare key counts as
+            made when its record arrives: by a process that stood still in between it would be
+            another one, of a time when the first may be merged.
     """
 
     client: KinesisClient
@@ -68,6 +73,7 @@ class KinesisSender:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
+    again_ms: int = HORIZON_MIN_MS // 2
 
     def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
@@ -89,13 +95,14 @@ class KinesisSender:
         lost: set[int] = set()  # with an attempt that was never answered and may have got through
         pending = list(range(len(records)))
         waits_ms = self.backoff.waits_ms(self.random)
+        until_ms = self.clock.now_ms() + self.again_ms
         while pending:
-            told = self._attempt([records[number] for number in pending])
+            told = self._attempt([records[number] for number in pending], until_ms)
             answers |= dict(zip(pending, told, strict=True))
             lost |= {number for number in pending if isinstance(answers[number], Unclear)}
             pending = [number for number in pending if isinstance(answers[number], _AGAIN)]
             wait_ms = next(waits_ms, None)
-            if wait_ms is None:
+            if wait_ms is None or self.clock.now_ms() > until_ms:
                 break
             if pending:
                 self.clock.sleep_ms(wait_ms)
@@ -105,11 +112,15 @@ class KinesisSender:
                 answers[number] = Unclear(str(answer))
         return [answers[number] for number in range(len(records))]
 
-    def _attempt(self, records: Sequence[Aggregate]) -> list[_Answer]:
+    def _attempt(self, records: Sequence[Aggregate], until_ms: float) -> list[_Answer]:
+        def refuse_late() -> None:
+            if self.clock.now_ms() > until_ms:
+                raise Throttled(f"{what}: not sent, the process stood still for too long")
+
         what = f"PutRecords on {self.stream}"
         place: Any = {"StreamARN" if self.stream.startswith("arn:") else "StreamName": self.stream}
         try:
-            with translated(what):
+            with translated(what), looking(refuse_late):
                 answer = self.client.put_records(
                     Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
                     **place,

@@ -19,7 +19,7 @@ from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.local_mappings import INGEST
 from countledger.infra.local_stack import Credentials, LocalStack
 from countledger.ledger.errors import AccessDenied, StackNotFound
-from countledger.ledger.limits import HORIZON_DEFAULT_MS
+from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.library import MAGIC
 from tests.e2e.command import Command
@@ -122,7 +122,7 @@ def test_plain_broken_and_expired_records_are_told_apart(
     streaming: LocalStack, counter: str
 ) -> None:
     """Each ends in the ledger or in a queue, and none of them holds up the stream."""
-    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - HOUR_MS
     (expired,) = pack([entry(7, counter, at_ms=old)])
     (whole,) = pack([entry(5, counter, at_ms=int(time.time() * 1_000))])
     plain = json.dumps({"v": 1, "counter": counter, "delta": 3, "key": "p"}).encode()
@@ -223,7 +223,7 @@ def test_what_came_too_late_is_listed_and_sent_again_by_command(
     streaming: LocalStack, counter: str
 ) -> None:
     """Once, however often the command is run; and then it is gone from the queue."""
-    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - HOUR_MS
     (record,) = pack([entry(7, counter, at_ms=old), entry(9, counter, at_ms=old)])
     put(streaming, record.data, record.data)
     drain(streaming)
@@ -248,7 +248,7 @@ def test_what_was_set_aside_is_worked_off_by_an_operator(
     streaming: LocalStack, counter: str
 ) -> None:
     """Once each although the stream comes twice; and at the end no queue has a message of it."""
-    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - 60_000
+    old = int(time.time() * 1_000) - HORIZON_DEFAULT_MS - HOUR_MS
     (late,) = pack([entry(7, counter, at_ms=old)])
     first, second = (
         json.dumps({"v": 1, "counter": counter, "delta": delta, "key": "k"}).encode()

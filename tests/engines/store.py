@@ -22,7 +22,9 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.door import Door
 from countledger.ledger.exact import ExactReader
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Namespaces
+from countledger.ledger.operations import Query
 from countledger.ledger.settings import Settings
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
@@ -151,18 +153,10 @@ class Store:
 
     def entry_items(self, counter: str) -> list[Item]:
         """What is stored of a counter's entries, as plain values."""
-        door, items = self._own_door, []
-        answer = door.client.query(
-            TableName=self.ledger,
-            KeyConditionExpression="#c = :c AND begins_with(entry, :e)",
-            ExpressionAttributeNames={"#c": "counter"},
-            ExpressionAttributeValues={":c": {"S": counter}, ":e": {"S": keys.ENTRY_PREFIX}},
-            ConsistentRead=True,
-        )
-        for item in answer["Items"]:
-            key = {"counter": item["counter"]["S"], "entry": item["entry"]["S"]}
-            items.append(door.get(self.ledger, key, consistent=True) or {})
-        return items
+        entries = BeginsWith("entry", keys.ENTRY_PREFIX)
+        condition = AllOf(Compare("counter", "=", counter), entries)
+        query = Query(self.ledger, condition, consistent=True)
+        return [item for page in self._own_door.pages(query) for item in page]
 
     def item(self, table: str, key: Key) -> Item | None:
         """What is stored under a key, as plain values."""

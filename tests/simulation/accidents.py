@@ -47,6 +47,8 @@ def split(world: World) -> None:
     """A stream shard is followed by one or two others."""
     streams = world.random.choice([world.streams, world.moves])
     stream = streams[world.random.choice(world.regions)]
+    if world.ingest is not None and world.random.random() < 0.5:
+        stream = world.ingest.stream
     stream.split()
     world.tell(f"a shard of {stream.arn} split")
 
@@ -92,6 +94,8 @@ def _excuse(world: World, mapping: Mapping) -> None:
     if mapping.name == "judge":
         world.auditor.alerts[mapping.region].slept = True
         return
+    if world.ingest is not None and mapping is world.ingest.mapping:
+        return  # its stream keeps them
     for log in mapping.stream.shards.values():
         for record in log.records:
             counter, key = record.key

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from tests.simulation.claim_operations import ClaimAccounts
+from tests.simulation.event_account import EventAccounts
 from tests.simulation.ledger_account import LedgerAccounts
+from tests.simulation.number_account import NumberAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
 
@@ -49,6 +52,10 @@ class Auditor:
         """Empty accounts."""
         self.ledger = LedgerAccounts(self.shape)
         self.strict = StrictAccounts()
+        self.events = EventAccounts()
+        self.numbers = NumberAccounts()
+        self.claims = ClaimAccounts()
+        self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
 
     def note(self, change: Change) -> None:
         """A change of an item anywhere.

@@ -30,6 +30,7 @@ from countledger.producers.strict.optimistic import Optimist
 from countledger.producers.strict.outcome import BoundReached
 from countledger.producers.strict.token_set import SetSending
 from tests.simulation import consumer_canaries as consumers
+from tests.simulation import producer_canaries as wrong
 from tests.simulation import product, world
 from tests.unit.alerts import wrong_judges
 
@@ -327,4 +328,23 @@ CANARIES = [
     Canary("alerts: re-arm levels", wrong_judges.levels_are_not_looked_up, "alerts"),
     Canary("alerts: no half change of a rule", consumers.half_a_change_is_known, "alerts"),
     Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
+    Canary("keyed events are not coalesced", wrong.coalesce_the_keyed, "buffer"),
+    Canary("a spool's entries keep their ids", wrong.reopen_under_other_ids, "buffer"),
+    Canary("a spool knows an entry before it is sent", wrong.send_before_it_is_kept, "buffer"),
+    Canary("a spool forgets behind the answer", wrong.forget_before_the_answer, "buffer"),
+    Canary("what fails in a buffer is told", wrong.fail_without_a_word, "buffer"),
+    Canary("ingest: keyed ones by condition", _put_without_condition, "ingest"),
+    Canary("ingest: the horizon", _send_without_a_last_look, "ingest"),
+    Canary("ingest: identity is the event's", wrong.identity_by_arrival, "ingest"),
+    Canary("ingest: what failed comes again", wrong.ingest_goes_on, "ingest"),
+    Canary("ingest: what is refused is set aside", wrong.ingest_sets_nothing_aside, "ingest"),
+    Canary("append: on condition", wrong.append_over, "numbers"),
+    Canary("append: a number in doubt is looked at", wrong.append_without_doubt, "numbers"),
+    Canary("draw_expected: its condition", wrong.expect_nothing, "numbers"),
+    Canary("draw_expected: its tag", wrong.expect_by_the_number, "numbers"),
+    Canary("claims: freed by their owner", wrong.free_for_anybody, "numbers"),
+    Canary("claims: taken if free", wrong.take_from_anybody, "numbers"),
+    Canary("transfer: one transaction", wrong.transfer_in_steps, "joint"),
+    Canary("transfer: its marker", wrong.transfers_unmarked, "joint"),
+    Canary("transfer: refusals are settled", wrong.transfers_refused_at_once, "joint"),
 ]

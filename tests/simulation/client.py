@@ -11,9 +11,13 @@ from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from countledger.ledger.entry import Entry
+    from countledger.ledger.ids import IdempotencyKey
+    from countledger.producers.event import Event
+    from countledger.producers.sequences.appending import Pending
     from tests.simulation.auditor import Auditor
     from tests.simulation.operations import Operation
     from tests.simulation.process import Process
@@ -29,6 +33,11 @@ class Memory:
         free: per ledger counter, the deltas that nobody has used.
         bare: per ledger counter, bare keys: their delta, region, and how often they may be new.
         strict: strict counters that are made, with method and bins.
+        keyed: events with keys that went through a buffer.
+        joint: changes of several strict counters whose fate is not known, by key.
+        unnumbered: items of which nobody could tell whether they were put.
+        streamed: entries that Kinesis may have or not, and when they were last sent.
+        spools: per client, the file of its spool, or none.
         open: changes of strict counters whose fate is not known: counter, key, delta.
         spoilt: of the counter that is poisoned, the deltas that nobody has used.
         poison: what was written there by hand and not mended: the region, and the item.
@@ -41,6 +50,11 @@ class Memory:
     open: list[tuple[str, object, int]] = field(default_factory=list)
     spoilt: list[int] = field(default_factory=lambda: list(range(DELTAS)))
     poison: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    joint: dict[IdempotencyKey, Mapping[str, int]] = field(default_factory=dict)
+    unnumbered: list[Pending] = field(default_factory=list)
+    keyed: list[Event] = field(default_factory=list)
+    streamed: list[tuple[Entry, int]] = field(default_factory=list)
+    spools: dict[str, str] = field(default_factory=dict)
     numbers: int = 0
 
     def number(self) -> int:
@@ -94,6 +108,9 @@ class Client:
 
     def play(self, operation: Operation) -> None:
         """Carry one out, however it ends."""
+        if self.process.dead:
+            self.tell("had died meanwhile")
+            self._begin()
         self.process.operation = operation.name
         try:
             operation.play(self)
@@ -104,6 +121,11 @@ class Client:
             self.world.schedule.pause(self.random.random() * self.world.shape.gap_ms)
             self._begin()
         self.process.operation = "idle"
+
+    def end(self, close: Operation) -> None:
+        """The process ends by itself."""
+        self.play(close)
+        self.process.die()
 
     def tell(self, text: str) -> None:
         """Note what happened."""

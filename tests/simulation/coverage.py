@@ -9,17 +9,36 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
 from tests.simulation.operations import OPERATIONS
+from tests.simulation.threads import SENDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "judge", "dispatcher", "compaction worker")
-# Those that make no call at all: hands that edit what is stored.
-SILENT: Final = ("spoil a total", "poison", "mend poison")
+FUNCTIONS: Final = ("materializer", "judge", "dispatcher", "compaction worker", SENDER, "ingest")
+# Those that make no call at all: hands that edit what is stored, somebody else's producer, and
+# whoever leaves the calls to a sender's thread.
+SILENT: Final = (
+    "spoil a total",
+    "poison",
+    "mend poison",
+    "kinesis junk",
+    "buffer add",
+    "buffer flush",
+    "buffer close",
+)
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
-_BATCHING: Final = ("record batch", "dispatcher", "judge", "alert resend")
+_BATCHING: Final = (
+    "record batch",
+    "dispatcher",
+    "judge",
+    "alert resend",
+    SENDER,
+    "kinesis send",
+    "kinesis resend",
+    "ingest",
+)
 _TRANSACTING: Final = (
     "alert create",
     "alert set",
@@ -29,6 +48,9 @@ _TRANSACTING: Final = (
     "strict sharded",
     "strict bounds",
     "strict remake",
+    "joint transfer",
+    "claim take",
+    "claim change",
     "compact",
     "compaction worker",
 )
@@ -84,8 +106,10 @@ def of_operation(name: str) -> list[Fault]:
         faults.append(Fault.UNPROCESSED)
     if name in _TRANSACTING:
         faults.append(Fault.CONFLICT)
-    if name in {"materializer", "judge"}:
+    if name in {"materializer", "judge", "ingest"}:
         faults += DELIVERIES
+    if name == SENDER:
+        faults.append(Fault.DISK)
     if name == "compaction worker":
         faults += [Fault.FAILED, Fault.DUPLICATE]
     return faults

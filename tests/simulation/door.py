@@ -96,7 +96,7 @@ class SimulatedDoor(Door):
         service = world.transactions[self.region]
 
         def request() -> tuple[bool, float]:
-            if world.faults.strikes(Fault.CONFLICT, process.operation):
+            if world.faults.strikes(Fault.CONFLICT, process.acting):
                 raise TransactionCancelled(tuple(_conflict(n) for n in range(len(writes))))
             return service.begin(writes, token)
 
@@ -115,7 +115,7 @@ class SimulatedDoor(Door):
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items without condition; some may be left."""
-        copy, world, operation = self._copy(table), self.process.world, self.process.operation
+        copy, world, operation = self._copy(table), self.process.world, self.process.acting
 
         def request() -> list[Item]:
             left: list[Item] = []

@@ -30,6 +30,7 @@ class Fault(StrEnum):
     CRASH_LATE = "crash, the call lands later"
     UNPROCESSED = "left unprocessed"
     CONFLICT = "conflict of transactions"
+    DISK = "the disk is full"
     # Of deliveries, by mapping and queue.
     FAILED = "invocation fails unheard"
     DUPLICATE = "delivered twice"
@@ -64,6 +65,7 @@ _RATES: Final[dict[Fault, tuple[float, ...]]] = {
     Fault.CRASH_LATE: (0, 0, 0.003, 0.02),
     Fault.UNPROCESSED: (0, 0.1, 0.5),
     Fault.CONFLICT: (0, 0, 0.05, 0.2),
+    Fault.DISK: (0, 0, 0.05),
     Fault.FAILED: (0, 0.05, 0.3),
     Fault.DUPLICATE: (0, 0.1, 0.5),
     Fault.ZOMBIE: (0, 0, 0.05, 0.2),

@@ -24,6 +24,7 @@ from countledger.ledger.expressions import (
     Lacks,
     SizeAtMost,
 )
+from countledger.ledger.limits import NUMBER_MAX_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,6 +90,12 @@ def changed(item: Item, clauses: Iterable[Clause]) -> Item:
     return after
 
 
+def _holds(total: int | Decimal) -> bool:
+    """Whether the service holds a number: 38 significant digits, wherever the point is."""
+    digits = "".join(map(str, Decimal(total).as_tuple().digits)).strip("0")
+    return len(digits) <= NUMBER_MAX_DIGITS
+
+
 def _added(there: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
     if isinstance(added, set):
         return (there or set()) | added
@@ -96,6 +103,6 @@ def _added(there: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
     if not isinstance(there, int | Decimal):
         raise RequestRejected(f"{there!r} is no number")
     total = amount.add(there, added)
-    if not amount.fits(total):
+    if not _holds(total):
         raise RequestRejected("the number needs more than 38 digits")
     return total

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger import keys
 from tests.simulation.compaction.world import Wrong, check_sum, digits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from countledger.ledger.attributes import Item
     from tests.simulation.shape import Shape
     from tests.simulation.table import Change
@@ -23,6 +26,21 @@ Identity: TypeAlias = "tuple[str, int]"
 
 # Four to the power of 62 still has 38 digits.
 DELTAS: Final = 62
+
+
+@cache
+def powers(delta: int) -> tuple[int, ...]:
+    """The powers of four that a delta is made of: the events of a coalesced entry."""
+    return tuple(digits(delta).elements())
+
+
+def counted(deltas: Iterable[int]) -> Counter[int]:
+    """How often each power is in deltas."""
+    found: Counter[int] = Counter()
+    for delta in deltas:
+        for power in powers(delta):
+            found[power] += 1
+    return found
 
 
 @dataclass
@@ -68,12 +86,12 @@ class LedgerAccounts:
         """
         counter, key = change.key
         account = self.accounts[counter]
-        if _is_poison(change.before):
+        if is_poison(change.before):
             # It was mended by hand: what it says now came through no stream.
             account.excused[change.table.region] = now_ms, "an entry was mended by hand"
         elif change.before is not None:
             self._left(account, change, now_ms, home=home)
-        if change.after is None or _is_poison(change.after):
+        if change.after is None or is_poison(change.after):
             return
         identity, delta = (key, change.after["at"]), change.after["delta"]
         if change.local:
@@ -168,14 +186,14 @@ class LedgerAccounts:
         if change.after["version"] < before["version"]:
             raise Wrong(f"the version of {counter} went back to {change.after['version']}")
         if region not in account.excused:
-            allowed = Counter(account.shown[region].values())
+            allowed = counted(account.shown[region].values())
             check_sum(change.after["total"], Counter(), allowed)
 
     # ---- what clients say ----
 
     def before_read(self, counter: str, region: str) -> Counter[int]:
         """What an exact read that begins now must contain."""
-        return Counter(self.accounts[counter].shown[region].values())
+        return counted(self.accounts[counter].shown[region].values())
 
     def read(self, counter: str, required: Counter[int], total: int) -> None:
         """An exact read has ended.
@@ -183,7 +201,7 @@ class LedgerAccounts:
         Raises:
             Wrong: it misses what it must contain, or has what it cannot.
         """
-        check_sum(total, required, Counter(self.accounts[counter].made.values()))
+        check_sum(total, required, counted(self.accounts[counter].made.values()))
 
     def acknowledge(self, counter: str, key: str, delta: int) -> None:
         """A client was told that its entry is in.
@@ -206,7 +224,7 @@ class LedgerAccounts:
 
     def expected(self, counter: str) -> Counter[int]:
         """What every exact sum and every total is now."""
-        return Counter(self.accounts[counter].made.values())
+        return counted(self.accounts[counter].made.values())
 
     def check_end(self, counter: str, total: int) -> None:
         """The sum holds each entry that was made once, and all that were acknowledged.
@@ -216,11 +234,11 @@ class LedgerAccounts:
         """
         expected = self.expected(counter)
         check_sum(total, expected, expected)
-        missing = Counter(self.accounts[counter].acknowledged.values()) - digits(total)
+        missing = counted(self.accounts[counter].acknowledged.values()) - digits(total)
         if missing:
             raise Wrong(f"{counter}: acknowledged and not counted: {missing}")
 
 
-def _is_poison(item: Item | None) -> bool:
+def is_poison(item: Item | None) -> bool:
     """Whether an entry is one that nobody can read."""
     return item is not None and not isinstance(item.get("delta"), int)

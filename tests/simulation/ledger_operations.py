@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from tests.simulation.client import Client
 
-_ALLOWED = (KeyExpired, ClockSkew, NamespaceUnknown, ServiceFailed)
+ALLOWED = (KeyExpired, ClockSkew, NamespaceUnknown, ServiceFailed)
 
 
 def record_plain(client: Client) -> None:
@@ -44,7 +44,7 @@ def record_keyed(client: Client) -> None:
 
 def record_bare(client: Client) -> None:
     """An entry under a bare key, which others use as well, in this region only."""
-    counter = _counter(client)
+    counter = draw_counter(client)
     known = client.memory.bare[counter]
     account = client.auditor.ledger.accounts[counter]
     spread = client.world.shape.spread
@@ -64,8 +64,8 @@ def record_batch(client: Client) -> None:
     """Several events at once, of several counters, with keys and without."""
     events = []
     for _ in range(client.random.randint(2, 6)):
-        counter = _counter(client)
-        delta = _delta(client, counter)
+        counter = draw_counter(client)
+        delta = draw_delta(client, counter)
         if delta is not None:
             at = to_datetime(client.process.now_ms())
             key = IdempotencyKey(f"key {client.memory.number()}", at)
@@ -76,7 +76,7 @@ def record_batch(client: Client) -> None:
             _acknowledged(client, event.counter, outcome.id, event.delta)
         elif isinstance(outcome, Unacknowledged):
             client.memory.entries.append((outcome.entry, client.region))
-        elif not isinstance(outcome, _ALLOWED):
+        elif not isinstance(outcome, ALLOWED):
             raise Wrong(f"a batch answered {event} with {outcome!r}")
         client.tell(f"batch: {event.counter} {event.delta}: {_short(outcome)}")
 
@@ -122,7 +122,7 @@ def reuse(client: Client) -> None:
         return
     try:
         receipt = client.product.recorder.resend(replace(entry, delta=entry.delta * 2))
-    except (IdempotencyKeyReused, *_ALLOWED) as error:
+    except (IdempotencyKeyReused, *ALLOWED) as error:
         client.tell(f"reuse of {entry.key}: {type(error).__name__}")
     else:
         raise Wrong(f"{entry} was reused with twice its delta: {receipt}")
@@ -130,7 +130,7 @@ def reuse(client: Client) -> None:
 
 def read_exact(client: Client) -> None:
     """An exact sum: what was visible when it began is in it, and nothing twice."""
-    counter = _counter(client)
+    counter = draw_counter(client)
     ledger = client.auditor.ledger
     required = ledger.before_read(counter, client.region)
     exact = client.product.exact.read(counter)
@@ -140,7 +140,7 @@ def read_exact(client: Client) -> None:
 
 def read_total(client: Client) -> None:
     """A total: never more than what was made (which the auditor saw when it was written)."""
-    total = client.product.totals.read(_counter(client))
+    total = client.product.totals.read(draw_counter(client))
     client.tell(f"total {total.counter}: {total.entries} entries, version {total.version}")
 
 
@@ -150,18 +150,20 @@ def send_new(client: Client, counter: str, free: list[int]) -> None:
         _send(client, _entry(client, Event(counter, 4 ** free.pop())), again=False)
 
 
-def _counter(client: Client) -> str:
+def draw_counter(client: Client) -> str:
+    """Any ledger counter."""
     return client.random.choice(sorted(client.memory.free))
 
 
-def _delta(client: Client, counter: str) -> int | None:
+def draw_delta(client: Client, counter: str) -> int | None:
+    """A delta of it that nobody has used, if there is one left."""
     free = client.memory.free[counter]
     return 4 ** free.pop() if free else None
 
 
 def _send_new(client: Client, key: IdempotencyKey | None) -> None:
-    counter = _counter(client)
-    delta = _delta(client, counter)
+    counter = draw_counter(client)
+    delta = draw_delta(client, counter)
     if delta is not None:
         _send(client, _entry(client, Event(counter, delta, key)))
 
@@ -181,7 +183,7 @@ def _send(client: Client, entry: Entry, *, again: bool = True) -> None:
         client.memory.entries.append((entry, client.region))
     try:
         receipt = client.product.recorder.resend(entry)
-    except _ALLOWED as error:
+    except ALLOWED as error:
         client.tell(f"{entry.counter} {entry.id} {entry.delta}: {type(error).__name__}")
         if isinstance(error, KeyExpired):
             _refuse_early(client, entry)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.lane import Answer, Lane
-from countledger.infra.shards import ShardReader, list_shards, readable
+from countledger.infra.shards import StreamSource, readable
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Mapping as Map
 
+    from countledger.infra.shards import Source
     from countledger.infra.template import MappingSettings
     from tests.simulation.process import Process
     from tests.simulation.schedule import Actor
@@ -45,7 +46,7 @@ class _Lane:
     """One shard on its way, and who takes it there."""
 
     lane: Lane
-    reader: ShardReader
+    reader: Any
     log: ShardLog
     actor: Actor | None = None
     idle: bool = False
@@ -112,16 +113,17 @@ class Mapping:
 
     def _open(self) -> None:
         """Take up the shards whose turn it is."""
-        client: Any = StreamsClient(self.stream, self.world.service)
-        shards = list(list_shards(client, self.stream.arn))
-        for shard in readable(shards, self._finished):
+        source = self._source()
+        for shard in readable(source.shards(), self._finished):
             if shard.shard_id not in self._lanes:
-                self._take_up(shard.shard_id, client)
+                self._take_up(shard.shard_id, source)
 
-    def _take_up(self, shard_id: str, client: Any) -> None:  # noqa: ANN401 - of streams
-        reader = ShardReader(
-            client, self.stream.arn, shard_id, start="TRIM_HORIZON", passes=self.passes
-        )
+    def _source(self) -> Source:
+        client: Any = StreamsClient(self.stream, self.world.service)
+        return StreamSource(client, self.stream.arn, self.passes)
+
+    def _take_up(self, shard_id: str, source: Source) -> None:
+        reader: Any = source.reader(shard_id, "TRIM_HORIZON")
         lane = Lane(
             shard_id,
             reader,

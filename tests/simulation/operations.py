@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation import alert_operations as alerts
+from tests.simulation import buffer_operations as buffer
+from tests.simulation import claim_operations as claims
+from tests.simulation import joint_operations as joint
+from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
+from tests.simulation import number_operations as numbers
 from tests.simulation import poison_operations as poison
 from tests.simulation import running_operations as running
 from tests.simulation import strict_operations as strict
@@ -74,4 +79,23 @@ OPERATIONS: Final = (
     Operation("alert set", alerts.change, 1),
     Operation("alert delete", alerts.delete, 0.4),
     Operation("alert resend", alerts.resend, 0.5),
+    Operation("buffer add", buffer.add, 3),
+    Operation("buffer flush", buffer.flush, 1.5),
+    Operation("buffer close", buffer.close, 0.7),
+    Operation("kinesis send", kinesis.send, 3, home=True),
+    Operation("kinesis resend", kinesis.send_again, 1.5, home=True),
+    Operation("kinesis junk", kinesis.send_junk, 0.3, home=True),
+    Operation("ingest resend", kinesis.work_off, 1, home=True),
+    Operation("sequence draw", numbers.draw, 1, home=True),
+    Operation("sequence expected", numbers.draw_expected, 1, home=True),
+    Operation("sequence lease", numbers.draw_leased, 0.5, home=True),
+    Operation("sequence append", numbers.append, 1.5, home=True),
+    Operation("claim take", claims.take, 1, home=True),
+    Operation("claim change", claims.change, 0.7, home=True),
+    Operation("claim release", claims.release, 0.7, home=True),
+    Operation("joint transfer", joint.transfer, 2, home=True),
+    Operation("joint give up", joint.give_up, 0.7, home=True),
 )
+
+# What a process does before it ends by itself.
+CLOSE: Final = next(one for one in OPERATIONS if one.name == "buffer close")

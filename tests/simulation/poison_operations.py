@@ -77,7 +77,9 @@ def mend(client: Client) -> None:
 def resend(client: Client) -> None:
     """`quarantine resend --all`: counters whose records were set aside are repaired."""
     desk = desk_of(client.product)
-    waiting = [copy.id for copy in desk.list()]
+    # What came through Kinesis is worked off with the messages of its own queue.
+    sources = (Source.LEDGER, Source.COUNTERS)
+    waiting = [copy.id for source in sources for copy in desk.list(source)]
     for treated in desk.resend(waiting, by=BY):
         client.tell(f"resend {treated.copy.id}: {treated.settled} {treated.said}")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from countledger.ledger.departure import leave
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear
@@ -15,6 +15,7 @@ from tests.simulation.table import Conflict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.schedule import Actor
     from tests.simulation.world import World
 
 _T = TypeVar("_T")
@@ -35,6 +36,9 @@ class Process:
         operation: what it does at the moment, for the table of faults and operations.
         mortal: whether it may die at a call.
         error_ms: how far its clock is off.
+        dead: whether it has died; then none of its threads goes on.
+        parked: those of its threads that wait for each other.
+        endings: what the system does as it dies.
     """
 
     world: World
@@ -43,6 +47,24 @@ class Process:
     operation: str = "idle"
     mortal: bool = True
     error_ms: int = 0
+    dead: bool = False
+    parked: dict[Actor, None] = field(default_factory=dict)
+    endings: list[Callable[[], object]] = field(default_factory=list)
+
+    @property
+    def acting(self) -> str:
+        """What a call is counted under: the operation, or the thread's own where there are many."""
+        actor = self.world.schedule.actor
+        return (actor.operation if actor is not None else None) or self.operation
+
+    def die(self) -> None:
+        """The whole process ends; whichever of its threads waits wakes up dead."""
+        self.dead = True
+        for ending in self.endings:
+            ending()
+        self.endings.clear()
+        for actor in self.parked:
+            self.world.schedule.wake(actor)
 
     def now_ms(self) -> int:
         """The time as this process believes it to be."""
@@ -50,7 +72,7 @@ class Process:
 
     def sleep_ms(self, duration_ms: float) -> None:
         """Others go on in the meantime."""
-        self.world.schedule.pause(duration_ms)
+        self._stand(duration_ms)
 
     def read(self, what: str, request: Callable[[], _T], *, attempts: int = 1) -> _T:
         """A call that changes nothing."""
@@ -75,12 +97,12 @@ class Process:
 
     def _attempt(self, what: str, request: Callable[[], _T], *, writes: bool) -> _T:
         world = self.world
-        fault = world.faults.of_call(self.operation, writes=writes, mortal=self.mortal)
+        fault = world.faults.of_call(self.acting, writes=writes, mortal=self.mortal)
         self._stand(world.latency_ms())
         if fault is Fault.FROZEN:
             self._stand(world.freeze_ms())
         if fault is Fault.CRASH_BEFORE:
-            raise Killed
+            self._crash()
         leave()
         if fault is Fault.THROTTLE:
             raise Throttled(f"{what}: throttled")
@@ -90,7 +112,7 @@ class Process:
         if fault in {Fault.LATE, Fault.CRASH_LATE}:
             world.land_late(request)
             if fault is Fault.CRASH_LATE:
-                raise Killed
+                self._crash()
             self._stand(world.latency_ms())
             raise Unclear(f"{what}: no answer")
         if writes:
@@ -98,8 +120,11 @@ class Process:
             on_its_way_ms = min(world.latency_ms(), world.shape.life_ms)
             if fault is Fault.HELD:
                 on_its_way_ms = world.random.random() * world.shape.life_ms
-            self._stand(on_its_way_ms)
-        return self._answered(what, request, fault)
+            # It lands, whatever becomes of its process meanwhile.
+            world.schedule.pause(on_its_way_ms)
+        answer = self._answered(what, request, fault)
+        self._refuse_dead()
+        return answer
 
     def _answered(self, what: str, request: Callable[[], _T], fault: Fault | None) -> _T:
         """What the service answers, if the answer comes."""
@@ -108,9 +133,18 @@ class Process:
         with suppress(CountledgerError):
             request()
         if fault is Fault.CRASH_AFTER:
-            raise Killed
+            self._crash()
         self._stand(self.world.latency_ms())
         raise Unclear(f"{what}: no answer")
 
     def _stand(self, duration_ms: float) -> None:
         self.world.schedule.pause(duration_ms)
+        self._refuse_dead()
+
+    def _refuse_dead(self) -> None:
+        if self.dead:
+            raise Killed
+
+    def _crash(self) -> NoReturn:
+        self.die()
+        raise Killed

@@ -28,8 +28,10 @@ from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.retry import Backoff
+from countledger.producers.claims.claims import Claims
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
+from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
 from tests.simulation.queue import QueueClient, SchedulerClient
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import Report
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
+    from tests.simulation.buffer_operations import Hand
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
@@ -70,6 +73,7 @@ class Product:
 
     process: Process
     reports: list[Report] = field(default_factory=list)
+    buffer: Hand | None = None
 
     @property
     def world(self) -> World:
@@ -133,7 +137,12 @@ class Product:
     @cached_property
     def strict(self) -> StrictCounters:
         """Strict counters."""
-        means = Means(
+        return StrictCounters(self.means, self.namespaces, self.process.region, self.world.home)
+
+    @cached_property
+    def means(self) -> Means:
+        """What strict counters, sequences and claims work with."""
+        return Means(
             door=self.writes,
             reads=self.reads,
             table=COUNTERS,
@@ -142,7 +151,16 @@ class Product:
             new_id=self.world.new_id,
             clock_skew_ms=self.world.shape.skew_ms,
         )
-        return StrictCounters(means, self.namespaces, self.process.region, self.world.home)
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """Numbers that are given out once."""
+        return Sequences(self.means, self.namespaces, self.process.region, self.world.home)
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Values that one owner has."""
+        return Claims(self.means, self.process.region, self.world.home)
 
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""

@@ -128,7 +128,7 @@ class QueueClient:
         def request() -> dict[str, Any]:
             failed = []
             for one in Entries:
-                if faults.strikes(Fault.UNPROCESSED, self.process.operation):
+                if faults.strikes(Fault.UNPROCESSED, self.process.acting):
                     failed.append({"Id": one["Id"]})
                 else:
                     self.queue.put(one["MessageBody"])

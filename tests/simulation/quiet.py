@@ -8,11 +8,17 @@ from countledger.compaction.report import Outcome
 from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.ledger.quarantined import Source
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import poison_operations as poison
 from tests.simulation import strict_operations as strict
+from tests.simulation.buffer_operations import check_events, check_spools
+from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.ingest import check_ingest
+from tests.simulation.joint_operations import check_joint
 from tests.simulation.judging import alerts_of
+from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
@@ -66,6 +72,11 @@ def _under_way(world: World) -> str:
         f"the streams of {behind}": behind,
     }
     return ", ".join(text for text, is_so in facts.items() if is_so)
+
+
+def check_quiet(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """What the last ones sent has arrived."""
+    wait(world)
 
 
 def check_ledgers(world: World, memory: Memory) -> None:
@@ -174,12 +185,13 @@ def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the
 
 
 def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
-    """Nothing was set aside but what was poisoned."""
+    """Nothing that came by a table's stream was set aside but what was poisoned."""
     if world.shape.long:
         return
+    streams = {keys.QUARANTINE_PREFIX + source for source in (Source.LEDGER, Source.COUNTERS)}
     for region in world.regions:
         items = world.copies[region][COUNTERS].items
-        kept = [item for key, item in items.items() if key[0].startswith(keys.QUARANTINE_PREFIX)]
+        kept = [item for key, item in items.items() if key[0] in streams]
         if any(item.get("of_counter") != poison.COUNTER for item in kept):
             raise Wrong(f"quarantined in {region}: {kept}")
 
@@ -190,8 +202,15 @@ def _entries(world: World, region: str, counter: str) -> list[str]:
 
 
 ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
+    check_spools,
+    check_quiet,
     check_ledgers,
+    check_ingest,
+    check_events,
     check_strict,
+    check_joint,
+    check_numbers,
+    check_claims,
     check_schedules,
     check_compaction,
     check_ledgers,

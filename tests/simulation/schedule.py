@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
+    from tests.simulation.process import Process
+
 
 class Killed(BaseException):
     """The process ends here; no handler of errors may catch it."""
@@ -56,12 +58,18 @@ class Actor:
     Attributes:
         name: for messages.
         work: what it does.
+        owner: the process that it is a thread of, where there are several.
+        operation: what its calls are counted under, where that is not its process's.
+        number: in the order of their making.
     """
 
     name: str
     work: Callable[[], None]
     worker: _Worker | None = None
     waking: int = 0
+    owner: Process | None = None
+    operation: str | None = None
+    number: int = 0
 
 
 @dataclass
@@ -83,6 +91,7 @@ class Schedule:
     steps_max: int = 200_000
     _queue: list[tuple[float, int, int, Actor | Callable[[], object]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
+    _actors: Iterator[int] = field(default_factory=count)
     _alive: dict[Actor, None] = field(default_factory=dict)
     _now: Actor | None = None
     _stopping: bool = False
@@ -90,7 +99,7 @@ class Schedule:
 
     def spawn(self, name: str, work: Callable[[], None], delay_ms: float = 0.0) -> Actor:
         """One more actor."""
-        actor = Actor(name, work)
+        actor = Actor(name, work, number=next(self._actors))
         self._alive[actor] = None
         self.wake(actor, delay_ms)
         return actor
@@ -138,6 +147,18 @@ class Schedule:
             self.pass_time(duration_ms)
             return
         self.wake(actor, duration_ms)
+        self._wait(actor)
+
+    def park(self) -> None:
+        """Stand still until somebody wakes whoever has the turn.
+
+        Raises:
+            Stopped: the simulation is over.
+        """
+        actor = self._now
+        if actor is None:
+            raise AssertionError("outside of a run nobody would wake anybody")
+        actor.waking = -1
         self._wait(actor)
 
     def pass_time(self, duration_ms: float) -> None:

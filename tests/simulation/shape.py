@@ -78,6 +78,10 @@ class Shape:
 # What half of the seeds do alone, so that it meets itself more often.
 FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
+    "buffer": ("buffer", "resend", "exact", "compact"),
+    "ingest": ("kinesis", "ingest", "exact", "compact"),
+    "numbers": ("sequence", "claim"),
+    "joint": ("joint",),
     "totals": ("record", "verify", "repair", "spoil", "resend"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
     "tags": ("strict occ", "strict history", "strict bounds"),
@@ -127,7 +131,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
-    if focus == "compaction":
+    if focus in {"compaction", "buffer", "ingest"}:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
     if focus == "alerts":
@@ -137,7 +141,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         shape,
         clients=random.choice([3, 5]),
         operations=random.choice([16, 30]),
-        counters=1,
+        counters=3 if focus in {"buffer", "ingest"} else 1,
         latency_ms=latency_ms,
         gap_ms=gap_ms,
         accidents=random.choice([2, 12]),

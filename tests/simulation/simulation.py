@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind
 from tests.simulation import alert_operations as alerts
+from tests.simulation import joint_operations as joint
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.curing import cure
 from tests.simulation.faults import Faults
+from tests.simulation.ingest import REPLICATION_MS, IngestWay
+from tests.simulation.kinesis_operations import INGESTING, small_records
 from tests.simulation.ledger_account import DELTAS
-from tests.simulation.operations import OPERATIONS
+from tests.simulation.operations import CLOSE, OPERATIONS
 from tests.simulation.pools import in_turn
 from tests.simulation.product import Product
 from tests.simulation.queue import Queue, Scheduler
@@ -29,6 +32,8 @@ from tests.simulation.quiet import ENDS, calm_down, wait
 from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import REGIONS, Shape, drawn
+from tests.simulation.spool import SimulatedSpool
+from tests.simulation.threads import under
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -68,6 +73,9 @@ class Simulation:
         shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, self.focus)
         weights = {name: 0 if name in out else one for name, one in shape.weights.items()}
         self.shape: Shape = _limited(shape, self.clients, self.operations, weights)
+        ingests = any(self.shape.weights.get(name) for name in INGESTING)
+        if ingests:
+            self.shape = replace(self.shape, replication_ms=REPLICATION_MS)
         schedule = Schedule(random)
         faults = Faults.drawn(random, out)
         auditor = Auditor(self.shape, schedule, REGIONS[0])
@@ -75,6 +83,9 @@ class Simulation:
         self.world.queue.world = self.world.scheduler.world = self.world
         self.world.queue.work = self._work
         self.world.scheduler.target = self._dispatch
+        if ingests:
+            self.world.ingest = IngestWay(self.world)
+            self.world.mappings.append(self.world.ingest.mapping)
         auditor.ledger.copies = {
             region: tables["ledger"].items for region, tables in self.world.copies.items()
         }
@@ -87,8 +98,12 @@ class Simulation:
             Wrong: a promise is broken.
         """
         self.world.schedule.spawn("conductor", self._conduct)
-        with in_turn(self.world.random):
-            self.world.schedule.run()
+        world = self.world
+        with in_turn(world.random), under(world, SimulatedSpool), small_records(world.random):
+            try:
+                world.schedule.run()
+            finally:
+                world.end()
 
     @property
     def steps(self) -> int:
@@ -127,6 +142,7 @@ class Simulation:
     def _live(self, client: Client) -> None:
         home = client.region == self.world.home
         client.live([one for one in OPERATIONS if home or not one.home], self.shape.operations)
+        client.end(CLOSE)
         self._left -= 1
 
     def _set_up(self) -> None:
@@ -137,6 +153,7 @@ class Simulation:
             NAMESPACE, spread=self.shape.spread, horizon_ms=self.shape.horizon_ms
         )
         product.namespaces.create(strict.NAMESPACE, kind=Kind.STRICT)
+        product.namespaces.create("q", kind=Kind.SEQUENCE)
         for number in range(self.shape.counters):
             counter = f"{NAMESPACE}:{number}"
             free = memory.free[counter] = list(range(DELTAS))
@@ -147,6 +164,8 @@ class Simulation:
             self._make_strict(product)
         if any(w for name, w in self.shape.weights.items() if name.startswith("alert")):
             alerts.set_up(world, memory)
+        if any(self.shape.weights.get(name, 0) for name in joint.JOINT):
+            joint.make(product, memory)
 
     def _make_strict(self, product: Product) -> None:
         names: Mapping[str, tuple[str, int]] = {

@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import KeyExpired
+from countledger.ledger.entry import Entry
+from countledger.ledger.errors import KeyExpired, Unacknowledged
 from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 from countledger.ledger.namespace import Kind
+from countledger.producers.buffer.buffering import Buffering
+from countledger.producers.buffer.errors import SpoolRefused
+from countledger.producers.event import Event
+from countledger.producers.ingest.expired import Override, Standing
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, Unknown
+from tests.simulation import threads
+from tests.simulation.buffer_operations import open_producer
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
+from tests.simulation.ingest import IngestWay, late_ms_of
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
+from tests.simulation.spool import SimulatedSpool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from countledger.producers.buffer.producer import BufferedProducer
     from tests.simulation.world import World
 
 COUNTER = "s:hall"
@@ -151,3 +163,98 @@ def test_a_key_is_not_given_up_in_a_making_that_is_gone(method: str, before: boo
 
     assert isinstance(seller.strict.give_up(COUNTER, order), Duplicate)
     assert isinstance(other.strict.change(COUNTER, 5, key=order), Duplicate)
+
+
+def test_a_producer_that_cannot_begin_lets_go_of_its_spool(tmp_path: Path) -> None:
+    """The disk was full as it opened what was left: the same process can open it later."""
+    world = calm_world()
+    buffering = Buffering(spool=tmp_path / "spool")
+
+    def open_it() -> BufferedProducer:
+        process = world.process("home", "app")
+        threads.belongs(process)
+        return open_producer(process, buffering, None)
+
+    def live() -> None:
+        first = open_it()
+        first.add("n:clicks", 1)
+        threads.owner().die()
+        world.faults.rates[Fault.DISK] = 1.0
+        with pytest.raises(SpoolRefused, match="full"):
+            open_it()
+        world.faults.rates.clear()
+
+        last = open_it()
+        last.close()
+
+        assert Product(world.process("home", "reader")).exact.read("n:clicks").sum == 1
+        world.schedule.stop()
+
+    world.schedule.spawn("app", live)
+    with threads.under(world, SimulatedSpool):
+        world.schedule.run()
+
+
+def _override(world: World) -> tuple[Product, Override]:
+    """A person at the expired entries of a stack."""
+    product = Product(world.process("home", "person"))
+    late_ms = late_ms_of(world)
+    sender = product.recorder.sender
+    return product, Override(sender, product.reads, product.process, late_ms=late_ms)
+
+
+def _late_entry(product: Product, age_ms: int) -> Entry:
+    """An entry of the ingest that was made so long ago."""
+    at_ms = product.process.now_ms() - age_ms
+    product.namespaces.create("n", horizon_ms=product.world.shape.horizon_ms)
+    entry_id = product.world.new_id(at_ms)
+    return Entry(counter="n:clicks", id=entry_id, delta=1, at_ms=at_ms, origin="home")
+
+
+def test_what_came_too_late_is_not_sent_again_once_its_second_sending_may_be_merged() -> None:
+    """A person sent it, died before its message was deleted, and comes back after a compaction."""
+    world = calm_world()
+    product, override = _override(world)
+    entry = _late_entry(product, 10 * MINUTE_MS)
+    assert override.late(entry, send=True).settled
+    world.schedule.now_ms += HOUR_MS
+    assert product.compactor().compact(entry.counter).merged == 1
+
+    again = override.late(entry, send=True)
+
+    assert again.standing is Standing.UNKNOWN
+    assert product.exact.read(entry.counter).sum == 1
+
+
+def test_what_came_too_late_is_not_sent_again_while_its_first_sending_may_still_land() -> None:
+    """To the clock of one ingest it had expired; that of another still writes it."""
+    world = calm_world()
+    product, override = _override(world)
+    entry = _late_entry(product, world.shape.horizon_ms + 1)
+
+    assert override.late(entry, send=True).standing is Standing.UNKNOWN
+    world.schedule.now_ms -= SECOND_MS
+    product.recorder.resend(entry)
+
+    assert product.exact.read(entry.counter).sum == 1
+
+
+def test_a_bare_key_is_not_sent_into_the_stream_again_after_a_standstill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts as made when its record arrives: a second one, much later, could count again."""
+    world = calm_world()
+    way = IngestWay(world)
+    producer = way.producer(world.process("home", "app"))
+    script(world, Fault.AFTER, Fault.FROZEN)
+
+    def freeze_ms() -> float:
+        world.schedule.now_ms += HOUR_MS
+        return 0
+
+    monkeypatch.setattr(world, "freeze_ms", freeze_ms)
+
+    (outcome,) = producer.send_many([Event("n:clicks", 1, "job 1")])
+
+    assert isinstance(outcome, Unacknowledged)
+    assert sum(len(log.records) for log in way.stream.shards.values()) == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
@@ -16,6 +18,7 @@ from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantined
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.limits import DAY_MS
 from countledger.ledger.quarantined import Source
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.compaction.world import Wrong
@@ -24,6 +27,7 @@ from tests.simulation.judgement import key_of
 from tests.simulation.judging import Alarms, judge_mapping, quarantine_of
 from tests.simulation.mailbox import Mailbox
 from tests.simulation.mapping import Mapping
+from tests.simulation.number_account import POSTS
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
+    from tests.simulation.ingest import IngestWay
     from tests.simulation.queue import Queue, Scheduler
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
@@ -47,7 +52,10 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 BEGIN_MS: Final = 1_800_000_000_000.0
+# No machine ends with a process, so its files need no disk.
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of a simulation
 _FREEZE_MS: Final = 2_400_000
+_TTL_OLDEST_MS: Final = 5 * 365 * DAY_MS
 _TTL_LATE_MS: Final = 48 * 3_600_000
 
 
@@ -78,8 +86,10 @@ class World:
         bells: the queue that tells of each region's quarantine.
         late: how many requests are on their way that nobody waits for.
         zombies: how many invocations go on that were given up.
+        ingest: the way through Kinesis, where anybody uses it.
         rules: what the materializers of each region know of schedules.
         told: what happened, line by line.
+        closing: what lets go of files at its end.
     """
 
     random: Random
@@ -100,7 +110,10 @@ class World:
     zombies: int = 0
     rules: dict[str, Any] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    ingest: IngestWay | None = None
     ids: int = 0
+    closing: list[Callable[[], object]] = field(default_factory=list)
+    _folder: TemporaryDirectory[str] | None = None
 
     def __post_init__(self) -> None:
         """Empty tables in every region, and what is between them."""
@@ -115,7 +128,7 @@ class World:
         self.replicator.watch()
 
     def _open(self, region: str) -> None:
-        tables = {name: Table(name, region) for name in (LEDGER, COUNTERS)}
+        tables = {name: Table(name, region) for name in (LEDGER, COUNTERS, POSTS)}
         self.copies[region] = tables
         self.transactions[region] = Transactions(tables, self.schedule, self.shape.names_all)
         stream = self.streams[region] = self._stream(region, LEDGER)
@@ -175,6 +188,19 @@ class World:
         time = f"{at_ms:012x}"
         return f"{time[:8]}-{time[8:]}-7000-8000-{self.ids:012x}"
 
+    def folder(self) -> Path:
+        """Where its processes keep files; it goes with the world."""
+        if self._folder is None:
+            self._folder = TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        return Path(self._folder.name)
+
+    def end(self) -> None:
+        """Nothing is left of it outside of this process's memory."""
+        for close in self.closing:
+            close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
     # ---- time ----
 
     def latency_ms(self) -> float:
@@ -231,6 +257,8 @@ class World:
         at_s = (change.after or {}).get("expires_at")
         if at_s is None or at_s == (change.before or {}).get("expires_at"):
             return
+        if at_s * 1_000 < self.schedule.now_ms - _TTL_OLDEST_MS:
+            return  # the service takes it for a mistake
         table, key = change.table, change.key
 
         def expire() -> None:

@@ -12,7 +12,7 @@ from countledger.ledger.copies import Copies
 from countledger.ledger.errors import Unclear
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import HORIZON_DEFAULT_MS
+from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Source
 from countledger.producers.ingest.again import TakeInAgain
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COUNTERS = "counters"
 _IDS = {delta: new_id(NOW_MS) for delta in (5, 6)}
-LATE_MS = NOW_MS - HORIZON_DEFAULT_MS - 1
+LATE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 
 
 def keyed(delta: int, key: str = "order-1") -> bytes:

@@ -12,7 +12,7 @@ from countledger.ledger.entry import encode_entry
 from countledger.ledger.errors import BadPayload, Unacknowledged, Unclear
 from countledger.ledger.head import NO_HEAD, Head, encode_head
 from countledger.ledger.ids import id_of_key
-from countledger.ledger.limits import HORIZON_DEFAULT_MS
+from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
 from countledger.producers.ingest.expired import Override, Standing, standing_of
 from countledger.producers.ingest.expired_queue import entries_in
@@ -26,7 +26,7 @@ from tests.unit.producers.senders import REGION, TABLE, sender_on
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
 
-MADE_MS = NOW_MS - HORIZON_DEFAULT_MS - 1
+MADE_MS = NOW_MS - HORIZON_DEFAULT_MS - HOUR_MS
 LATE = entry(7, at_ms=MADE_MS)
 BARE = replace(LATE, key="order-1", id=id_of_key("order-1"))
 
@@ -47,7 +47,7 @@ def override_on(world: World) -> Override:
     [
         (LATE, NO_HEAD, Standing.UNCOUNTED),
         (LATE, head(MADE_MS - 9, MADE_MS - 1), Standing.UNCOUNTED),
-        (LATE, head(MADE_MS + 1, MADE_MS + 9), Standing.UNCOUNTED),
+        (LATE, head(MADE_MS + 1, MADE_MS + 9), Standing.UNKNOWN),
         (LATE, head(MADE_MS, MADE_MS + 9), Standing.UNKNOWN),
         (LATE, head(MADE_MS - 9, MADE_MS), Standing.UNKNOWN),
         (BARE, NO_HEAD, Standing.UNCOUNTED),
@@ -55,7 +55,7 @@ def override_on(world: World) -> Override:
     ],
 )
 def test_a_head_tells_where_it_can(late: Entry, merged: Head, standing: Standing) -> None:
-    """A merged entry lies within its head's period; a bare key may have come at any time."""
+    """What was merged is not younger than its head; a bare key may have come at any time."""
     assert standing_of(late, None, merged) is standing
 
 
@@ -106,6 +106,17 @@ def test_what_was_counted_is_never_sent_also_by_force() -> None:
 
     assert (late.standing, late.sent, late.settled) == (Standing.COUNTED, None, True)
     assert world.deltas() == [7]
+
+
+@pytest.mark.parametrize(
+    ("behind_ms", "standing"),
+    [(30 * MINUTE_MS, Standing.UNKNOWN), (32 * MINUTE_MS, Standing.UNCOUNTED)],
+)
+def test_what_expired_a_moment_ago_may_still_be_written(behind_ms: int, standing: Standing) -> None:
+    """To another clock it has not expired, and a request may be on its way."""
+    late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - behind_ms)
+
+    assert override_on(World()).judge(late) is standing
 
 
 def test_a_look_changes_nothing() -> None:

@@ -1,0 +1,169 @@
+"""The way in through Kinesis: the stream, the ingest's function behind its mapping, its queues."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.infra.kinesis_shards import KinesisSource
+from countledger.infra.template import mapping_settings
+from countledger.ledger import keys
+from countledger.ledger.bells import copies_in
+from countledger.ledger.copies import Copies
+from countledger.ledger.errors import BadInput
+from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.quarantined import Source, decode_copy
+from countledger.ledger.retry import Backoff
+from countledger.producers.ingest.expired import Override
+from countledger.producers.ingest.expired_queue import ExpiredEntries
+from countledger.producers.ingest.handler import answer_of, source_of
+from countledger.producers.ingest.ingest import Ingest
+from countledger.producers.ingest.quarantine import KeptQuarantine, QueueQuarantine
+from countledger.producers.ingest.writing import Writer
+from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
+from countledger.producers.kinesis.message import decode
+from countledger.producers.kinesis.producer import KinesisProducer
+from countledger.producers.kinesis.sender import KinesisSender
+from tests.simulation.compaction.world import Wrong
+from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
+from tests.simulation.letters import Letters, LettersClient
+from tests.simulation.mapping import Mapping
+from tests.simulation.product import Product
+from tests.simulation.shape import COUNTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as Map
+
+    from countledger.infra.shards import Source as Shards
+    from countledger.producers.ingest.ingest import Outcome
+    from tests.simulation.client import Memory
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+QUEUE: Final = "the ingest's quarantine"
+EXPIRED: Final = "expired"
+# As in reality, where half a minute and the life of a request fit into the bound of replication.
+AGAIN_MS: Final = 5 * SECOND_MS
+REPLICATION_MS: Final = 30 * SECOND_MS
+_ARN: Final = "arn:aws:kinesis:home:1:stream/ingest"
+
+
+class IngestMapping(Mapping):
+    """The ingest's own mapping: another kind of stream, and no window."""
+
+    def _source(self) -> Shards:
+        client: Any = KinesisClient(self.stream, self.world.service)  # type: ignore[arg-type]
+        return KinesisSource(client, self.stream.arn)
+
+
+@dataclass(eq=False)
+class IngestWay:
+    """All that lies between a producer and the ledger.
+
+    Attributes:
+        world: where it is.
+        payloads: how many user records were done with.
+    """
+
+    world: World
+    payloads: int = 0
+    junk: set[bytes] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """An open stream, and a mapping that reads it."""
+        world = self.world
+        shape = world.shape
+        now_ms = lambda: world.schedule.now_ms  # noqa: E731 - a clock
+        self.letters = Letters(now_ms)
+        self.stream = KinesisStream(_ARN, world.random, now_ms, shape.stream_lag_ms, by_item=False)
+        self.stream.open(shape.shards)
+        settings = replace(mapping_settings("IngestMapping"), batch_size=shape.batch_size)
+        self.mapping = IngestMapping(
+            world, world.home, "ingest", self.stream, settings, lambda _record: True, self.invoke
+        )
+
+    def producer(self, process: Process) -> KinesisProducer:
+        """The product's own, as a process has it."""
+        client: Any = KinesisClient(self.stream, process)
+        sender = KinesisSender(
+            client, _ARN, process, self.world.random, Backoff(4, 50, 2_000), again_ms=AGAIN_MS
+        )
+        return KinesisProducer(sender, process.region, process, self.world.new_id)
+
+    def invoke(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
+        """What the function does."""
+        product = Product(process)
+        client: Any = LettersClient(self.letters, process)
+        copies = Copies(product.reads, COUNTERS, process)
+        quarantine = KeptQuarantine(copies, QueueQuarantine(client, QUEUE, EXPIRED))
+        ingest = Ingest(Writer(product.recorder.sender), quarantine, process.region)
+        records = event.get("Records") or []
+        stream, shard = source_of(records)
+        outcome = ingest.apply(records, stream=stream, shard=shard)
+        self._check(records, outcome)
+        return answer_of(outcome, records)
+
+    def expired(self, process: Process) -> ExpiredEntries:
+        """What a person works off."""
+        product = Product(process)
+        client: Any = LettersClient(self.letters, process)
+        override = Override(
+            product.recorder.sender, product.reads, process, late_ms=late_ms_of(self.world)
+        )
+        copies = Copies(product.reads, COUNTERS, process)
+        return ExpiredEntries(client, EXPIRED, override, process.region, copies, process)
+
+    def _check(self, records: list[Any], outcome: Outcome) -> None:
+        """Every user record of what is done with is counted in or out, once."""
+        done = len(records) if outcome.retry_from is None else outcome.retry_from
+        carried = sum(map(_carried, records[:done]))
+        counted = outcome.accepted + outcome.duplicates + sum(outcome.quarantined.values())
+        if not carried == outcome.payloads == counted:
+            raise Wrong(f"{carried} user records came, and the ingest tells of {outcome}")
+        self.payloads += counted
+
+
+def late_ms_of(world: World) -> int:
+    """For how long behind its horizon an entry may still appear, by the simulation's own bounds."""
+    shape = world.shape
+    return shape.skew_ms + shape.life_ms + shape.replication_ms
+
+
+def _carried(record: Map[str, Any]) -> int:
+    try:
+        return len(unpack(base64.b64decode(record["kinesis"]["data"])))
+    except BrokenAggregate:
+        return 1
+
+
+def check_ingest(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """What is not in is in quarantine, and a queue tells of it until it is handled."""
+    way = world.ingest
+    if way is None:
+        return
+    table = world.copies[world.home][COUNTERS]
+    partition = keys.QUARANTINE_PREFIX + Source.KINESIS
+    told = {
+        name
+        for queue in way.letters.queues.values()
+        for letter in queue.values()
+        for name in copies_in(letter.body)
+    }
+    junk = set(way.junk)
+    for sort in table.partitions.get(partition, []):
+        copy = decode_copy(table.items[partition, sort])
+        heard = copy.handled is not None or copy.id in told
+        junk.discard(copy.content)
+        try:
+            entry = decode(copy.content, arrived_ms=copy.at_ms, origin=world.home)
+        except BadInput:
+            if not heard:
+                raise Wrong(f"no queue tells of {copy}") from None
+            continue
+        # A zombie may have come to what was counted long ago, and died over it.
+        if not heard and not world.auditor.events.holds(entry.counter, int(entry.delta)):
+            raise Wrong(f"no queue tells of {copy}")
+        world.auditor.events.report(entry.counter, int(entry.delta), copy.reason)
+    if junk:
+        raise Wrong(f"neither counted nor in quarantine: {junk}")

@@ -1,0 +1,126 @@
+"""Operations through Kinesis: send, send again, and work off what came too late."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    CountledgerError,
+    NamespaceUnknown,
+    ServiceFailed,
+    Unacknowledged,
+)
+from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
+from countledger.ledger.limits import SECOND_MS
+from countledger.producers.event import Event
+from countledger.producers.ingest.expired import Standing
+from countledger.producers.kinesis import aggregate, sender
+from countledger.producers.kinesis.sender import Sent
+from countledger.producers.receipt import Status
+from tests.simulation.compaction.world import Wrong
+from tests.simulation.event_account import Fate
+from tests.simulation.ledger_operations import draw_counter, draw_delta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+    from tests.simulation.client import Client
+    from tests.simulation.ingest import IngestWay
+
+# The operations that need the stream.
+INGESTING = ("kinesis send", "kinesis resend", "kinesis junk", "ingest resend")
+# A bare key is to be repeated soon: it counts as made when its record arrives.
+_BARE_MS = 5 * SECOND_MS
+
+
+def send(client: Client) -> None:
+    """A few events, packed into one record or several."""
+    way, random = _way(client), client.random
+    events: list[Event] = []
+    for _ in range(random.randint(1, 5)):
+        counter = draw_counter(client)
+        delta = draw_delta(client, counter)
+        if delta is None:
+            continue
+        name = f"key {client.memory.number()}"
+        timed = IdempotencyKey(name, to_datetime(client.process.now_ms()))
+        events.append(Event(counter, delta, random.choice([None, None, timed, name])))
+        client.auditor.events.told(counter, delta, Fate.OFFERED)
+    began_ms = client.process.now_ms()
+    outcomes = way.producer(client.process).send_many(events)
+    for event, outcome in zip(events, outcomes, strict=True):
+        _note(client, event.counter, int(event.delta), outcome)
+        if isinstance(outcome, Unacknowledged):
+            client.memory.streamed.append((outcome.entry, began_ms))
+
+
+def send_again(client: Client) -> None:
+    """What was not acknowledged, as it is."""
+    now_ms = client.process.now_ms()
+    mine = [
+        entry
+        for entry, at_ms in client.memory.streamed
+        if not entry.id.startswith(BARE_KEY_PREFIX) or now_ms - at_ms < _BARE_MS
+    ]
+    if not mine:
+        return
+    entry = client.random.choice(mine)
+    producer = _way(client).producer(client.process)
+    outcome: Sent | CountledgerError
+    try:
+        outcome = producer.resend(entry)
+    except ServiceFailed as error:
+        outcome = error
+    _note(client, entry.counter, int(entry.delta), outcome)
+
+
+def send_junk(client: Client) -> None:
+    """A record by somebody else's producer, which nobody can read."""
+    way = _way(client)
+    data = f'{{"v":1,"junk":{client.memory.number()}}}'.encode()
+    way.junk.add(data)
+    way.stream.put(data.decode(), data)
+
+
+def work_off(client: Client) -> None:
+    """A person has sent again what came too late and was never counted."""
+    events = client.auditor.events
+    for late in _way(client).expired(client.process).resend():
+        entry = late.entry
+        client.tell(f"late: {entry.counter} {entry.delta}: {late.standing} {late.sent!r}")
+        if late.standing is Standing.REFUSED:
+            raise Wrong(f"{entry} was refused, and nobody reused its key")
+        if late.settled:
+            events.told(entry.counter, int(entry.delta), Fate.ACKNOWLEDGED)
+        elif isinstance(late.sent, Status):
+            raise Wrong(f"{late} was sent, and is not settled")
+
+
+def _note(client: Client, counter: str, delta: int, outcome: Sent | CountledgerError) -> None:
+    client.tell(f"sent {counter} {delta}: {type(outcome).__name__}")
+    if isinstance(outcome, Sent):
+        client.auditor.events.told(counter, delta, Fate.KEPT)
+    elif not isinstance(outcome, (ServiceFailed, NamespaceUnknown)):
+        raise Wrong(f"an event through Kinesis came to {outcome!r}")
+
+
+def _way(client: Client) -> IngestWay:
+    if client.world.ingest is None:
+        raise AssertionError("there is no way through Kinesis here")
+    return client.world.ingest
+
+
+@contextmanager
+def small_records(random: Random) -> Iterator[None]:
+    """Let few events fill a record, so that a call carries several."""
+    limit = random.choice([250, 600, aggregate.TARGET_BYTES])
+    names = vars(sender)
+    before, names["pack"] = names["pack"], partial(aggregate.pack, limit_bytes=limit)
+    try:
+        yield
+    finally:
+        names["pack"] = before

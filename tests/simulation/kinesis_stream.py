@@ -1,0 +1,137 @@
+"""A stream of Kinesis: shards that split, records in the order of their arrival, partial failures.
+
+The ingest's mapping reads it as the product's own reader does; producers put records into it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from tests.simulation.faults import Fault
+from tests.simulation.stream import Stream
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+    from tests.simulation.stream import ShardLog
+
+_PLACES: Final = 256
+
+
+@dataclass(slots=True)
+class KinesisRecord:
+    """One record."""
+
+    sequence: int
+    made_ms: float
+    visible_ms: float
+    partition_key: str
+    data: bytes
+
+
+@dataclass
+class KinesisStream(Stream):
+    """The stream; it keeps its records for longer than anything here takes."""
+
+    def put(self, partition_key: str, data: bytes) -> str:
+        """Append a record to its shard; its sequence number."""
+        place = blake2b(partition_key.encode(), digest_size=1).digest()[0]
+        log = next(one for one in self.leaves() if one.low <= place < one.high)
+        now_ms = self.now_ms()
+        log.seen_ms = max(log.seen_ms, now_ms + self.random.random() * self.lag_ms)
+        log.next += self.random.randint(1, 1000)
+        made: Any = KinesisRecord(log.next, now_ms, log.seen_ms, partition_key, data)
+        log.records.append(made)
+        self.news()
+        return str(log.next)
+
+    def kept(self, log: ShardLog) -> list[Any]:
+        """All."""
+        return log.records
+
+
+class _Expired(ClientError):
+    """The iterator is too old."""
+
+
+class _Unknown(ClientError):
+    """There is no such shard."""
+
+
+@dataclass
+class KinesisClient:
+    """Kinesis, as one process reaches it."""
+
+    stream: KinesisStream
+    process: Process
+    exceptions: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            ExpiredIteratorException=_Expired, ResourceNotFoundException=_Unknown
+        )
+    )
+
+    def list_shards(self, **_: object) -> dict[str, Any]:
+        """All shards."""
+        shards = []
+        for log in self.stream.shards.values():
+            parent = {} if log.parent is None else {"ParentShardId": log.parent}
+            shards.append({"ShardId": log.id, **parent})
+        return {"Shards": shards}
+
+    def get_shard_iterator(
+        self,
+        ShardId: str,  # noqa: N803 - theirs
+        StartingSequenceNumber: str = "0",  # noqa: N803 - theirs
+        **_: object,
+    ) -> dict[str, str]:
+        """Where to begin: behind a record, or at the oldest."""
+        return {"ShardIterator": f"{ShardId} {StartingSequenceNumber}"}
+
+    def get_records(self, ShardIterator: str, Limit: int) -> dict[str, Any]:  # noqa: N803 - theirs
+        """The next records; no further iterator behind the last one of a closed shard."""
+        name, after = ShardIterator.split(" ")
+        log, now_ms = self.stream.shards[name], self.stream.now_ms()
+        kept = self.stream.kept(log)
+        first = bisect_right(kept, int(after), key=lambda one: one.sequence)
+        found = [one for one in kept[first : first + Limit] if one.visible_ms <= now_ms]
+        last = found[-1].sequence if found else int(after)
+        answer: dict[str, Any] = {"Records": [_given(one) for one in found]}
+        if not (log.closed and (not kept or last >= kept[-1].sequence)):
+            answer["NextShardIterator"] = f"{name} {last}"
+        return answer
+
+    def put_records(self, Records: list[dict[str, Any]], **_: object) -> dict[str, Any]:  # noqa: N803 - theirs
+        """Append records, each by itself: some may be refused, some written unheard."""
+        faults, acting, random = self.process.world.faults, self.process.acting, self.stream.random
+
+        def request() -> dict[str, Any]:
+            told: list[dict[str, str]] = []
+            for one in Records:
+                if not faults.strikes(Fault.UNPROCESSED, acting):
+                    told.append(
+                        {"SequenceNumber": self.stream.put(one["PartitionKey"], one["Data"])}
+                    )
+                elif random.random() < 0.5:
+                    told.append({"ErrorCode": "ProvisionedThroughputExceededException"})
+                else:
+                    if random.random() < 0.5:
+                        self.stream.put(one["PartitionKey"], one["Data"])
+                    told.append({"ErrorCode": "InternalFailure", "ErrorMessage": "no answer"})
+            return {"Records": told}
+
+        return self.process.write("PutRecords", request)
+
+
+def _given(record: KinesisRecord) -> dict[str, Any]:
+    return {
+        "SequenceNumber": str(record.sequence),
+        "ApproximateArrivalTimestamp": datetime.fromtimestamp(int(record.made_ms) / 1_000, UTC),
+        "PartitionKey": record.partition_key,
+        "Data": record.data,
+    }

@@ -1,0 +1,58 @@
+"""The spool of a simulated process: its own file, a disk that fails, a crash beside each commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, cast
+
+from countledger.producers.buffer.errors import SpoolRefused
+from countledger.producers.buffer.spool import Spool
+from tests.simulation import threads
+from tests.simulation.faults import Fault
+from tests.simulation.schedule import Killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from countledger.producers.buffer.pending import Pending
+
+
+class SimulatedSpool(Spool):
+    """The product's own, on a real file; at each commit its process may die, before or behind."""
+
+    @classmethod
+    def open(cls, path: str | Path, *, ledger: str, fsync: bool = False) -> Self:
+        """As the product's; a process that dies lets go of the file."""
+        spool = super().open(path, ledger=ledger, fsync=fsync)
+        spool.connection.execute("PRAGMA synchronous = OFF")
+        process = threads.owner()
+        process.endings.append(spool.connection.close)
+        process.world.closing.append(spool.connection.close)
+        return cast("Self", spool)
+
+    def append(self, pendings: Sequence[Pending]) -> None:
+        """One commit."""
+        _at_a_commit(lambda: Spool.append(self, pendings))
+
+    def freeze(self, pendings: Iterable[Pending]) -> None:
+        """One commit."""
+        _at_a_commit(lambda: Spool.freeze(self, pendings))
+
+    def settle(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
+        """One commit."""
+        _at_a_commit(lambda: Spool.settle(self, acknowledged, refused))
+
+
+def _at_a_commit(commit: Callable[[], None]) -> None:
+    process = threads.owner()
+    process.sleep_ms(process.world.random.random())
+    faults, acting = process.world.faults, process.acting
+    if faults.strikes(Fault.CRASH_BEFORE, acting):
+        process.die()
+        raise Killed
+    if faults.strikes(Fault.DISK, acting):
+        raise SpoolRefused("the disk is full")
+    commit()
+    if faults.strikes(Fault.CRASH_AFTER, acting):
+        process.die()
+        raise Killed
