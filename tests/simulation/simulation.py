@@ -18,7 +18,7 @@ from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
-from tests.simulation.curing import cure
+from tests.simulation.curing import cure, mend_all
 from tests.simulation.faults import Faults
 from tests.simulation.ledger_account import DELTAS
 from tests.simulation.operations import OPERATIONS
@@ -113,6 +113,7 @@ class Simulation:
         while self._left:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
+        mend_all(world, self.memory)
         wait(world)
         for check in (cure, *ENDS):
             check(world, self.memory)
