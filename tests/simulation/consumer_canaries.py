@@ -10,6 +10,7 @@ from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
 from countledger.producers.strict.means import Means
+from tests.simulation import transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
 
 
 def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
-    """Whatever items of a change of rules a query meets, they are taken for the rules."""
+    """Whatever items of a change of rules a query meets, they are taken for the rules.
+
+    The items of a transaction land far apart here, so that a query meets that more often.
+    """
 
     def whole(*_: Any) -> bool:  # noqa: ANN401 - of the check
         return True
 
     patch.setattr(rule_items, "_is_whole", whole)
+    patch.setattr(transactions, "_SPREAD_MS", (300,))
 
 
 def dead_letters_are_dropped(patch: pytest.MonkeyPatch) -> None:

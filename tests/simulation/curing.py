@@ -20,15 +20,18 @@ _ROUNDS: Final = 30
 _HIDDEN_MS: Final = 3 * MINUTE_MS
 
 
+def mend_all(world: World, memory: Memory) -> None:
+    """Somebody mends by hand what was poisoned; until then no run of compaction can merge it."""
+    while memory.poison:
+        mend_one(world, memory, *memory.poison.pop())
+
+
 def cure(world: World, memory: Memory) -> None:
     """Make all good; from then on the poisoned counter is one like the others.
 
     Raises:
         Wrong: something stays in quarantine.
     """
-    while memory.poison:
-        mend_one(world, memory, *memory.poison.pop())
-    wait(world)
     for region in world.regions:
         for _ in range(_ROUNDS):
             if _is_empty(world, region):

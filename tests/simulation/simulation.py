@@ -19,7 +19,7 @@ from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
-from tests.simulation.curing import cure
+from tests.simulation.curing import cure, mend_all
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
 from tests.simulation.kinesis_operations import INGESTING, small_records
@@ -128,6 +128,7 @@ class Simulation:
         while self._left:
             world.schedule.pause(span_ms / 4 + 1_000)
         calm_down(world)
+        mend_all(world, self.memory)
         wait(world)
         for check in (cure, *ENDS):
             check(world, self.memory)
