@@ -22,7 +22,7 @@ from countledger.ledger import exact
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.ledger.seen import Seen
-from countledger.producers import sender
+from countledger.producers import course, sender
 from countledger.producers.strict import means, sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtSending
 from countledger.producers.strict.marker import MarkerSending
@@ -162,7 +162,7 @@ def _put_without_condition(patch: pytest.MonkeyPatch) -> None:
     def unconditional(table: str, item: Item, condition: object) -> Put:  # noqa: ARG001
         return put(table, item)
 
-    patch.setattr(sender, "Put", unconditional)
+    patch.setattr(course, "Put", unconditional)
 
 
 # ---- compaction ----
@@ -298,7 +298,7 @@ CANARIES = [
     Canary("what was not written comes again", _progress_before_effect),
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
-    Canary("repair raises watermarks", _repair_leaves_watermarks, "totals"),
+    Canary("repair raises watermarks", _repair_leaves_watermarks, "repairs"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
     Canary("the horizon", _send_without_a_last_look, "compaction"),
     Canary("the condition of an entry", _put_without_condition),

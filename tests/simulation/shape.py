@@ -83,6 +83,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
     "totals": ("record", "verify", "repair", "spoil", "resend"),
+    "repairs": ("record", "repair", "spoil"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
     "tags": ("strict occ", "strict history", "strict bounds"),
     "tokens": ("strict crt", "strict set", "strict give up"),
