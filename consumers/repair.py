@@ -188,7 +188,10 @@ def _unmoved(stored: Stored) -> Condition:
     if stored.item is None:
         return Absent("part")
     readable = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
-    return AllOf(readable, Compare("version", "=", stored.version))
+    # A total that was deleted by hand, and made anew, may come to the same version.
+    at = stored.item.get("updated_at")
+    same = Compare("updated_at", "=", at) if at is not None else Absent("updated_at")
+    return AllOf(readable, Compare("version", "=", stored.version), same)
 
 
 def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:

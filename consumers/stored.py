@@ -31,6 +31,11 @@ class Stored:
     flaw: str | None
     version: int | None
 
+    @property
+    def moment(self) -> tuple[object, object]:
+        """What no other moment has: a total deleted by hand may come to the same version again."""
+        return self.version, self.item and self.item.get("updated_at")
+
 
 def look_at(counter: str, item: Item | None) -> Stored:
     """What an item of `counters` says of a counter, or why it says nothing."""

@@ -171,7 +171,7 @@ def _judged(
         return busy(after, None, str(exact))
     if proof is None:
         return busy(after, exact, "the stream has not been handled that far")
-    if (before.item is None, before.version) != (after.item is None, after.version):
+    if before.moment != after.moment:
         return busy(after, exact, "its total moved meanwhile")
     verdict = compared(after, exact, proof.text)
     if verdict.verdict is not Judgement.EXACT and not settled:

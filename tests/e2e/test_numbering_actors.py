@@ -46,7 +46,7 @@ def own_table(stack: LocalStack, policy: str, actions: list[str]) -> Iterator[st
     statement = {"Effect": "Allow", "Action": actions, "Resource": arn}
     document = {"Version": "2012-10-17", "Statement": [statement]}
     iam: Any = stack.client("iam")
-    user = f"only-{policy}"
+    user = f"only-{policy.removesuffix('PolicyArn')}"
     iam.put_user_policy(UserName=user, PolicyName=name, PolicyDocument=json.dumps(document))
     try:
         yield name

@@ -155,7 +155,8 @@ class AlertAccount:
             if by_hand:
                 self._deleted[counter] = now_ms
             return
-        if "bins" in after or not isinstance(after["total"], int):
+        readable = all(isinstance(after.get(name), int) for name in ("total", "version"))
+        if "bins" in after or not readable:
             return
         old = _old_of(before, after)
         if before is not None and old is None:
