@@ -201,7 +201,7 @@ class Store:
             )
             if self.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
                 # An iterator goes on over the tables as they were before the last cancelled one.
-                reader._iterator = None  # noqa: SLF001
+                reader._iterator = None
             read = self._read.setdefault(Shard(label_of(self.stream_arn), shard.shard_id), [])
             came = 1
             while came:

@@ -25,7 +25,7 @@ from tests.simulation.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEEDS = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "500"))
+SEEDS = int(os.environ.get("COUNTLEDGER_SIMULATIONS", "300"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.compaction.canaries import CANARIES, Canary
 from tests.simulation.compaction.simulation import Simulation
 
-SEEDS = int(os.environ.get("COUNTLEDGER_SEEDS", "4000"))
+SEEDS = int(os.environ.get("COUNTLEDGER_SEEDS", "1500"))
 _BLOCKS = 8
 # The rarest canary takes about a tenth of this.
 _PATIENCE = 20_000
