@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.compaction.regions import survey_of
+from countledger.compaction.retire import Retire
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger import CountLedger
-    from countledger.compaction.retire import Retire
     from countledger.consumers.progress import ShardProgress
     from countledger.ledger.clock import Clock
 
@@ -88,9 +88,9 @@ def regions_of(client: CountLedger) -> int:
 
 
 def retire_of(client: CountLedger) -> Retire | None:
-    """How most schedules have merged entries deleted; None: there is no schedule.
+    """How most schedules have merged entries deleted, of two alike the safer; None: no schedule.
 
     Half a read unit for each namespace.
     """
     ways = [schedule.retire for schedule in client.schedules.list()]
-    return max(set(ways), key=ways.count) if ways else None
+    return max(Retire, key=ways.count) if ways else None

@@ -60,11 +60,14 @@ def test_the_pace_is_measured_from_what_was_materialized(
 def test_the_command_tells_a_month(stack: LocalStack, client: CountLedger) -> None:
     """Asked with a number of events nothing is measured; a schedule tells how entries go."""
     command = Command(stack.environment())
-    namespace = f"cost-{uuid.uuid4().hex[:8]}"
-    client.namespaces.create(namespace)
-    client.schedules.create(namespace, every_ms=HOUR_MS, retire=Retire.DELETE)
+    # One more than the other tests of the stack have left, so that most of them delete.
+    namespaces = [f"cost-{uuid.uuid4().hex[:8]}" for _ in range(len(client.schedules.list()) + 1)]
+    for namespace in namespaces:
+        client.namespaces.create(namespace)
+        client.schedules.create(namespace, every_ms=HOUR_MS, retire=Retire.DELETE)
     ways = retire_of(client)
-    client.schedules.delete(namespace)
+    for namespace in namespaces:
+        client.schedules.delete(namespace)
 
     planned = command("cost", "--events-per-day", "1000000", "--retire", "delete", "--json")
     table = command("cost", "--events-per-day", "1000000")
