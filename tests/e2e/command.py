@@ -1,4 +1,4 @@
-"""Runs `countledger` as a user does: as a process with an environment; or in this process."""
+"""Runs `countledger` as a user does: with an environment, in this process or as one of its own."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from countledger.infra.cli.run import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import pytest
 
 # How long a total may take to follow on a busy machine.
 PATIENCE_S = 30.0
@@ -37,7 +38,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Command:
-    """The command line under one environment."""
+    """The command line under one environment, in this process: nothing has to be started for it."""
 
     environment: Mapping[str, str]
 
@@ -45,18 +46,18 @@ class Command:
         self, *arguments: str, stdin: str = "", env: Mapping[str, str | None] | None = None
     ) -> Finished:
         """Run it to its end, with changes to its environment (None takes a variable away)."""
-        done = subprocess.run(
-            self.line(*arguments),
-            input=stdin.encode(),
-            env=self.variables(env),
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
-        return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
+        given, out, err = _pipe(stdin), _pipe(), _pipe()
+        with (
+            patch.dict(os.environ, self.variables(env), clear=True),
+            patch.object(sys, "stdin", given),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = run(arguments)
+        return Finished(code, _read(out), _read(err))
 
     def line(self, *arguments: str) -> list[str]:
-        """The command as a list."""
+        """The command as a list, for a process."""
         return [sys.executable, "-m", "countledger", *arguments]
 
     def variables(self, changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
@@ -73,17 +74,32 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Here:
-    """The command line in this process, which saves the start of one for each command."""
+class Process(Command):
+    """The command line as a user's shell runs it: a process of its own."""
 
-    capsys: pytest.CaptureFixture[str]
+    def __call__(
+        self, *arguments: str, stdin: str = "", env: Mapping[str, str | None] | None = None
+    ) -> Finished:
+        """Run it to its end, with changes to its environment (None takes a variable away)."""
+        done = subprocess.run(
+            self.line(*arguments),
+            input=stdin.encode(),
+            env=self.variables(env),
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def __call__(self, *arguments: str) -> Finished:
-        """Run it to its end."""
-        self.capsys.readouterr()
-        code = run(arguments)
-        printed = self.capsys.readouterr()
-        return Finished(code, printed.out, printed.err)
+
+def _pipe(content: str = "") -> TextIOWrapper:
+    """A stream that is no terminal."""
+    return TextIOWrapper(BytesIO(content.encode()), encoding="utf-8", write_through=True)
+
+
+def _read(stream: TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
 
 
 def eventually(done: Callable[[], bool]) -> None:

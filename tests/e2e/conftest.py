@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from countledger.infra.local_stack import LocalStack
+from tests.e2e.command import Command
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +20,9 @@ def auth_stack() -> Iterator[LocalStack]:
     """The same with IAM enforced; `credentials_for("EmitPolicyArn")` makes an actor."""
     with LocalStack(name="countledger-auth", auth=True) as running:
         yield running
+
+
+@pytest.fixture
+def command(stack: LocalStack) -> Command:
+    """The command line in the environment that a user of the stack has."""
+    return Command(stack.environment())

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def command(stack: LocalStack) -> Command:
-    """The command line in the environment that a user of the stack has."""
-    return Command(stack.environment())
-
-
-@pytest.fixture
 def counter() -> str:
     """A counter of this test alone."""
     return f"cli:{uuid.uuid4()}"

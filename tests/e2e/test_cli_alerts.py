@@ -15,22 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger
-from tests.e2e.command import PATIENCE_S, Command, Finished, Here, eventually
+from tests.e2e.command import PATIENCE_S, Command, Finished, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.infra.local_stack import LocalStack
-
-
-@pytest.fixture
-def command(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Here:
-    """The command line in this process, in the environment that a user of the stack has."""
-    for name, value in stack.environment().items():
-        monkeypatch.setenv(name, value)
-    return Here(capsys)
 
 
 @pytest.fixture
@@ -48,7 +38,7 @@ def _rule(name: str, *more: str) -> list[str]:
     return ["alert", "create", name, *watched, *more]
 
 
-def test_a_rule_lives_from_create_to_delete(command: Here, stack: LocalStack, name: str) -> None:
+def test_a_rule_lives_from_create_to_delete(command: Command, stack: LocalStack, name: str) -> None:
     """Made, shown, changed, listed, deleted; each says when it takes effect."""
     topic = _topic(stack, name)
 
@@ -90,7 +80,7 @@ def test_a_rule_lives_from_create_to_delete(command: Here, stack: LocalStack, na
     ],
 )
 def test_a_target_that_no_alert_would_reach_is_refused(
-    command: Here, name: str, target: str, reason: str
+    command: Command, name: str, target: str, reason: str
 ) -> None:
     """When the rule is made: exit 2, one line, no rule."""
     refused = command(*_rule(name), "--to", target)
@@ -101,7 +91,7 @@ def test_a_target_that_no_alert_would_reach_is_refused(
     assert command("alert", "show", name).code == 2
 
 
-def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Here, name: str) -> None:
+def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Command, name: str) -> None:
     """Exit 2."""
     spread = ["--method", "atomic", "--lower", "0", "--opening", "10", "--bins", "4"]
     assert command("strict", "create", f"{name}:seats", *spread).code == 0
@@ -115,7 +105,7 @@ def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Here, na
     assert "4 bins: its value lies in many items" in refused.err
 
 
-def test_another_region_is_refused_where_no_stack_is(command: Here, name: str) -> None:
+def test_another_region_is_refused_where_no_stack_is(command: Command, name: str) -> None:
     """A rule is kept where it is judged."""
     refused = command(*_rule(name), "--judge-in", "eu-west-1")
 
@@ -123,7 +113,7 @@ def test_another_region_is_refused_where_no_stack_is(command: Here, name: str) -
     assert "eu-west-1" in refused.err
 
 
-def test_a_settings_file_is_applied(command: Here, name: str, tmp_path: Path) -> None:
+def test_a_settings_file_is_applied(command: Command, name: str, tmp_path: Path) -> None:
     """All of it or nothing; again it changes nothing."""
     file, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
     one = f'[[alerts]]\nname = "{name}"\nprefix = "{name}:"\nstep = 10\ndirection = "both"\n'
@@ -140,7 +130,7 @@ def test_a_settings_file_is_applied(command: Here, name: str, tmp_path: Path) ->
 
 
 def test_alerts_are_tried_told_at_once_and_listed(
-    command: Here, stack: LocalStack, name: str
+    command: Command, stack: LocalStack, name: str
 ) -> None:
     """A total beyond the threshold alerts with --now; without it is silent."""
     command("emit", f"{name}:old", "150")
@@ -165,7 +155,7 @@ def test_alerts_are_tried_told_at_once_and_listed(
 
 
 def test_what_a_target_does_not_take_is_kept_and_sent_again(
-    command: Here, stack: LocalStack, name: str
+    command: Command, stack: LocalStack, name: str
 ) -> None:
     """The topic is gone when the alert is due; it comes back, and so does the alert."""
     topic = _topic(stack, name)
@@ -195,7 +185,7 @@ def _sent(finished: Finished, alert: str) -> list[bool]:
 
 
 def test_watch_prints_changes_and_alerts_as_lines_for_programs(
-    stack: LocalStack, command: Here, name: str
+    stack: LocalStack, command: Command, name: str
 ) -> None:
     """One JSON object each, as they come; it ends by itself when told to."""
     made = command(*_rule(name), "--json").json
@@ -217,7 +207,7 @@ def test_watch_prints_changes_and_alerts_as_lines_for_programs(
 
 
 def test_watch_shows_a_table_on_a_terminal_and_ends_by_an_interrupt(
-    stack: LocalStack, command: Here, name: str
+    stack: LocalStack, command: Command, name: str
 ) -> None:
     """Exit 0 and no traceback: that is how a user ends it."""
     command("emit", f"{name}:1", "7")

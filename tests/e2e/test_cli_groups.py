@@ -9,20 +9,10 @@ import pytest
 
 from countledger import CountLedger, Settings
 from countledger.ledger.errors import AccessDenied
-from tests.e2e.command import Here, eventually
+from tests.e2e.command import Command, eventually
 
 if TYPE_CHECKING:
     from countledger.infra.local_stack import LocalStack
-
-
-@pytest.fixture
-def command(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Here:
-    """The command line in this process, in the environment that a user of the stack has."""
-    for name, value in stack.environment().items():
-        monkeypatch.setenv(name, value)
-    return Here(capsys)
 
 
 @pytest.fixture
@@ -31,12 +21,12 @@ def name() -> str:
     return f"g{uuid.uuid4().hex[:12]}"
 
 
-def _total_is(command: Here, counter: str, total: int) -> bool:
+def _total_is(command: Command, counter: str, total: int) -> bool:
     (found,) = command("total", counter, "--json").json["totals"]
     return bool(found["total"] == total)
 
 
-def test_a_group_is_made_shown_ranked_and_deleted(command: Here, name: str) -> None:
+def test_a_group_is_made_shown_ranked_and_deleted(command: Command, name: str) -> None:
     """Add, show, top, rank, list, remove, delete; the deployed materializer keeps the order."""
     ann, bob = f"{name}:ann", f"{name}:bob"
     command("emit", ann, "3")
@@ -73,7 +63,7 @@ def test_a_group_is_made_shown_ranked_and_deleted(command: Here, name: str) -> N
     assert "no group" in gone.err
 
 
-def test_a_namespace_is_ranked_by_the_deployed_materializer(command: Here, name: str) -> None:
+def test_a_namespace_is_ranked_by_the_deployed_materializer(command: Command, name: str) -> None:
     """Counters that are there, and one that is new; listed as well; then no more."""
     command("emit", f"{name}:a", "3")
     eventually(lambda: _total_is(command, f"{name}:a", 3))
@@ -92,7 +82,7 @@ def test_a_namespace_is_ranked_by_the_deployed_materializer(command: Here, name:
     assert command("namespace", "top", name).code == 2
 
 
-def test_a_new_counter_is_ranked_with_its_first_entry(command: Here, name: str) -> None:
+def test_a_new_counter_is_ranked_with_its_first_entry(command: Command, name: str) -> None:
     """By the deployed materializer, which reads the rule when it first meets the namespace."""
     command("namespace", "create", name)
     command("namespace", "rank", name, "--no-wait")
@@ -104,7 +94,7 @@ def test_a_new_counter_is_ranked_with_its_first_entry(command: Here, name: str) 
     assert top.json == [{"rank": 1, "counter": f"{name}:new", "total": 3}]
 
 
-def test_strict_counters_are_moved_set_and_seen_together(command: Here, name: str) -> None:
+def test_strict_counters_are_moved_set_and_seen_together(command: Command, name: str) -> None:
     """Transfer, retry, refusal with its name, several at once, set, snapshot, give up."""
     ann, bob = f"{name}:ann", f"{name}:bob"
     for counter, opening in ((ann, "10"), (bob, "0")):
@@ -139,7 +129,7 @@ def test_strict_counters_are_moved_set_and_seen_together(command: Here, name: st
     assert (given_up.code, too_late.code) == (0, 1)
 
 
-def test_a_ledger_counter_is_set_and_reset(command: Here, name: str) -> None:
+def test_a_ledger_counter_is_set_and_reset(command: Command, name: str) -> None:
     """By an entry that the log shows; a retry is a duplicate; negative values are values."""
     counter = f"{name}:c"
     command("emit", counter, "3")
@@ -171,7 +161,7 @@ def test_a_ledger_counter_is_set_and_reset(command: Here, name: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
-    command: Here, arguments: list[str], reason: str
+    command: Command, arguments: list[str], reason: str
 ) -> None:
     """Exit code 2, nothing on stdout."""
     refused = command(*arguments)

@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import pytest
 
-from countledger.infra.cli.run import run
-from tests.e2e.command import Finished
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.infra.local_stack import LocalStack
-
-
-@dataclass(frozen=True)
-class Here:
-    """The command line in this process."""
-
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: str) -> Finished:
-        """Run it to its end."""
-        self.capsys.readouterr()
-        code = run(arguments)
-        printed = self.capsys.readouterr()
-        return Finished(code, printed.out, printed.err)
-
-
-@pytest.fixture
-def command(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Here:
-    """In the environment that a user of the stack has."""
-    for name, value in stack.environment().items():
-        monkeypatch.setenv(name, value)
-    return Here(capsys)
+    from tests.e2e.command import Command
 
 
 @pytest.fixture
@@ -70,7 +43,7 @@ def _table(stack: LocalStack, sort: Literal["S", "N"]) -> Iterator[tuple[str, st
     client.delete_table(TableName=table)
 
 
-def test_numbers_are_made_drawn_and_shown(command: Here, name: str) -> None:
+def test_numbers_are_made_drawn_and_shown(command: Command, name: str) -> None:
     """Create, draw, draw a block, draw by expectation, show."""
     sequence = f"{name}:orders"
     made = command("sequence", "create", sequence, "--first", "70001", "--json")
@@ -91,7 +64,7 @@ def test_numbers_are_made_drawn_and_shown(command: Here, name: str) -> None:
     assert again.err.count("\n") == 1
 
 
-def test_the_total_of_a_sequence_is_its_last_number(command: Here, name: str) -> None:
+def test_the_total_of_a_sequence_is_its_last_number(command: Command, name: str) -> None:
     """One read path for all that has a current value."""
     command("sequence", "draw", f"{name}:a", "--count", "41")
 
@@ -101,7 +74,7 @@ def test_the_total_of_a_sequence_is_its_last_number(command: Here, name: str) ->
     assert '"total": 41' in shown.out
 
 
-def test_a_sequence_has_no_ledger_to_verify(command: Here, name: str) -> None:
+def test_a_sequence_has_no_ledger_to_verify(command: Command, name: str) -> None:
     """Nor entries; and a change of a strict counter is not for it."""
     command("sequence", "draw", f"{name}:a")
 
@@ -135,7 +108,7 @@ def test_a_sequence_has_no_ledger_to_verify(command: Here, name: str) -> None:
     ],
 )
 def test_bad_input_to_sequences_is_one_line(
-    command: Here, name: str, arguments: tuple[str, ...]
+    command: Command, name: str, arguments: tuple[str, ...]
 ) -> None:
     """With exit code 2, and nothing is drawn."""
     told = command(
@@ -146,7 +119,7 @@ def test_bad_input_to_sequences_is_one_line(
     assert told.err.count("\n") == 1
 
 
-def test_an_item_of_ones_own_is_appended(command: Here, own_table: tuple[str, str]) -> None:
+def test_an_item_of_ones_own_is_appended(command: Command, own_table: tuple[str, str]) -> None:
     """Its number is its place, and the rest is as it was given, exactly."""
     table, sort = own_table
     where = [table, "--partition", "id=p-1", "--sort", "place"]
@@ -165,7 +138,7 @@ def test_an_item_of_ones_own_is_appended(command: Here, own_table: tuple[str, st
     assert f"2\t{table}" in second.out
 
 
-def test_a_value_is_taken_changed_and_released(command: Here, name: str) -> None:
+def test_a_value_is_taken_changed_and_released(command: Command, name: str) -> None:
     """Refusals name the owner and have an exit code of their own."""
     taken = command("claim", "take", name, "ann@x.org", "--owner", "u-1", "--json")
     again = command("claim", "take", name, "ann@x.org", "--owner", "u-1", "--json")
@@ -190,7 +163,7 @@ def test_a_value_is_taken_changed_and_released(command: Here, name: str) -> None
 
 
 def test_a_claim_and_an_item_go_together(
-    stack: LocalStack, command: Here, own_table: tuple[str, str], name: str
+    stack: LocalStack, command: Command, own_table: tuple[str, str], name: str
 ) -> None:
     """Taken with a new item, changed with it, and gone with it."""
     table, sort = own_table
@@ -214,7 +187,7 @@ def test_a_claim_and_an_item_go_together(
     assert client.scan(TableName=table)["Items"] == []
 
 
-def test_a_combination_is_one_value(command: Here, name: str) -> None:
+def test_a_combination_is_one_value(command: Command, name: str) -> None:
     """All of its parts together, and not one of them."""
     seat = ("hall-1", "row-3", "seat-7")
     command("claim", "take", name, *seat, "--owner", "o-1")
@@ -239,7 +212,7 @@ def test_a_combination_is_one_value(command: Here, name: str) -> None:
         ("show", "s", "a\x00"),
     ],
 )
-def test_bad_input_to_claims_is_one_line(command: Here, arguments: tuple[str, ...]) -> None:
+def test_bad_input_to_claims_is_one_line(command: Command, arguments: tuple[str, ...]) -> None:
     """With exit code 2, and nothing is claimed."""
     told = command("claim", *arguments)
 

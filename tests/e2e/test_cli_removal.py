@@ -13,7 +13,7 @@ from countledger.ledger.expressions import Assign
 from countledger.ledger.limits import DAY_MS
 from countledger.ledger.operations import Update
 from tests.e2e.aged import record_aged, total_item
-from tests.e2e.command import Here
+from tests.e2e.command import Command
 
 
 @pytest.fixture
@@ -29,14 +29,9 @@ def client(stack: LocalStack) -> CountLedger:
 
 
 @pytest.fixture
-def command(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Here:
-    """The command line in this process."""
-    # A proof waits for as long as clocks may differ while the stream is never still.
-    for name, value in {**stack.environment(), "COUNTLEDGER_CLOCK_SKEW_MS": "1000"}.items():
-        monkeypatch.setenv(name, value)
-    return Here(capsys)
+def command(stack: LocalStack) -> Command:
+    """A proof waits for as long as clocks may differ while the stream is never still."""
+    return Command({**stack.environment(), "COUNTLEDGER_CLOCK_SKEW_MS": "1000"})
 
 
 def _days_pass(client: CountLedger, counter: str) -> None:
@@ -48,7 +43,7 @@ def _days_pass(client: CountLedger, counter: str) -> None:
 
 
 def test_a_ledger_counter_goes_once_nothing_can_arrive(
-    command: Here, stack: LocalStack, client: CountLedger, namespace: str
+    command: Command, stack: LocalStack, client: CountLedger, namespace: str
 ) -> None:
     """Marked, read as before, emptied behind the proof of the stream; the other stays."""
     counter, other = f"{namespace}:gone", f"{namespace}:stays"
@@ -79,7 +74,7 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
 
 
 def test_a_namespace_is_marked_and_kept_after_all(
-    command: Here, stack: LocalStack, client: CountLedger, namespace: str
+    command: Command, stack: LocalStack, client: CountLedger, namespace: str
 ) -> None:
     """Every counter of it and none of another; `--cancel` takes the marks off."""
     names = [f"{namespace}:{n}" for n in range(3)]
@@ -99,7 +94,7 @@ def test_a_namespace_is_marked_and_kept_after_all(
 
 
 def test_strict_counters_and_sequences_go_at_once(
-    command: Here, client: CountLedger, namespace: str
+    command: Command, client: CountLedger, namespace: str
 ) -> None:
     """With markers and memberships; the names can be used again."""
     seats, orders = f"{namespace}:hall", f"{namespace}-seq:orders"

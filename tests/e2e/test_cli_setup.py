@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.infra.cli.run import run
-from tests.e2e.command import Command
+from tests.e2e.command import Command, Process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,9 @@ KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 @pytest.fixture
-def command(stack: LocalStack) -> Command:
-    """The command line in the environment that a user of the stack has."""
-    return Command(stack.environment())
+def process(stack: LocalStack) -> Process:
+    """The command line as a user's shell runs it."""
+    return Process(stack.environment())
 
 
 @pytest.fixture
@@ -147,26 +147,26 @@ def test_an_interrupt_ends_the_command_without_a_traceback(command: Command) -> 
     assert b"Traceback" not in said
 
 
-def test_up_serves_a_shell_until_down(command: Command) -> None:
+def test_up_serves_a_shell_until_down(process: Process) -> None:
     """Only exports on stdout; status tells; down leaves nothing that answers."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     away = {"COUNTLEDGER_STACK_NAME": None, "AWS_PROFILE": "mine", "COUNTLEDGER_HOME_REGION": "x"}
     try:
-        up = command("up", "--stack-name", name, env=away)
+        up = process("up", "--stack-name", name, env=away)
         assert up.code == 0
-        script = f"{up.out}\nexec {' '.join(command.line('emit', 'likes:1', '-5', '--json'))}"
+        script = f"{up.out}\nexec {' '.join(process.line('emit', 'likes:1', '-5', '--json'))}"
         emitted = subprocess.run(
             ["/bin/sh", "-c", script],
             capture_output=True,
-            env=command.variables(dict.fromkeys(command.environment) | away),
+            env=process.variables(dict.fromkeys(process.environment) | away),
             check=True,
         )
-        running = command("status", "--stack-name", name, "--json")
-        up_again = command("up", "--stack-name", name, "--json")
+        running = process("status", "--stack-name", name, "--json")
+        up_again = process("up", "--stack-name", name, "--json")
     finally:
-        down = command("down", "--stack-name", name, "--json")
-    gone = command("status", "--stack-name", name, "--json")
-    down_again = command("down", "--stack-name", name, "--json")
+        down = process("down", "--stack-name", name, "--json")
+    gone = process("status", "--stack-name", name, "--json")
+    down_again = process("down", "--stack-name", name, "--json")
 
     assert {line.split()[0] for line in up.out.splitlines()} == {"unset", "export"}
     assert "data live as long as it runs" in up.err
@@ -192,7 +192,7 @@ def entries_like(stack: LocalStack, counter: str) -> int:
 
 
 def test_up_makes_the_schedules_and_alerts_of_a_settings_file(
-    command: Command, tmp_path: Path
+    process: Process, tmp_path: Path
 ) -> None:
     """A bad file is refused with its reason; a good one is there on the stack that was started."""
     name = f"test-{uuid.uuid4().hex[:8]}"
@@ -202,14 +202,14 @@ def test_up_makes_the_schedules_and_alerts_of_a_settings_file(
     bad.write_text('[schedules.default]\nevery = "sometimes"\n')
     away = {"COUNTLEDGER_STACK_NAME": None}
     try:
-        refused = command("up", "--stack-name", name, "--settings", str(bad), "--json", env=away)
+        refused = process("up", "--stack-name", name, "--settings", str(bad), "--json", env=away)
         there = refused.json["environment"] | away
-        command("namespace", "create", "default", "--stack-name", name, env=there)
-        up = command("up", "--stack-name", name, "--settings", str(good), env=away)
-        listed = command("schedule", "list", "--stack-name", name, env=there)
-        alerts = command("alert", "list", "--stack-name", name, env=there)
+        process("namespace", "create", "default", "--stack-name", name, env=there)
+        up = process("up", "--stack-name", name, "--settings", str(good), env=away)
+        listed = process("schedule", "list", "--stack-name", name, env=there)
+        alerts = process("alert", "list", "--stack-name", name, env=there)
     finally:
-        command("down", "--stack-name", name)
+        process("down", "--stack-name", name)
 
     assert [refused.code, up.code, listed.code] == [2, 0, 0]
     assert "sometimes" in refused.err

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.command import Command, Here
+from tests.e2e.command import Command
 from tests.e2e.refusing_proxy import refusing_proxy
 
 if TYPE_CHECKING:
@@ -34,46 +34,30 @@ FACTS = {
 
 
 @pytest.fixture
-def process(stack: LocalStack) -> Command:
-    """The command line as a process, in the environment that a user of the stack has."""
-    return Command(stack.environment())
-
-
-@pytest.fixture
-def command(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Here:
-    """The same in this process."""
-    for name, value in stack.environment().items():
-        monkeypatch.setenv(name, value)
-    return Here(capsys)
-
-
-@pytest.fixture
 def counter() -> str:
     """A counter of this test alone, in a namespace that it has to itself."""
     return f"hall{uuid.uuid4().hex[:12]}:tickets"
 
 
-def create(command: Command | Here, counter: str, *arguments: str) -> dict[str, Any]:
+def create(command: Command, counter: str, *arguments: str) -> dict[str, Any]:
     """Make a counter; what is said of it."""
     made = command("strict", "create", counter, *arguments, "--json")
     assert made.code == 0, made.err
     return dict(made.json)
 
 
-def test_a_counter_is_made_sold_from_and_deleted(process: Command, counter: str) -> None:
+def test_a_counter_is_made_sold_from_and_deleted(command: Command, counter: str) -> None:
     """Create, change, retry, be refused, show, delete."""
-    made = create(process, counter, "--method", "marker", "--lower", "0", "--opening", "500")
-    sold = process("strict", "change", counter, "-2", "--key", "o-1", "--note", "seat=7", "--json")
-    again = process("strict", "change", counter, "-2.0", "--key", "o-1", "--json")
-    reused = process("strict", "change", counter, "-3", "--key", "o-1")
-    refused = process("strict", "change", counter, "-499")
-    refused_json = process("strict", "change", counter, "-499", "--json")
-    shown = process("strict", "show", counter, "--json")
-    table = process("strict", "show", counter)
-    deleted = process("strict", "delete", counter, "--yes", "--json")
-    gone = process("strict", "show", counter)
+    made = create(command, counter, "--method", "marker", "--lower", "0", "--opening", "500")
+    sold = command("strict", "change", counter, "-2", "--key", "o-1", "--note", "seat=7", "--json")
+    again = command("strict", "change", counter, "-2.0", "--key", "o-1", "--json")
+    reused = command("strict", "change", counter, "-3", "--key", "o-1")
+    refused = command("strict", "change", counter, "-499")
+    refused_json = command("strict", "change", counter, "-499", "--json")
+    shown = command("strict", "show", counter, "--json")
+    table = command("strict", "show", counter)
+    deleted = command("strict", "delete", counter, "--yes", "--json")
+    gone = command("strict", "show", counter)
 
     assert set(made) == FACTS
     assert [made["value"], made["lower"], made["upper"]] == [500, 0, None]
@@ -116,7 +100,7 @@ def test_a_counter_is_made_sold_from_and_deleted(process: Command, counter: str)
     ],
 )
 def test_every_method_sells_and_refuses(
-    command: Here, counter: str, arguments: list[str], facts: dict[str, object]
+    command: Command, counter: str, arguments: list[str], facts: dict[str, object]
 ) -> None:
     """One ticket, sold once, and `total` reads what is left as of any counter."""
     made = create(command, counter, *arguments, "--lower", "0", "--opening", "1")
@@ -132,7 +116,7 @@ def test_every_method_sells_and_refuses(
 
 
 def test_total_says_nothing_of_a_stream_that_a_strict_counter_does_not_have(
-    command: Here, counter: str
+    command: Command, counter: str
 ) -> None:
     """No freshness, no events, no sum of a ledger: its value is current."""
     create(command, counter, "--method", "occ", "--opening", "7")
@@ -151,7 +135,7 @@ def test_total_says_nothing_of_a_stream_that_a_strict_counter_does_not_have(
     assert "method" not in ledger
 
 
-def test_a_full_set_is_refused_in_one_line(command: Here, counter: str) -> None:
+def test_a_full_set_is_refused_in_one_line(command: Command, counter: str) -> None:
     """The same exit code as a bound, and what it costs is said at the making."""
     made = command("strict", "create", counter, "--method", "set", "--max-tokens", "100")
     assert "about 4 when it holds its 100 keys" in made.err
@@ -175,7 +159,7 @@ def test_a_full_set_is_refused_in_one_line(command: Here, counter: str) -> None:
     assert again.json["status"] == "duplicate"
 
 
-def test_a_change_is_given_up_or_is_in(command: Here, counter: str) -> None:
+def test_a_change_is_given_up_or_is_in(command: Command, counter: str) -> None:
     """Exit 0 only where it is out for good."""
     create(command, counter, "--method", "marker", "--lower", "0", "--opening", "9")
     command("strict", "change", counter, "-1", "--key", "in")
@@ -191,7 +175,7 @@ def test_a_change_is_given_up_or_is_in(command: Here, counter: str) -> None:
     assert command("strict", "show", counter, "--json").json["value"] == 8
 
 
-def test_a_key_with_its_time_is_another_identity(command: Here, counter: str) -> None:
+def test_a_key_with_its_time_is_another_identity(command: Command, counter: str) -> None:
     """The pair is the identity, and one too old to be remembered is refused."""
     create(command, counter, "--method", "marker")
     stamp = command("strict", "show", counter, "--json").json["updated_at"]
@@ -219,7 +203,7 @@ def test_a_key_with_its_time_is_another_identity(command: Here, counter: str) ->
     ],
 )
 def test_a_change_without_a_clear_answer_comes_with_advice(
-    stack: LocalStack, command: Here, refusal: tuple[int, str], told: str, line: str
+    stack: LocalStack, command: Command, refusal: tuple[int, str], told: str, line: str
 ) -> None:
     """Exit 3, one line, and the same for programs."""
     counter = f"n{uuid.uuid4().hex}:x"
@@ -236,7 +220,7 @@ def test_a_change_without_a_clear_answer_comes_with_advice(
     assert command("strict", "show", counter, "--json").json["value"] == 0
 
 
-def test_bounds_move_while_the_counter_is_in_use(command: Here, counter: str) -> None:
+def test_bounds_move_while_the_counter_is_in_use(command: Command, counter: str) -> None:
     """Set, taken away, refused where the value lies outside, forced and said so."""
     create(command, counter, "--method", "atomic", "--opening", "500")
     closer = command("strict", "set", counter, "--upper", "600", "--lower", "-5", "--json")
@@ -257,7 +241,7 @@ def test_bounds_move_while_the_counter_is_in_use(command: Here, counter: str) ->
     assert free.err == ""
 
 
-def test_the_counters_of_a_namespace_are_listed_by_name(command: Here, counter: str) -> None:
+def test_the_counters_of_a_namespace_are_listed_by_name(command: Command, counter: str) -> None:
     """As `show` shows each."""
     names = [f"{counter}-{letter}" for letter in "ba"]
     for name in names:
@@ -275,20 +259,20 @@ def test_the_counters_of_a_namespace_are_listed_by_name(command: Here, counter: 
 
 @pytest.mark.parametrize(("typed", "code"), [("y", 0), ("n", 130)])
 def test_a_person_is_asked_before_a_counter_is_deleted(
-    process: Command, counter: str, typed: str, code: int
+    command: Command, counter: str, typed: str, code: int
 ) -> None:
     """At a terminal; anywhere else nothing is deleted without --yes."""
-    create(process, counter, "--method", "occ", "--opening", "7")
-    unasked = process("strict", "delete", counter)
+    create(command, counter, "--method", "occ", "--opening", "7")
+    unasked = command("strict", "delete", counter)
     ours, theirs = pty.openpty()
     os.write(ours, f"{typed}\n".encode())
     try:
         asked = subprocess.run(
-            process.line("strict", "delete", counter),
+            command.line("strict", "delete", counter),
             stdin=theirs,
             capture_output=True,
             text=True,
-            env=process.variables(),
+            env=command.variables(),
             check=False,
         )
     finally:
@@ -299,7 +283,7 @@ def test_a_person_is_asked_before_a_counter_is_deleted(
     assert "of value 7 would be deleted for good: say --yes" in unasked.err
     assert asked.returncode == code
     assert f"Delete {counter!r} and its value 7 for good?" in asked.stderr
-    assert process("strict", "show", counter).code == (2 if typed == "y" else 0)
+    assert command("strict", "show", counter).code == (2 if typed == "y" else 0)
 
 
 CREATE = ["create", "{counter}"]
@@ -347,7 +331,7 @@ REFUSED_USE = [
 ]
 
 
-def refused(command: Here, arguments: list[str], counter: str, reason: str) -> None:
+def refused(command: Command, arguments: list[str], counter: str, reason: str) -> None:
     """Expect exit 2 and one line with the reason."""
     done = command("strict", *(text.format(counter=counter) for text in arguments))
 
@@ -359,7 +343,7 @@ def refused(command: Here, arguments: list[str], counter: str, reason: str) -> N
 
 @pytest.mark.parametrize(("arguments", "reason"), REFUSED_MAKING)
 def test_what_cannot_be_made_leaves_nothing_behind(
-    stack: LocalStack, command: Here, counter: str, arguments: list[str], reason: str
+    stack: LocalStack, command: Command, counter: str, arguments: list[str], reason: str
 ) -> None:
     """One line, exit 2, no counter and not even a namespace."""
     refused(command, arguments, counter, reason)
@@ -367,7 +351,7 @@ def test_what_cannot_be_made_leaves_nothing_behind(
     assert items_like(stack, counter.split(":", maxsplit=1)[0]) == []
 
 
-def test_what_is_refused_changes_nothing(stack: LocalStack, command: Here, counter: str) -> None:
+def test_what_is_refused_changes_nothing(stack: LocalStack, command: Command, counter: str) -> None:
     """One line and exit 2 each, and the counter stays as it is to the byte."""
     made = ["--method", "marker", "--lower", "0", "--upper", "10", "--opening", "5"]
     create(command, counter, *made)
@@ -379,7 +363,7 @@ def test_what_is_refused_changes_nothing(stack: LocalStack, command: Here, count
     assert items_like(stack, counter.split(":", maxsplit=1)[0]) == before
 
 
-def test_a_set_takes_steps_of_one(stack: LocalStack, command: Here, counter: str) -> None:
+def test_a_set_takes_steps_of_one(stack: LocalStack, command: Command, counter: str) -> None:
     """Anything else is refused, with nothing written."""
     create(command, counter, "--method", "set")
     before = items_like(stack, counter.split(":", maxsplit=1)[0])
@@ -389,7 +373,7 @@ def test_a_set_takes_steps_of_one(stack: LocalStack, command: Here, counter: str
     assert items_like(stack, counter.split(":", maxsplit=1)[0]) == before
 
 
-def test_a_namespace_has_one_kind(command: Here, counter: str) -> None:
+def test_a_namespace_has_one_kind(command: Command, counter: str) -> None:
     """A ledger call in a strict one, or the other way round, is refused with the reason."""
     ledger = f"ledger-{counter}"
     create(command, counter, "--method", "occ")
@@ -403,15 +387,13 @@ def test_a_namespace_has_one_kind(command: Here, counter: str) -> None:
         refused(command, arguments, counter, "of kind ledger; this call is for counters of kind")
 
 
-def test_elsewhere_than_home_it_is_refused_with_the_reason(
-    command: Here, counter: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_elsewhere_than_home_it_is_refused_with_the_reason(command: Command, counter: str) -> None:
     """A second copy could not keep a bound."""
     create(command, counter, "--method", "occ")
-    monkeypatch.setenv("COUNTLEDGER_HOME_REGION", "eu-central-1")
+    elsewhere = Command({**command.environment, "COUNTLEDGER_HOME_REGION": "eu-central-1"})
 
     for arguments in (["change", counter, "1"], ["show", counter], ["delete", counter, "--yes"]):
-        refused(command, arguments, counter, "live in the home region eu-central-1 alone")
+        refused(elsewhere, arguments, counter, "live in the home region eu-central-1 alone")
 
 
 def items_like(stack: LocalStack, namespace: str) -> list[dict[str, Any]]:

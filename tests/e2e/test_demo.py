@@ -16,7 +16,7 @@ from countledger.infra.demo.names import counter_name
 from countledger.infra.local_stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.settings import Settings
-from tests.e2e.command import Command, eventually
+from tests.e2e.command import Process, eventually
 from tests.unit.demo.repositories import Repository, git, make_odd_repository
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ LEAST_FACTS = {
     "seconds",
     "write_units_per_event",
 }
-NO_AWS = Command({})
+NO_AWS = Process({})
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_the_totals_can_be_read_afterwards_and_a_second_run_is_all_duplicates(
     odd: Repository, own_stack: LocalStack
 ) -> None:
     """On a stack named by an option the counts stay, each what `git show` has."""
-    command = Command(own_stack.environment())
+    command = Process(own_stack.environment())
     arguments = ("demo", "--repo", str(odd.path), "--stack-name", own_stack.name, "--json")
 
     first, second = command(*arguments), command(*arguments)
@@ -147,7 +147,7 @@ def test_a_total_that_is_not_what_git_says_is_named_and_fails(
     odd: Repository, own_stack: LocalStack
 ) -> None:
     """The check can fail: a total altered by hand is found, and so is one that git knows not."""
-    command = Command(own_stack.environment())
+    command = Process(own_stack.environment())
     arguments = ("demo", "--repo", str(odd.path), "--endpoint-url", own_stack.url)
     assert command(*arguments).code == 0
     alter(own_stack, "lines:main", 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.local_stack import LocalStack
-from tests.e2e.command import Here
+from tests.e2e.command import Command
 
 ROOT = Path(__file__).parents[2]
 TEXT = "".join(
@@ -57,13 +57,8 @@ def test_the_python_runs(block: str, stack: LocalStack) -> None:
     assert done.stdout.split()[-1] == promised[-1]
 
 
-def test_the_commands_run_in_their_order(
-    stack: LocalStack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_run_in_their_order(stack: LocalStack, command: Command) -> None:
     """The commands of the first steps work one after the other, and count the retry once."""
-    command = Here(capsys)
-    for name, value in stack.environment().items():
-        monkeypatch.setenv(name, value)
     for line in COMMAND_LINES:
         words = shlex.split(line, comments=True)
         stack.pump.drain()
