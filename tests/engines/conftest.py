@@ -1,24 +1,46 @@
-"""One store per engine and session; every test works in a namespace of its own."""
+"""One store per engine; every test works in a namespace of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from uuid import uuid4
 
 import pytest
 
 from tests.engines import simulated
-from tests.engines.running import STARTERS
+from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
 
 
-@pytest.fixture(scope="session", params=[*STARTERS, simulated.NAME])
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """Both tables on each engine in turn."""
-    if request.param == simulated.NAME:
-        with simulated.simulated_store() as made:
-            yield made
-        return
-    with STARTERS[request.param]() as engine, fresh_store(engine) as made:
-        yield made
+@pytest.fixture(scope="session")
+def kept() -> Iterator[Callable[[str], Store]]:
+    """Both tables on an engine that is a server, made at their first use."""
+    with ExitStack() as running:
+
+        @cache
+        def store_on(name: str) -> Store:
+            engine = running.enter_context(STARTERS[name]())
+            return running.enter_context(fresh_store(engine))
+
+        yield store_on
+
+
+@pytest.fixture(scope="module", params=[*STARTERS, simulated.NAME])
+def store(request: pytest.FixtureRequest, kept: Callable[[str], Store]) -> Iterator[Store]:
+    """Both tables on each engine in turn.
+
+    moto copies a table with all that its stream ever had for every transaction: tables that last
+    for a module keep that short.
+    """
+    match request.param:
+        case simulated.NAME:
+            with simulated.simulated_store() as made:
+                yield made
+        case "moto":
+            with moto() as engine, fresh_store(engine) as made:
+                yield made
+        case name:
+            yield kept(name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
