@@ -53,9 +53,7 @@ class WorkQueue:
             {"Id": str(number), "MessageBody": encode_work(work)}
             for number, work in enumerate(batch)
         ]
-        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in self.backoff.tries(self.clock, self.random):
             with translated("SendMessageBatch to the compaction queue"):
                 answer = self.client.send_message_batch(QueueUrl=self.url, Entries=left)
             refused = {one["Id"] for one in answer.get("Failed", [])}

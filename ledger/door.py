@@ -97,9 +97,7 @@ class Door:
             table: {"Keys": [encode(k) for k in keys], "ConsistentRead": consistent}
         }
         what = f"BatchGetItem on {table}"
-        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in self.backoff.tries(self.clock, self.random):
             with translated(what):
                 answer = self.client.batch_get_item(RequestItems=asked, **_METERED)
             if "Responses" not in answer:

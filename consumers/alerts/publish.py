@@ -88,9 +88,7 @@ class ServicePublisher:
 
     def _publish_batch(self, batch: list[Alert], target: Target) -> list[Refused]:
         left, refused, silences = batch, list[Refused](), 0
-        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in self.backoff.tries(self.clock, self.random):
             began_ms = self.clock.now_ms()
             try:
                 refused = self._send(left, target)
