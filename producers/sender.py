@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.door import Door
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
@@ -233,6 +234,16 @@ class Sender:
 
     def _namespace(self, entry: Entry) -> Namespace:
         return self.namespaces.for_use(entry.counter, Kind.LEDGER)
+
+
+def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
+    """What brings entries to the ledger of a stack."""
+    return Sender(
+        connection.door("none"),
+        connection.setting("ledger_table"),
+        namespaces,
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
 
 
 def _stored_form(entry: Entry, namespace: Namespace) -> Item:

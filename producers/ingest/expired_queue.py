@@ -16,10 +16,10 @@ from countledger.ledger.errors import BadPayload, CountledgerError
 from countledger.ledger.limits import CALL_MESSAGES
 from countledger.ledger.quarantined import Handled, Handling
 from countledger.ledger.service_errors import translated
-from countledger.producers.ingest.again import sender_of
 from countledger.producers.ingest.expired import Late, Override
 from countledger.producers.ingest.quarantine import FORMAT
 from countledger.producers.kinesis.message import decode
+from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
