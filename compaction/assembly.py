@@ -19,7 +19,7 @@ from countledger.compaction.trigger import Triggers
 from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
-from countledger.ledger.namespace import Namespaces
+from countledger.ledger.assembly import namespaces_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,17 +27,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import Report
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
-    from countledger.ledger.namespace import Kind
-
-
-def namespaces_of(connection: Connection) -> Namespaces:
-    """The namespaces of a stack."""
-    return Namespaces(
-        connection.door("standard"),
-        connection.setting("ledger_table"),
-        region=connection.region,
-        home_region=connection.setting("home_region"),
-    )
+    from countledger.ledger.namespace import Kind, Namespaces
 
 
 def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -> Schedules:

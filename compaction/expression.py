@@ -122,12 +122,18 @@ def check_expression(text: str) -> str:
     """
     if text.startswith("cron("):
         return cron(text)
-    match = _RATE.fullmatch(text)
-    if match is None:
+    every_ms = interval_ms(text)
+    if every_ms is None:
         raise BadSetting(
             f"schedule expression {text!r} is neither rate(15 minutes) nor cron(0 3 * * ? *)"
         )
-    return rate(int(match[1]) * _UNIT_MS[match[2]])
+    return rate(every_ms)
+
+
+def interval_ms(expression: str) -> int | None:
+    """How often a `rate(...)` runs; None: it is none, and only a calendar tells."""
+    match = _RATE.fullmatch(expression)
+    return int(match[1]) * _UNIT_MS[match[2]] if match else None
 
 
 def _check_field(field: _Field, value: str, text: str) -> None:

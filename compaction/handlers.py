@@ -15,7 +15,6 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.compaction.assembly import (
     dispatcher_of,
-    namespaces_of,
     sweeper_of,
     worker_of,
 )
@@ -23,6 +22,7 @@ from countledger.compaction.batch import Batch, Tally
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import Outcome
 from countledger.compaction.work_queue import WorkQueue
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload

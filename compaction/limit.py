@@ -66,12 +66,6 @@ class AgeLimit:
         """
         return replace(self, min_age_ms=min_age_ms)
 
-    def explain(self) -> str:
-        """The arithmetic, in one line."""
-        if self.min_age_ms is None:
-            return self._sum()
-        return f"{show_duration(self.min_age_ms)} as asked for (at least {self._sum()})"
-
     @property
     def _sum_ms(self) -> int:
         waits_ms = self.replication_bound_ms + self.clock_skew_ms + self.request_life_ms

@@ -1,6 +1,6 @@
 """What to read, what to merge, what to write: decided from values, without a service.
 
-Each rule of the protocol that is a decision stands here once; `compactor` only carries it out.
+Each rule of the protocol that is a decision stands here once; `run` only carries it out.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from countledger.ledger.head import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from countledger.compaction.compactor import Compactor
     from countledger.compaction.regions import Views
@@ -276,23 +276,18 @@ class Run:
         """Look again and again, until nothing is missing or patience is at its end."""
         clock = self._compactor.clock
         give_up_ms = clock.now_ms() + self._compactor.patience_ms
-        for wait_ms in _growing(_POLL_MS):
+        wait_ms = _POLL_MS
+        while True:
             missing = look()
             if missing is None or missing.outcome is not Outcome.WAITING:
                 return missing
             if self._late() or clock.now_ms() + wait_ms > give_up_ms:
                 return missing
             clock.sleep_ms(wait_ms)
-        raise ServiceFailed("unreachable: the waits have no end")
+            wait_ms *= _POLL_GROWTH
 
     def _late(self) -> bool:
         return self._deadline_ms is not None and self._compactor.clock.now_ms() >= self._deadline_ms
 
     def _step(self, verb: Verb, head: Head) -> None:
         self._on_step(Step(self._counter, verb, head.generation, self._merged))
-
-
-def _growing(wait_ms: float) -> Iterator[float]:
-    while True:
-        yield wait_ms
-        wait_ms *= _POLL_GROWTH

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.work import encode_work
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.limits import CALL_MESSAGES
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.compaction.work import Work
-
-BATCH: Final = 10  # what one call of SQS takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,7 @@ class WorkQueue:
             {"Id": str(number), "MessageBody": encode_work(work)}
             for number, work in enumerate(batch)
         ]
-        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in self.backoff.tries(self.clock, self.random):
             with translated("SendMessageBatch to the compaction queue"):
                 answer = self.client.send_message_batch(QueueUrl=self.url, Entries=left)
             refused = {one["Id"] for one in answer.get("Failed", [])}
@@ -75,5 +72,5 @@ class WorkQueue:
 def batches(work: Iterable[Work]) -> Iterator[list[Work]]:
     """The work in portions that one call takes."""
     feed = iter(work)
-    while batch := list(islice(feed, BATCH)):
+    while batch := list(islice(feed, CALL_MESSAGES)):
         yield batch

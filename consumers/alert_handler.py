@@ -15,7 +15,7 @@ from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_book import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
-from countledger.consumers.record import find
+from countledger.consumers.record import failures_from
 from countledger.consumers.shard import label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.copies import Copies
@@ -88,12 +88,7 @@ def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[st
         outcome: of the batch.
         records: the batch.
     """
-    failures = []
-    if outcome.retry_from is not None:
-        # As the event spells the number: Lambda compares texts.
-        text = find(records, outcome.retry_from)["dynamodb"]["SequenceNumber"]
-        failures.append({"itemIdentifier": text})
-    return {"batchItemFailures": failures}
+    return {"batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
 def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:

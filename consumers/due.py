@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from countledger.consumers.remembered import Remembered
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.due import DueRule, mark_of, rule_in, standing_in
+from countledger.ledger.due import mark_of, rule_in, standing_in
 from countledger.ledger.errors import ConditionFailed, CorruptItem, RequestRejected
 from countledger.ledger.limits import DUE_RULE_LIFE_MS
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
+    from countledger.ledger.due import DueRule
 
-_NEVER: Final[tuple[int, DueRule | None]] = (-DUE_RULE_LIFE_MS, None)
+
+def new_memory() -> Remembered[DueRule | None]:
+    """Nothing known yet; of a schedule that is new or changed nobody hears for a minute."""
+    return Remembered(DUE_RULE_LIFE_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +31,24 @@ class DueRules:
         door: a door to DynamoDB.
         table: the table `counters`.
         clock: tells when a rule has to be read anew.
+        known: those that were read; shared, they are read once for all.
     """
 
     door: Door
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    _known: dict[str, tuple[int, DueRule | None]] = field(default_factory=dict, repr=False)
+    known: Remembered[DueRule | None] = field(default_factory=new_memory, repr=False)
 
     def of(self, namespace: str) -> DueRule | None:
         """The rule of a namespace; None: nobody made a schedule. Half a read unit a minute."""
-        now_ms = self.clock.now_ms()
-        read_at_ms, rule = self._known.get(namespace, _NEVER)
-        if now_ms - read_at_ms < DUE_RULE_LIFE_MS:
-            return rule
+        return self.known.of(namespace, self.clock.now_ms(), self._read)
+
+    def _read(self, namespace: str) -> DueRule | None:
         try:
-            rule = rule_in(self.door.get(self.table, keys.schedule_key(namespace)))
+            return rule_in(self.door.get(self.table, keys.schedule_key(namespace)))
         except CorruptItem:
             # The dispatcher, which works for this schedule alone, is where that is reported.
-            rule = None
-        self._known[namespace] = now_ms, rule
-        return rule
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer, Outcome
 from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.consumers.rank_rules import RankRules
-from countledger.consumers.record import find
+from countledger.consumers.record import failures_from
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.copies import Copies
@@ -97,12 +97,7 @@ def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[st
         outcome: of the batch.
         records: the batch.
     """
-    failures = []
-    if outcome.retry_from is not None:
-        # As the event spells the number: Lambda compares texts.
-        text = find(records, outcome.retry_from)["dynamodb"]["SequenceNumber"]
-        failures.append({"itemIdentifier": text})
-    return {"state": {}, "batchItemFailures": failures}
+    return {"state": {}, "batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
 def _report(parts: _Parts, outcome: Outcome, shard: Shard, context: LambdaContext) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.consumers.proof import is_finished
-from countledger.consumers.stream import counts
-from countledger.ledger.limits import SECOND_MS
+from countledger.consumers.stream import counts, made_at_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +40,5 @@ def waiting_since_ms(
 def _first_ms(stream: LedgerStream, one: StreamShard, mine: ShardProgress | None) -> int | None:
     for record in stream.after(one.shard, mine.sequence if mine else None):
         if counts(record):
-            made: float = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
-            return int(made * SECOND_MS)
+            return int(made_at_ms(record))
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.consumers.rankings import totals_of
+from countledger.consumers.names import counters_of
 from countledger.ledger import keys
 from countledger.ledger.expressions import Compare
 from countledger.ledger.namespace import Kind, Namespaces
@@ -50,7 +50,7 @@ class Listing:
             yield from self._read([item["part"] for item in page])
 
     def _found(self, namespace: str) -> Iterator[Total]:
-        for names in totals_of(self.totals.door, self.totals.table, namespace):
+        for names in counters_of(self.totals.door, self.totals.table, namespace):
             yield from self._read(names)
 
     def _read(self, names: list[str]) -> Iterator[Total]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
-from countledger.consumers.stream import LedgerStream, StreamShard, counts
+from countledger.consumers.stream import LedgerStream, StreamShard, counts, made_at_ms
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS
 
@@ -97,8 +97,7 @@ class Prover:
             return "progress"
         for record in self.stream.after(one.shard, mine.sequence if mine else None):
             if counts(record):
-                made_ms = record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * SECOND_MS
-                return "stream" if made_ms > limit_ms else None
+                return "stream" if made_at_ms(record) > limit_ms else None
         return "stream"
 
 

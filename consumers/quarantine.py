@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from countledger.consumers.record import Poison, created_at_ms, sequence_of
 from countledger.ledger import keys
 from countledger.ledger.errors import Unclear
+from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
 from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Copy, Source
 from countledger.ledger.service_errors import translated
 
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.ledger.copies import Copies
-
-# SQS takes 256 KB in one message; an item with both its images can be larger.
-_MAX_BYTES: Final = 200_000
-_REASON_MAX_CHARACTERS: Final = 2_000
-# The year 2286, as far as the keys of copies tell times.
-_TIME_END_MS: Final = 10**13
 
 
 class Quarantine(Protocol):
@@ -142,7 +137,7 @@ def _time_of(record: Mapping[str, Any]) -> int:
         at_ms = created_at_ms(record)
     except Poison:
         return 0
-    return at_ms if 0 < at_ms < _TIME_END_MS else 0
+    return at_ms if 0 < at_ms < keys.TIME_END_MS else 0
 
 
 def _counter_of(record: Mapping[str, Any]) -> str | None:
@@ -158,17 +153,17 @@ def body(record: Mapping[str, Any], reason: str, shard: str, copy: str | None = 
 
     Whatever the record is, its message fits: one that the queue refused would block its stream.
     """
-    message = {"reason": reason[:_REASON_MAX_CHARACTERS], "shard": shard}
+    message = {"reason": reason[:REASON_MAX_CHARACTERS], "shard": shard}
     if copy is not None:
         message["copy"] = copy
     text = _json({**message, "record": record})
-    if len(text) <= _MAX_BYTES:
+    if len(text) <= MESSAGE_MAX_BYTES:
         return text
     short = _json({**message, "record": _keys_of(record)})
-    if len(short) <= _MAX_BYTES:
+    if len(short) <= MESSAGE_MAX_BYTES:
         return short
     # Escaped once more, a character may take twice its place.
-    cut = text[: _MAX_BYTES // 3]
+    cut = text[: MESSAGE_MAX_BYTES // 3]
     return _json({**message, "record": None, "beginning": cut})
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from countledger.consumers.remembered import Remembered
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CorruptItem
@@ -15,8 +16,6 @@ from countledger.ledger.ranking import clauses_for, is_on
 if TYPE_CHECKING:
     from countledger.ledger.door import Door
     from countledger.ledger.expressions import Clause
-
-_NEVER: Final[tuple[int, bool | None]] = (-RANK_RULE_LIFE_MS, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,9 @@ class RankRules:
     door: Door
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    _known: dict[str, tuple[int, bool | None]] = field(default_factory=dict, repr=False)
+    _known: Remembered[bool | None] = field(
+        default_factory=lambda: Remembered(RANK_RULE_LIFE_MS), repr=False
+    )
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def clauses(self, counter: str) -> tuple[Clause, ...]:
@@ -46,12 +47,7 @@ class RankRules:
     def _of(self, namespace: str) -> bool | None:
         # The writers of a batch ask all at once; one of them reads.
         with self._lock:
-            now_ms = self.clock.now_ms()
-            read_at_ms, rule = self._known.get(namespace, _NEVER)
-            if now_ms - read_at_ms >= RANK_RULE_LIFE_MS:
-                rule = self._read(namespace)
-                self._known[namespace] = now_ms, rule
-            return rule
+            return self._known.of(namespace, self.clock.now_ms(), self._read)
 
     def _read(self, namespace: str) -> bool | None:
         try:

@@ -16,17 +16,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.leaders import check_limit, top_of
+from countledger.consumers.names import counters_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import ConditionFailed, NotRanked
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.limits import RANK_SETTLES_MS
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.ledger.operations import Put, Scan
+from countledger.ledger.operations import Put
 from countledger.ledger.ranking import is_on, namespace_board, place_of, removal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from countledger.consumers.leaders import Ranked
     from countledger.ledger.door import Door
@@ -150,25 +151,5 @@ class Rankings:
             return True
 
         with ThreadPoolExecutor(_WRITERS, "countledger-ranker") as pool:
-            found = totals_of(self.door, self.table, namespace, where)
+            found = counters_of(self.door, self.table, namespace, where)
             return sum(sum(pool.map(changed, page)) for page in found)
-
-
-def totals_of(
-    door: Door, table: str, namespace: str, where: Condition | None = None
-) -> Iterator[list[str]]:
-    """The counters of a namespace that have a total, in no order, page by page.
-
-    Half a read unit for each 4 KB of the whole table: there is no index of them.
-    """
-    prefix = f"{namespace}:"
-    conditions: list[Condition] = [Compare("part", "=", keys.TOTAL)]
-    if namespace != keys.DEFAULT_NAMESPACE:  # the names there need no prefix
-        conditions.append(BeginsWith("counter", prefix))
-    if where is not None:
-        conditions.append(where)
-    for page in door.pages(Scan(table, AllOf(*conditions), ("counter",))):
-        names = (item["counter"] for item in page)
-        yield [
-            name for name in names if keys.is_counter(name) and keys.namespace_of(name) == namespace
-        ]

@@ -4,6 +4,8 @@ INSERT of an entry    adds its delta
 MODIFY of an entry    adds the new delta minus the old one
 REMOVE of an entry    adds nothing: compaction took it, its worth lives on in the head
 any other item        adds nothing
+
+Number, time and subject are read alike of a record of `counters`.
 """
 
 from __future__ import annotations
@@ -63,6 +65,21 @@ def find(records: Iterable[Mapping[str, Any]], sequence: int) -> Mapping[str, An
     raise LookupError(f"no record has sequence number {sequence}")
 
 
+def failures_from(
+    records: Iterable[Mapping[str, Any]], sequence: int | None
+) -> list[dict[str, str]]:
+    """What a mapping is told: from which record of a batch on the shard has to be delivered again.
+
+    Args:
+        records: the batch.
+        sequence: that record's sequence number; None: all were handled.
+    """
+    if sequence is None:
+        return []
+    # As the event spells the number: Lambda compares texts.
+    return [{"itemIdentifier": find(records, sequence)["dynamodb"]["SequenceNumber"]}]
+
+
 def created_at_ms(record: Mapping[str, Any]) -> int:
     """When the stream made a record; in whole seconds.
 
@@ -99,7 +116,7 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
         Poison: an attribute is absent or malformed, or the record is older than the stream keeps
             records: its watermark may be gone, so it may have been applied before.
     """
-    counter, entry, name = _subject_of(record)
+    counter, entry, name = subject_of(record, "entry")
     if not entry.startswith(keys.ENTRY_PREFIX):
         if entry in (keys.HEAD, keys.SETTINGS):
             return None
@@ -124,16 +141,24 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     )
 
 
-def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Counter, sort key and event name."""
+def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]:
+    """Counter, sort key and event name.
+
+    Args:
+        record: of the stream of either table.
+        sort_key: what the table calls it.
+
+    Raises:
+        Poison: the record lacks one of them.
+    """
     try:
         key = record["dynamodb"]["Keys"]
-        counter, entry, name = key["counter"]["S"], key["entry"]["S"], record["eventName"]
+        counter, place, name = key["counter"]["S"], key[sort_key]["S"], record["eventName"]
     except (KeyError, TypeError):
         raise Poison("the record lacks its keys or its event name") from None
-    if not isinstance(counter, str) or not isinstance(entry, str):
+    if not isinstance(counter, str) or not isinstance(place, str):
         raise Poison("the record's keys are no texts")
-    return counter, entry, name
+    return counter, place, name
 
 
 def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
-from countledger.consumers.due import DueMarker, DueRules
+from countledger.consumers.due import DueMarker, DueRules, new_memory
 from countledger.consumers.verdict import Judgement, Verdict
 from countledger.ledger import amount, keys
 from countledger.ledger.departure import looking
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from countledger.consumers.proof import Proof
+    from countledger.consumers.remembered import Remembered
     from countledger.consumers.stored import Stored
     from countledger.consumers.verify import Finding, Verifier
     from countledger.ledger.attributes import Item
@@ -98,7 +99,7 @@ class Repairer:
 
     verifier: Verifier
     dry_run: bool = False
-    _rules: dict[str, tuple[int, DueRule | None]] = field(default_factory=dict, repr=False)
+    _known: Remembered[DueRule | None] = field(default_factory=new_memory, repr=False)
 
     def repair(self, counters: Iterable[str]) -> Iterator[Repair]:
         """Set the totals that drifted to their exact sums, and make those that are missing.
@@ -141,7 +142,7 @@ class Repairer:
         if total is None:
             return done
         door, table = self.verifier.totals.door, self.verifier.totals.table
-        rules = DueRules(door, table, self.verifier.clock, self._rules)
+        rules = DueRules(door, table, self.verifier.clock, self._known)
         try:
             DueMarker(door, table, rules, self.verifier.clock.now_ms()).mark(total)
         except SetupError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger import keys
+from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -93,6 +94,12 @@ class LedgerStream:
             return self.client.get_shard_iterator(ShardIteratorType="TRIM_HORIZON", **arguments)[
                 "ShardIterator"
             ]
+
+
+def made_at_ms(record: dict[str, Any]) -> float:
+    """When the stream made a record (whole seconds), milliseconds since the epoch."""
+    made_s: float = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
+    return made_s * SECOND_MS
 
 
 def counts(record: dict[str, Any]) -> bool:

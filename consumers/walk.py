@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.errors import BadCounterName, BadSetting
+from countledger.ledger.errors import BadSetting
 from countledger.ledger.expressions import AnyOf, BeginsWith, Compare
 from countledger.ledger.operations import Scan
 
@@ -156,20 +156,12 @@ class Walker:
 
     def _named(self, source: Source, read: dict[int, list[Item] | None]) -> tuple[str, ...]:
         found = (item["counter"] for page in read.values() for item in page or ())
-        names = tuple(name for name in dict.fromkeys(found) if _is_counter(name))
+        names = tuple(name for name in dict.fromkeys(found) if keys.is_counter(name))
         if source is Source.TOTALS:
             return names
         wanted = [keys.total_key(name) for name in names]
         there = {item["counter"] for item in self.door.get_many(self.totals, wanted)}
         return tuple(name for name in names if name not in there)
-
-
-def _is_counter(name: str) -> bool:
-    try:
-        keys.check_counter(name)
-    except BadCounterName:
-        return False
-    return True
 
 
 def _next(pages: Iterator[list[Item]]) -> list[Item] | None:

@@ -41,6 +41,7 @@ from countledger.consumers.verdict import Judgement, Verdict
 from countledger.consumers.verify import Verifier
 from countledger.ledger import errors, keys
 from countledger.ledger.amount import Amount
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.bells import bells_of
 from countledger.ledger.change_log import newest_first
 from countledger.ledger.connection import Connection
@@ -50,7 +51,7 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.exact import ExactReader, ExactSum
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.namespace import Kind, Namespace, Namespaces
+from countledger.ledger.namespace import Kind, Namespace
 from countledger.ledger.quarantine_desk import QuarantineDesk
 from countledger.ledger.quarantined import Source
 from countledger.ledger.settings import Settings
@@ -69,7 +70,7 @@ from countledger.producers.ingest.cure import CureOfKinesis
 from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
-from countledger.producers.sender import Sender
+from countledger.producers.sender import sender_of
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict import outcome as outcomes
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.alerts import Alerts
+    from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_desk import Cure
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
     from countledger.producers.ingest.expired_queue import ExpiredEntries
@@ -226,9 +228,7 @@ class CountLedger:
         Raises:
             SetupError: there is no such stack, or the spool cannot be used.
         """
-        return buffered_producer(
-            self.connection, buffering or Buffering(), self._make_namespaces, on_failure
-        )
+        return buffered_producer(self.connection, buffering or Buffering(), on_failure)
 
     def buffered_async(
         self,
@@ -391,15 +391,7 @@ class CountLedger:
     @cached_property
     def namespaces(self) -> Namespaces:
         """The namespaces of the stack: make, read and list them."""
-        return self._make_namespaces()
-
-    def _make_namespaces(self) -> Namespaces:
-        return Namespaces(
-            self.connection.door("standard"),
-            self.connection.setting("ledger_table"),
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
+        return namespaces_of(self.connection)
 
     @cached_property
     def strict(self) -> StrictCounters:
@@ -524,13 +516,7 @@ class CountLedger:
 
     @cached_property
     def _recorder(self) -> Recorder:
-        sender = Sender(
-            self.connection.door("none"),
-            self.connection.setting("ledger_table"),
-            self.namespaces,
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-        )
-        return Recorder(sender, self.connection.region)
+        return Recorder(sender_of(self.connection, self.namespaces), self.connection.region)
 
     @cached_property
     def _totals(self) -> TotalsReader:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.compaction.regions import survey_of
 from countledger.compaction.retire import Retire
+from countledger.consumers.stream import made_at_ms
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.limits import DAY_MS, HOUR_MS, SECOND_MS
+from countledger.ledger.limits import DAY_MS, HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,8 +76,7 @@ def measure(
     begun_ms: dict[str, int] = {}
     for one in stream.shards():
         for record in islice(stream.after(one.shard, None), 1):
-            made = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
-            begun_ms[str(one.shard)] = int(made * SECOND_MS)
+            begun_ms[str(one.shard)] = int(made_at_ms(record))
     return pace_of(client.freshness().shards, begun_ms, now_ms, least_ms)
 
 

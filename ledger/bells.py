@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.errors import CountledgerError, StackNotFound
+from countledger.ledger.limits import CALL_MESSAGES
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # Long enough to read what is left of a queue that people work off.
 _HOLD_S: Final = 120
-_PAGE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Bells:
         with translated("ReceiveMessage from the quarantine"):
             answer = self.client.receive_message(
                 QueueUrl=url,
-                MaxNumberOfMessages=_PAGE,
+                MaxNumberOfMessages=CALL_MESSAGES,
                 VisibilityTimeout=_HOLD_S,
                 WaitTimeSeconds=self.wait_s,
             )

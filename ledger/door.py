@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
-_METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
+# Every call asks for its units: to be summed, and because only the service itself tells them.
+METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 _CANCELLED = "TransactionCanceledException"
 
@@ -73,9 +74,9 @@ class Door:
         what = f"GetItem on {table}"
         with translated(what):
             answer = self.client.get_item(
-                TableName=table, Key=encode(key), ConsistentRead=consistent, **_METERED
+                TableName=table, Key=encode(key), ConsistentRead=consistent, **METERED
             )
-        self.meter.read(_consumed(answer, what))
+        self.meter.read(consumed_in(answer, what))
         return decode(answer["Item"]) if "Item" in answer else None
 
     def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
@@ -97,11 +98,9 @@ class Door:
             table: {"Keys": [encode(k) for k in keys], "ConsistentRead": consistent}
         }
         what = f"BatchGetItem on {table}"
-        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in self.backoff.tries(self.clock, self.random):
             with translated(what):
-                answer = self.client.batch_get_item(RequestItems=asked, **_METERED)
+                answer = self.client.batch_get_item(RequestItems=asked, **METERED)
             if "Responses" not in answer:
                 raise _not_the_services(what)
             self.meter.read(_listed(answer.get("ConsumedCapacity", [])))  # some engines tell none
@@ -116,8 +115,8 @@ class Door:
         call: Any = self.client.query if isinstance(read, Query) else self.client.scan
         what = f"{type(read).__name__} on {read.table}"
         with translated(what):
-            answer = call(**read.arguments(), **_METERED)
-        self.meter.read(_consumed(answer, what))
+            answer = call(**read.arguments(), **METERED)
+        self.meter.read(consumed_in(answer, what))
         last = answer.get("LastEvaluatedKey")
         return Page([decode(item) for item in answer["Items"]], decode(last) if last else None)
 
@@ -138,8 +137,8 @@ class Door:
         """
         what = f"PutItem on {write.table}"
         with translated(what), self._conditions():
-            answer = self.client.put_item(**write.arguments(), **_METERED)
-        self.meter.written(_consumed(answer, what))
+            answer = self.client.put_item(**write.arguments(), **METERED)
+        self.meter.written(consumed_in(answer, what))
 
     def update(self, write: Update) -> Item | None:
         """Change one item: one write unit for each KB, also where the condition fails.
@@ -152,8 +151,8 @@ class Door:
         """
         what = f"UpdateItem on {write.table}"
         with translated(what), self._conditions():
-            answer = self.client.update_item(**write.arguments(), **_METERED)
-        self.meter.written(_consumed(answer, what))
+            answer = self.client.update_item(**write.arguments(), **METERED)
+        self.meter.written(consumed_in(answer, what))
         attributes = answer.get("Attributes")
         return decode(attributes) if attributes else None
 
@@ -165,8 +164,8 @@ class Door:
         """
         what = f"DeleteItem on {write.table}"
         with translated(what), self._conditions():
-            answer = self.client.delete_item(**write.arguments(), **_METERED)
-        self.meter.written(_consumed(answer, what))
+            answer = self.client.delete_item(**write.arguments(), **METERED)
+        self.meter.written(consumed_in(answer, what))
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """Write up to 100 items or none: two write units for each KB of each, also if cancelled.
@@ -187,9 +186,9 @@ class Door:
         what = "TransactWriteItems"
         with translated(what), self._conditions(2.0 * len(actions)):
             answer = self.client.transact_write_items(
-                TransactItems=actions, ClientRequestToken=token, **_METERED
+                TransactItems=actions, ClientRequestToken=token, **METERED
             )
-        consumed = _consumed(answer, what)
+        consumed = consumed_in(answer, what)
         replayed = any(one.get("ReadCapacityUnits", 0.0) > 0 for one in consumed)
         (self.meter.read if replayed else self.meter.written)(consumed)
         return not replayed
@@ -203,8 +202,8 @@ class Door:
         gets: Any = [{"Get": {"TableName": table, "Key": encode(key)}} for key in keys]
         what = "TransactGetItems"
         with translated(what), self._conditions(0.0):
-            answer = self.client.transact_get_items(TransactItems=gets, **_METERED)
-        self.meter.read(_consumed(answer, what))
+            answer = self.client.transact_get_items(TransactItems=gets, **METERED)
+        self.meter.read(consumed_in(answer, what))
         found = (one.get("Item") for one in answer["Responses"])
         return [decode(item) if item else None for item in found]
 
@@ -217,8 +216,8 @@ class Door:
         requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
         what = f"BatchWriteItem on {table}"
         with translated(what):
-            answer = self.client.batch_write_item(RequestItems={table: requests}, **_METERED)
-        self.meter.written(_consumed(answer, what))
+            answer = self.client.batch_write_item(RequestItems={table: requests}, **METERED)
+        self.meter.written(consumed_in(answer, what))
         left: Any = answer["UnprocessedItems"].get(table, [])
         return [decode(request["PutRequest"]["Item"]) for request in left]
 
@@ -250,11 +249,14 @@ class Door:
             ) from error
 
 
-def _consumed(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
+def consumed_in(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
     """The units in an answer, which was asked for them.
 
     botocore takes whatever comes with status 200 for a success, an answer cut short or a proxy's
     page as well, and calls it empty. No entry may be acknowledged by that, and no total read.
+
+    Raises:
+        Unclear: it holds none.
     """
     if "ConsumedCapacity" not in answer:
         raise _not_the_services(what)

@@ -75,6 +75,8 @@ QUARANTINE_PREFIX: Final = "quarantine#"
 # Digits of milliseconds until the year 2286, and of a version.
 _TIME_DIGITS: Final = 13
 _VERSION_DIGITS: Final = 18
+# From here on a key tells no time.
+TIME_END_MS: Final = 10**_TIME_DIGITS
 
 NAMESPACES_INDEX: Final = "namespaces"
 # The one partition of that sparse index.
@@ -327,7 +329,7 @@ def quarantine_place(at_ms: int, identity: str) -> str:
         at_ms: when the record was made; what is no time of ours is put at the beginning.
         identity: what tells the record from every other one of its source.
     """
-    time_ms = at_ms if 0 <= at_ms < 10**_TIME_DIGITS else 0
+    time_ms = at_ms if 0 <= at_ms < TIME_END_MS else 0
     digest = blake2b(identity.encode(errors="surrogatepass"), digest_size=8, person=b"quarantine")
     return f"{time_ms:0{_TIME_DIGITS}d}-{digest.hexdigest()}"
 

@@ -1,4 +1,4 @@
-"""Every bound of the kernel, once, with what it rests on."""
+"""The bounds that are promised, or kept in several places: each once, with what it rests on."""
 
 from __future__ import annotations
 
@@ -41,6 +41,13 @@ SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
 BATCH_WRITE_ITEMS: Final = 25
 BATCH_GET_KEYS: Final = 100
 TRANSACTION_ACTIONS: Final = 100
+# The same of SQS, SNS and EventBridge.
+CALL_MESSAGES: Final = 10
+
+# SQS takes 256 KB in one message; the rest is room for what stands around the content.
+MESSAGE_MAX_BYTES: Final = 200_000
+# Of a reason that is sent, or kept for a person.
+REASON_MAX_CHARACTERS: Final = 2_000
 
 # The entries of one generation. The head names each (45 to 60 bytes) until all are deleted, is
 # written whole once for each generation and read twice by every exact read. 300 are three
@@ -106,14 +113,17 @@ ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
 # differ. One that lies by more before or behind is of a total that was deleted, or made anew.
 ALERT_MADE_ANEW_MS: Final = MINUTE_MS
 ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
+
 # For how long it is known who handled what was in quarantine.
 QUARANTINE_HANDLED_LIFE_MS: Final = 90 * DAY_MS
+
 # The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.
 SEQUENCE_LAST: Final = 2**63 - 1
 # As many numbers as one write may lease.
 BLOCK_MAX: Final = 1_000_000
 BLOCK_DEFAULT: Final = 100
-# A partition key at the service.
+
+# Keys at the service.
 PARTITION_KEY_MAX_BYTES: Final = 2_048
 SORT_KEY_MAX_BYTES: Final = 1_024
 # Together with its scope, a value fits into a partition key.

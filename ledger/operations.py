@@ -166,7 +166,7 @@ class Scan:
     page_size: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The request for the first page."""
+        """The request for one page."""
         placeholders = Placeholders()
         where = self.where.encode(placeholders) if self.where else None
         only = ", ".join(placeholders.name(name) for name in self.only) or None

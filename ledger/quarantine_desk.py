@@ -147,9 +147,8 @@ class QuarantineDesk:
             BadSetting: `by` is no short text.
             SetupError: what concerns every copy.
         """
-        return self._each(
-            copy_ids, check_name(by), lambda copy: self._cured(copy, by, even_if_counted)
-        )
+        check_name(by)
+        return self._each(copy_ids, lambda copy: self._cured(copy, by, even_if_counted))
 
     def discard(self, copy_ids: Iterable[str], *, by: str) -> Iterator[Treated]:
         """Give copies up: what they hold is never counted by us. They are kept for ninety days.
@@ -157,13 +156,10 @@ class QuarantineDesk:
         Raises:
             As `resend`.
         """
-        return self._each(
-            copy_ids, check_name(by), lambda copy: self._handled(copy, Handling.DISCARDED, by)
-        )
+        check_name(by)
+        return self._each(copy_ids, lambda copy: self._handled(copy, Handling.DISCARDED, by))
 
-    def _each(
-        self, copy_ids: Iterable[str], _by: str, treat: Callable[[Copy], Treated]
-    ) -> Iterator[Treated]:
+    def _each(self, copy_ids: Iterable[str], treat: Callable[[Copy], Treated]) -> Iterator[Treated]:
         any_settled = False
         for copy_id in copy_ids:
             copy = self.show(copy_id)

@@ -15,6 +15,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, describe, optional, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem, NotQuarantined, shown
+from countledger.ledger.limits import REASON_MAX_CHARACTERS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 # With its key and reason an item stays far below the 400 KB of the service.
 CONTENT_MAX_BYTES: Final = 300_000
-REASON_MAX_CHARACTERS: Final = 2_000
 _WHERE_MAX_CHARACTERS: Final = 2_000
 _ID: Final = re.compile(r"(ledger|counters|kinesis)-([0-9]{13}-[0-9a-f]{16})")
 

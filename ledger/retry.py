@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
+    from countledger.ledger.clock import Clock
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -28,3 +30,10 @@ class Backoff:
         """The wait before each attempt but the first, drawn evenly from zero to its ceiling."""
         for attempt in range(self.attempts - 1):
             yield random.uniform(0, min(self.cap_ms, self.base_ms * 2**attempt))
+
+    def tries(self, clock: Clock, random: Random) -> Iterator[None]:
+        """Once for each attempt, when it is its turn: the first at once, the others after waits."""
+        yield
+        for wait_ms in self.waits_ms(random):
+            clock.sleep_ms(wait_ms)
+            yield

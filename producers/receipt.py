@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger.amount import to_text
 from countledger.ledger.entry import describe_entry
-from countledger.ledger.errors import IdempotencyKeyReused
+from countledger.ledger.errors import IdempotencyKeyReused, Unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -36,6 +36,15 @@ class Receipt:
     counter: str
     id: str
     status: Status
+
+
+def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknowledged:
+    """An entry of which nobody can tell whether it is in; it carries itself, to be sent again."""
+    return Unacknowledged(
+        f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({why}); it may or "
+        f"may not be in the {place}: resend this very entry, it cannot count twice",
+        entry,
+    )
 
 
 def judge_existing(entry: Entry, stored: Item) -> Receipt:

@@ -26,7 +26,6 @@ from countledger.ledger.errors import (
     KeyExpired,
     RequestRejected,
     Throttled,
-    Unacknowledged,
     Unclear,
     Unreachable,
 )
@@ -34,12 +33,13 @@ from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.retry import Backoff
 from countledger.producers.course import Attempt, Pause, carry_out
-from countledger.producers.receipt import Receipt, Status, judge_existing
+from countledger.producers.receipt import Receipt, Status, judge_existing, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from countledger.ledger.attributes import Item
+    from countledger.ledger.connection import Connection
     from countledger.ledger.door import Door
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
@@ -235,6 +235,16 @@ class Sender:
         return self.namespaces.for_use(entry.counter, Kind.LEDGER)
 
 
+def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
+    """What brings entries to the ledger of a stack."""
+    return Sender(
+        connection.door("none"),
+        connection.setting("ledger_table"),
+        namespaces,
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
+
+
 def _stored_form(entry: Entry, namespace: Namespace) -> Item:
     return encode_entry(entry, namespace.spread)
 
@@ -248,8 +258,4 @@ def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> Countledg
     """What the caller gets: the entry itself wherever it may be in, or may simply be sent again."""
     if not lost and not isinstance(cause, Throttled):
         return cause
-    return Unacknowledged(
-        f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({cause}); it may or "
-        "may not be in the ledger: resend this very entry, it cannot count twice",
-        entry,
-    )
+    return unacknowledged(entry, cause)

@@ -11,6 +11,7 @@ from countledger.consumers.alerts.message import alert_in, message_of
 from countledger.consumers.alerts.rule import target_of
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, BadPayload, Unclear
+from countledger.ledger.limits import CALL_MESSAGES, REASON_MAX_CHARACTERS
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Target
 
 _FORMAT: Final = 1
-_REASON_MAX_CHARACTERS: Final = 2_000
-_BATCH: Final = 10
 # Longer than one run takes: a letter that fails again is met once in it.
 _HIDDEN_S: Final = 600
 
@@ -112,7 +111,7 @@ class QueueDeadLetters:
         with translated("ReceiveMessage from the dead letters of alerts"):
             answer = self.client.receive_message(
                 QueueUrl=self.queue_url,
-                MaxNumberOfMessages=_BATCH,
+                MaxNumberOfMessages=CALL_MESSAGES,
                 VisibilityTimeout=_HIDDEN_S,
                 WaitTimeSeconds=self.wait_s,
             )
@@ -138,7 +137,7 @@ def encode_letter(letter: DeadLetter) -> str:
         {
             "v": _FORMAT,
             "target": str(letter.target),
-            "reason": letter.reason[:_REASON_MAX_CHARACTERS],
+            "reason": letter.reason[:REASON_MAX_CHARACTERS],
             "failed_at": failed_at.replace("+00:00", "Z"),
             "failed_at_ms": letter.failed_at_ms,
             "message": message_of(letter.alert).model_dump(mode="json", exclude_none=True),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.record import Poison, created_at_ms
+from countledger.consumers.record import Poison, created_at_ms, subject_of
 from countledger.ledger import amount, keys
 from countledger.ledger.limits import FORMAT, STREAM_RECORD_MAX_AGE_MS
 
@@ -55,7 +55,7 @@ def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | Non
         Poison: an attribute is absent or malformed, or the record is older than the stream keeps
             records: the revisions of rules that judged it may be gone.
     """
-    counter, part, name = _subject_of(record)
+    counter, part, name = subject_of(record, "part")
     # A strict counter may be called `total`; its place in the directory has a `#` before it.
     if part != keys.TOTAL or "#" in counter or name == "REMOVE":
         return None
@@ -80,18 +80,6 @@ def _is_being_made(new: Mapping[str, Any]) -> bool:
     if _OF_A_LEDGER in new:
         return False
     return new.get("method") != _SEQUENCE or "first" in new
-
-
-def _subject_of(record: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Counter, sort key and event name."""
-    try:
-        key = record["dynamodb"]["Keys"]
-        counter, part, name = key["counter"]["S"], key["part"]["S"], record["eventName"]
-    except (KeyError, TypeError):
-        raise Poison("the record lacks its keys or its event name") from None
-    if not isinstance(counter, str) or not isinstance(part, str):
-        raise Poison("the record's keys are no texts")
-    return counter, part, name
 
 
 def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:

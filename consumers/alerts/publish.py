@@ -15,7 +15,7 @@ from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
 from countledger.consumers.alerts.rule import Bus
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, SetupError, Unclear, Unreachable
-from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.limits import CALL_MESSAGES, SECOND_MS
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.rule import Target, Topic
 
-BATCH: Final = 10  # what one call of either service takes
 # A burst that is throttled is over within a second or two.
 _TRIES: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
 # An attempt that takes so long got no answer; it waits for up to ten seconds.
@@ -88,9 +87,7 @@ class ServicePublisher:
 
     def _publish_batch(self, batch: list[Alert], target: Target) -> list[Refused]:
         left, refused, silences = batch, list[Refused](), 0
-        for wait_ms in (0.0, *self.backoff.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in self.backoff.tries(self.clock, self.random):
             began_ms = self.clock.now_ms()
             try:
                 refused = self._send(left, target)
@@ -181,5 +178,5 @@ def subject_of(alert: Alert) -> str:
 
 def _batches(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
     feed = iter(alerts)
-    while batch := list(islice(feed, BATCH)):
+    while batch := list(islice(feed, CALL_MESSAGES)):
         yield batch

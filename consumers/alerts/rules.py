@@ -31,7 +31,7 @@ from countledger.ledger.operations import Query
 from countledger.ledger.retry import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.door import Door
@@ -186,9 +186,7 @@ class Rules:
             Throttled: they changed during every attempt.
         """
         snapshot, before = Snapshot(0, {}, (), {}), -1
-        for wait_ms in (0.0, *_TRIES.waits_ms(self.random)):
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in _TRIES.tries(self.clock, self.random):
             before = self.number()
             everything = Query(
                 self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True
@@ -205,9 +203,7 @@ class Rules:
         """Decide and write, again where somebody else came first."""
         revision = self.new_id(self.clock.now_ms())
         failure: CountledgerError | None = None
-        for wait_ms in self._waits_ms():
-            if wait_ms:
-                self.clock.sleep_ms(wait_ms)
+        for _ in _TRIES.tries(self.clock, self.random):
             snapshot = self.read()
             landed = None if failure is None else _landed(snapshot, name, revision)
             if landed is not None:
@@ -226,10 +222,6 @@ class Rules:
             else:
                 return Done(plan.rule, written=True)
         raise failure or AssertionError("there is a first attempt")
-
-    def _waits_ms(self) -> Iterator[float]:
-        yield 0.0
-        yield from _TRIES.waits_ms(self.random)
 
 
 def found(snapshot: Snapshot, name: str) -> Rule:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from countledger.infra.bundle import LAMBDA, build_bundle
+from countledger.infra.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json, show_text
 from countledger.infra.cli.progress import open_progress
@@ -18,15 +18,14 @@ from countledger.infra.deploy import Deployment, Proposal, StackEvent
 from countledger.infra.packaging import packaged
 from countledger.infra.stack_values import refuse_unknown
 from countledger.infra.template import load_template, parse_template, template_text
-from countledger.ledger.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.change_set import Change
+    from countledger.ledger.connection import Connection
 
 FINDINGS = 1
-_MAX_BUNDLE_BYTES = 250 * 1024 * 1024
 
 Bucket = Annotated[
     str | None,
@@ -98,7 +97,7 @@ def deploy(
     parameters = {"Architecture": architecture, **_pairs(parameter, "--parameter")}
     tags = _pairs(tag, "--tag")
     refuse_unknown(parameters, load_template()["Parameters"])
-    connection = _connection(options)
+    connection = options.connection()
     place = _place(connection, bucket)
     deployment = Deployment(
         cloudformation=connection.stacks(),
@@ -142,7 +141,7 @@ def package(
     Examples:
       countledger package --bucket my-artifacts > countledger.yaml
     """
-    connection = _connection(options)
+    connection = options.connection()
     place = _place(connection, bucket)
     key = upload(connection.objects(), place, _content(bundle, architecture), ".zip")
     text = packaged(template_text(), place, key)
@@ -152,15 +151,6 @@ def package(
         show_json(parse_template(text))
     else:
         show_text(text.rstrip("\n"))
-
-
-def _connection(options: Options) -> Connection:
-    return Connection.open(
-        options.settings,
-        profile=options.profile,
-        region=options.region,
-        endpoint_url=options.endpoint_url,
-    )
 
 
 def _pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -191,7 +181,7 @@ def _content(bundle: Path | None, architecture: str) -> bytes:
     if bundle is None:
         notice(f"building the functions for {architecture}")
         return build_bundle(LAMBDA[architecture]).content
-    if bundle.stat().st_size > _MAX_BUNDLE_BYTES:
+    if bundle.stat().st_size > MAX_UNZIPPED_BYTES:
         raise BadUsage(f"--bundle {bundle} is larger than Lambda takes")
     return bundle.read_bytes()
 

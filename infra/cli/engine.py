@@ -124,13 +124,18 @@ def down(options: Options) -> None:
         notice(f"stack {name} is gone" if ended else f"stack {name} does not run")
 
 
+def engine_is_installed() -> bool:
+    """Whether the extra `local` is, which brings the embedded engine."""
+    return all(find_spec(name) for name in ("ministack", "hypercorn", "psutil"))
+
+
 def require_engine() -> None:
     """Refuse where the embedded engine is not installed.
 
     Raises:
         EngineMissing: saying how to install it.
     """
-    if not all(find_spec(name) for name in ("ministack", "hypercorn", "psutil")):
+    if not engine_is_installed():
         raise EngineMissing(
             "the embedded engine is not installed: pip install 'countledger[local]'"
         )

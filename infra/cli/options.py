@@ -65,14 +65,22 @@ class Options:
         Raises:
             CountledgerError: a setting is wrong, or there is no such stack.
         """
-        connection = Connection.open(
+        connection = self.connection()
+        return CountLedger(
+            connection.settings, session=connection.session, endpoint_url=self.endpoint_url
+        )
+
+    def connection(self) -> Connection:
+        """A connection by these options and the environment; no call is made.
+
+        Raises:
+            BadSetting: a setting is wrong, or the profile does not exist.
+        """
+        return Connection.open(
             self.settings,
             profile=self.profile,
             region=self.region,
             endpoint_url=self.endpoint_url,
-        )
-        return CountLedger(
-            self.settings, session=connection.session, endpoint_url=self.endpoint_url
         )
 
     @property

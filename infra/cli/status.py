@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from countledger import CountLedger
-from countledger.infra.cli.engine import document_of
+from countledger.infra.cli.engine import document_of, engine_is_installed
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show, show_json
 from countledger.infra.cli.status_view import document, show_facts
@@ -68,7 +67,7 @@ def _nothing(options: Options, name: str) -> int:
 def _running_here(options: Options, name: str) -> Running | None:
     """The stack of this machine, unless the options ask for another place."""
     elsewhere = options.profile or options.region or options.endpoint_url
-    if elsewhere or not all(find_spec(one) for one in ("ministack", "hypercorn", "psutil")):
+    if elsewhere or not engine_is_installed():
         return None
     from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from countledger.infra.cli.output import show_rows, show_text
 from countledger.ledger.clock import show_duration, to_datetime
+from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from countledger.infra.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import Finding
-
-_SECOND_MS: Final = 1000
 
 
 def show_facts(facts: Facts, found: Sequence[Finding], running: Running | None) -> None:
@@ -166,4 +165,4 @@ def _schedule(fact: ScheduleFact, now_ms: int) -> Row:
 def _duration(duration_ms: int | None) -> str | None:
     if duration_ms is None:
         return None
-    return show_duration(duration_ms // _SECOND_MS * _SECOND_MS) if duration_ms else "0 s"
+    return show_duration(duration_ms // SECOND_MS * SECOND_MS) if duration_ms else "0 s"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction.expression import interval_ms
 from countledger.ledger.clock import show_duration
-from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,6 @@ _STEADY: Final = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLE
 _MOVING: Final = frozenset({"Creating", "Enabling", "Updating", "Enabled"})
 _PROBLEM: Final = "PROBLEM"
 _RUNBOOK: Final = "docs/runbook.md"
-_RATE: Final = re.compile(r"rate\((\d+) (minute|hour|day)s?\)")
-_UNITS_MS: Final = {"minute": MINUTE_MS, "hour": HOUR_MS, "day": DAY_MS}
 _ADVICE: Final = {
     "Quarantine": (
         "records of a stream that could not be applied or judged",
@@ -181,9 +179,9 @@ def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[Finding]:
     last = fact.last
     if last is None:
         return
-    interval_ms = _interval_ms(fact.schedule.expression)
+    every_ms = interval_ms(fact.schedule.expression)
     ago_ms = now_ms - last.ticked_at_ms
-    if interval_ms is not None and ago_ms > _MISSED_TICKS * interval_ms + _TICK_MAX_MS:
+    if every_ms is not None and ago_ms > _MISSED_TICKS * every_ms + _TICK_MAX_MS:
         yield Finding(
             subject,
             f"its last tick was {show_duration(_whole_seconds(ago_ms))} ago",
@@ -199,11 +197,5 @@ def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[Finding]:
         )
 
 
-def _interval_ms(expression: str) -> int | None:
-    """How often a `rate(...)` ticks; None: only a calendar tells."""
-    found = _RATE.fullmatch(expression)
-    return int(found[1]) * _UNITS_MS[found[2]] if found else None
-
-
 def _whole_seconds(duration_ms: int) -> int:
-    return duration_ms // 1000 * 1000
+    return duration_ms // SECOND_MS * SECOND_MS

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
 from countledger.producers.buffer.coalesce import keep
-from countledger.producers.buffer.delivery import Delivered, NotedBackoff, given_up, settle_spool
+from countledger.producers.buffer.delivery import Delivered, NotedBackoff, settle_spool
+from countledger.producers.receipt import unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ async def deliver(
         outcomes = await _send(replace(sender, backoff=backoff), entries, keyed=batch.keyed)
     # Whatever it is, a bug of ours too: the entries must come back to their owner.
     except Exception as error:  # noqa: BLE001
-        outcomes = [given_up(entry, repr(error)) for entry in entries]
+        outcomes = [unacknowledged(entry, repr(error)) for entry in entries]
     if spool is not None:
         settle_spool(spool, batch.pendings, outcomes)
     return Delivered(outcomes, len(backoff.waits))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from countledger.ledger.attributes import decode, encode
 from countledger.ledger.batch_body import spell
 from countledger.ledger.departure import watch
-from countledger.ledger.door import _METERED, Door, _consumed
+from countledger.ledger.door import METERED, Door, consumed_in
 from countledger.ledger.errors import SetupError
 from countledger.ledger.service_errors import translated
 
@@ -34,8 +34,8 @@ class AsyncDoor(Door):
         what = f"PutItem on {write.table}"
         client: Any = self.client
         with translated(what), self._conditions():
-            answer = await client.put_item(**write.arguments(), **_METERED)
-        self.meter.written(_consumed(answer, what))
+            answer = await client.put_item(**write.arguments(), **METERED)
+        self.meter.written(consumed_in(answer, what))
 
     async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
         """As `put_batch`."""
@@ -43,8 +43,8 @@ class AsyncDoor(Door):
         what = f"BatchWriteItem on {table}"
         client: Any = self.client
         with translated(what):
-            answer = await client.batch_write_item(RequestItems={table: requests}, **_METERED)
-        self.meter.written(_consumed(answer, what))
+            answer = await client.batch_write_item(RequestItems={table: requests}, **METERED)
+        self.meter.written(consumed_in(answer, what))
         left = answer["UnprocessedItems"].get(table, [])
         return [decode(request["PutRequest"]["Item"]) for request in left]
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.asynchronous.door import AsyncDoor
     from countledger.producers.course import Step
-    from countledger.producers.receipt import Receipt
     from countledger.producers.sender import Outcome
 
 
@@ -45,16 +44,12 @@ class AsyncSender(Sender):
             await asyncio.to_thread(self._namespace, entry)
             self.met.add(name)
 
-    async def send_soon(self, entry: Entry) -> Receipt:
-        """As `send`, of an entry whose namespace is known."""
-        return await carry_out_soon(self.sending(entry), self._do_soon)
-
     async def send_batch_soon(self, entries: Sequence[Entry]) -> list[Outcome]:
         """As `send_batch`, of entries whose namespaces are known."""
         return await carry_out_soon(self.sending_batch(entries), self._do_soon)
 
     async def outcome_soon(self, entry: Entry) -> Outcome:
-        """`send_soon`, with an error as a value."""
+        """As `outcome_of`, of an entry whose namespace is known."""
         return await carry_out_soon(self.sending_alone(entry), self._do_soon)
 
     async def _do_soon(self, step: Step) -> Sequence[Item]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from countledger.ledger.assembly import namespaces_of
 from countledger.producers.buffer.coalesce import EntryMaker
 from countledger.producers.buffer.delivery import Delivery
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.sender import Sender
+from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.ledger.connection import Connection
-    from countledger.ledger.namespace import Namespaces
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.errors import Failure
 
@@ -26,7 +26,6 @@ def ledger_name(connection: Connection) -> str:
 def buffered_producer(
     connection: Connection,
     buffering: Buffering,
-    make_namespaces: Callable[[], Namespaces],
     on_failure: Callable[[Failure], object] | None,
 ) -> BufferedProducer:
     """A buffered producer of a stack.
@@ -34,16 +33,10 @@ def buffered_producer(
     Raises:
         SetupError: there is no such stack, or the spool cannot be used.
     """
-    table = connection.setting("ledger_table")
 
     def make_delivery() -> Delivery:
         # A process of its own connections: a fork must not talk over its parent's.
-        sender = Sender(
-            connection.door("none"),
-            table,
-            make_namespaces(),
-            clock_skew_ms=connection.settings.clock_skew_ms,
-        )
+        sender = sender_of(connection, namespaces_of(connection))
         return Delivery(sender, buffering.attempts)
 
     return BufferedProducer(

@@ -10,13 +10,12 @@ from countledger.ledger.errors import (
     CountledgerError,
     IdempotencyKeyReused,
     KeyExpired,
-    Unacknowledged,
     WrongKind,
 )
 from countledger.ledger.namespace import Kind
 from countledger.ledger.retry import Backoff
 from countledger.producers.buffer.coalesce import keep
-from countledger.producers.receipt import Receipt
+from countledger.producers.receipt import Receipt, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +86,7 @@ class Delivery:
             outcomes = self._send(replace(self.sender, backoff=backoff), entries, keyed=batch.keyed)
         # Whatever it is, a bug of ours too: the entries must come back to their owner.
         except Exception as error:  # noqa: BLE001
-            outcomes = [given_up(entry, repr(error)) for entry in entries]
+            outcomes = [unacknowledged(entry, repr(error)) for entry in entries]
         if spool is not None:
             settle_spool(spool, batch.pendings, outcomes)
         return Delivered(outcomes, len(backoff.waits))
@@ -114,15 +113,6 @@ class Delivery:
         if good:
             outcomes |= dict(zip(good, sender.send_batch(list(good.values())), strict=True))
         return [outcomes[number] for number in range(len(entries))]
-
-
-def given_up(entry: Entry, why: str) -> Unacknowledged:
-    """An entry whose fate is not known."""
-    return Unacknowledged(
-        f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({why}); it may "
-        "or may not be in the ledger: resend this very entry, it cannot count twice",
-        entry,
-    )
 
 
 def settle_spool(spool: Spool, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:

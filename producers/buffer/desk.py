@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from threading import Condition, Lock, Thread, get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
 from countledger.producers.buffer.delivery import Delivered
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.holdings import Holdings
     from countledger.producers.buffer.pending import Pending
     from countledger.producers.buffer.statistics import BufferStatistics
-
-_CLOSED: Final = "the producer was closed before it could be"
 
 
 class Desk:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.errors import CountledgerError
 from countledger.producers.buffer.buffer import Buffer, size_of
 from countledger.producers.buffer.coalesce import keep, may_coalesce
-from countledger.producers.buffer.delivery import given_up
 from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
 from countledger.producers.buffer.statistics import BufferStatistics
+from countledger.producers.receipt import unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -41,7 +41,7 @@ def not_sent(pending: Pending) -> CountledgerError:
     """Why an entry comes back at the end."""
     if pending.entry is None:
         return ProducerClosed(f"events of {pending.counter!r} stay in the spool: {_CLOSED}")
-    return given_up(pending.entry, _CLOSED)
+    return unacknowledged(pending.entry, _CLOSED)
 
 
 @dataclass(slots=True)

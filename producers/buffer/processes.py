@@ -13,7 +13,7 @@ from countledger.ledger.errors import CountledgerError
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Buffering(Protocol):
+    class Holder(Protocol):
         """What has events in hand."""
 
         def close(self, timeout_s: float | None = ...) -> None:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 # They are kept alive until they are closed: what they hold must not be collected with them.
-_OPEN: Final[dict[Buffering, None]] = {}
+_OPEN: Final[dict[Holder, None]] = {}
 
 
-def opened(producer: Buffering) -> None:
+def opened(producer: Holder) -> None:
     """A producer may have events in hand from now on."""
     _OPEN[producer] = None
     util = _multiprocessing()
@@ -36,7 +36,7 @@ def opened(producer: Buffering) -> None:
         _close_at_its_end(util)
 
 
-def closed(producer: Buffering) -> None:
+def closed(producer: Holder) -> None:
     """A producer has none any more."""
     _OPEN.pop(producer, None)
 

@@ -23,9 +23,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Delete, Put, Update
-from countledger.ledger.retry import Backoff
 from countledger.producers.last_word import raise_end
-from countledger.producers.strict.means import PASSING, Attempts
+from countledger.producers.strict.means import PASSING, POLICY, Attempts
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Write
     from countledger.producers.strict.means import Means
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = "call again with the same arguments: what was done already counts as done"
 
 
@@ -77,7 +75,7 @@ def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
     """
     begun_ms = means.clock.now_ms()
     until_ms = begun_ms + TOKEN_LIFE_MS - means.clock_skew_ms
-    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     token = means.new_id(begun_ms)
     writes = [step.write() for step in steps]
     while True:

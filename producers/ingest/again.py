@@ -13,7 +13,7 @@ from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
 from countledger.producers.receipt import Status
-from countledger.producers.sender import Sender
+from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
@@ -81,16 +81,6 @@ class TakeInAgain:
                 "--archived, then discard it, or resend it with --even-if-counted",
             )
         return Answer(settled=False, said="its key is taken by an entry with another delta")
-
-
-def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
-    """What brings entries to the ledger of a stack."""
-    return Sender(
-        connection.door("none"),
-        connection.setting("ledger_table"),
-        namespaces,
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
 
 
 def take_in_again(connection: Connection, namespaces: Namespaces) -> TakeInAgain:

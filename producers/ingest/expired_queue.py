@@ -13,12 +13,13 @@ from countledger.ledger.bells import copies_in
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadPayload, CountledgerError
+from countledger.ledger.limits import CALL_MESSAGES
 from countledger.ledger.quarantined import Handled, Handling
 from countledger.ledger.service_errors import translated
-from countledger.producers.ingest.again import sender_of
 from countledger.producers.ingest.expired import Late, Override
 from countledger.producers.ingest.quarantine import FORMAT
 from countledger.producers.kinesis.message import decode
+from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 # Long enough to read or send all that a message carries.
 _HOLD_S: Final = 300
-_PAGE: Final = 10
 _BY: Final = "ingest resend"
 
 
@@ -116,7 +116,7 @@ class ExpiredEntries:
             with translated("ReceiveMessage from the expired entries"):
                 answer = self.client.receive_message(
                     QueueUrl=self.queue_url,
-                    MaxNumberOfMessages=_PAGE,
+                    MaxNumberOfMessages=CALL_MESSAGES,
                     VisibilityTimeout=_HOLD_S,
                     WaitTimeSeconds=1,
                 )

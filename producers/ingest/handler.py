@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
+from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadPayload
-from countledger.ledger.namespace import Namespaces
 from countledger.producers.ingest.ingest import Ingest, Outcome
 from countledger.producers.ingest.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.producers.ingest.reading import Kind
 from countledger.producers.ingest.writing import Writer
-from countledger.producers.sender import Sender
+from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -34,19 +34,7 @@ class _Parts:
 def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    ledger = connection.setting("ledger_table")
-    namespaces = Namespaces(
-        connection.door("standard"),
-        ledger,
-        region=connection.region,
-        home_region=connection.setting("home_region"),
-    )
-    sender = Sender(
-        connection.door("none"),
-        ledger,
-        namespaces,
-        clock_skew_ms=connection.settings.clock_skew_ms,
-    )
+    sender = sender_of(connection, namespaces_of(connection))
     queues = QueueQuarantine(
         connection.queues(),
         connection.setting("ingest_quarantine_queue_url"),

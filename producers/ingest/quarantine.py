@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.ledger.errors import Unclear
 from countledger.ledger.keys import is_counter, quarantine_place
+from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
 from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Copy, Source, id_of
 from countledger.ledger.service_errors import translated
 from countledger.producers.ingest.reading import Kind
@@ -30,11 +31,8 @@ if TYPE_CHECKING:
     from countledger.producers.ingest.reading import Rejected
 
 FORMAT: Final = 1
-# SQS takes 256 KB in one message everywhere.
-MESSAGE_MAX_BYTES: Final = 200_000
 # Of a larger record that is broken as a whole, the rest can be read from the stream itself.
 _PAYLOAD_MAX_BYTES: Final = 60_000
-_REASON_MAX_CHARACTERS: Final = 2_000
 _WRITERS: Final = 8
 
 
@@ -177,7 +175,7 @@ def _document(one: Rejected) -> dict[str, Any]:
     """One of them as JSON; text as it is, where it is text."""
     document: dict[str, Any] = {
         "kind": str(one.kind),
-        "reason": one.reason[:_REASON_MAX_CHARACTERS],
+        "reason": one.reason[:REASON_MAX_CHARACTERS],
         "sequence": one.place.sequence,
         "part": one.place.part,
         "arrived_ms": one.place.arrived_ms,

@@ -11,7 +11,6 @@ from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,
-    Unacknowledged,
     Unclear,
     Unreachable,
 )
@@ -19,6 +18,7 @@ from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 from countledger.producers.kinesis.aggregate import Aggregate, pack
+from countledger.producers.receipt import unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -166,11 +166,4 @@ def _outcomes(record: Aggregate, answer: _Answer) -> list[Outcome]:
         return [Sent(entry.counter, entry.id, answer) for entry in record.entries]
     if not isinstance(answer, Throttled | Unclear):
         return [answer] * len(record.entries)
-    return [
-        Unacknowledged(
-            f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({answer}); it "
-            "may or may not be in the stream: resend this very entry, it cannot count twice",
-            entry,
-        )
-        for entry in record.entries
-    ]
+    return [unacknowledged(entry, answer, "stream") for entry in record.entries]

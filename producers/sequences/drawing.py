@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.attributes import require
 from countledger.ledger.errors import ConditionFailed, CorruptItem, SequenceExists
-from countledger.ledger.retry import Backoff
 from countledger.producers.last_word import raise_end
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
-from countledger.producers.strict.means import PASSING, Attempts
+from countledger.producers.strict.means import PASSING, POLICY, Attempts
 
 if TYPE_CHECKING:
     from countledger.producers.strict.means import Means
 
-POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _GAP: Final = (
     "numbers may be lost, but none is given out twice: draw again, and leave the gap as it is"
 )

@@ -22,8 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Unclear
-from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.means import PASSING, POLICY, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_by, update_of
 from countledger.producers.strict.tokens import life_ms, transact_parts, use_up
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import Outcome, Refusal
     from countledger.producers.strict.sending import Part
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = (
     "method atomic cannot tell whether the change counted: repeat it and it may count twice, leave "
     "it and it may be missing; compare with your own records, or take another method"
@@ -67,7 +65,7 @@ class AtomicSending:
         """Nothing sent yet."""
         # For a split, whose token is what makes another attempt safe.
         until_ms = change.remembered_until(life_ms(means))
-        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
         return cls(means, definition, change, prefer, attempts)
 
     def at(self, parts: Sequence[Part]) -> Outcome:

@@ -29,10 +29,9 @@ from countledger.producers.strict.bounds import (
 )
 from countledger.producers.strict.creation import plan_creation, plan_deletion
 from countledger.producers.strict.definition import Definition, define
-from countledger.producers.strict.means import MAKING, PASSING, Means, Redefined
+from countledger.producers.strict.means import PASSING, POLICY, Means, Redefined
 from countledger.producers.strict.sending import check_passing
-from countledger.producers.strict.spread import read_bins
-from countledger.producers.strict.state import State, decode_state
+from countledger.producers.strict.spread import read_states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Put, Update, Write
     from countledger.producers.strict.placement import Placement
+    from countledger.producers.strict.state import State
 
 
 _FORCE: Final = (
@@ -161,9 +161,9 @@ def set_bounds(
         Redefined: the counter is not the one that was read.
         Throttled: changes were in the way of every attempt.
     """
-    waits_ms = MAKING.waits_ms(means.random)
+    waits_ms = POLICY.waits_ms(means.random)
     while True:
-        states = _states(means, definition)
+        states = read_states(means, definition)
         bounds, total = _wanted(states, lower, upper)
         if not force:
             bounds.check_inside(total, _FORCE)
@@ -188,15 +188,6 @@ def _move(means: Means, writes: Sequence[Update], placement: Placement) -> bool:
     return _transact(means, writes, means.new_id(means.clock.now_ms())) is None
 
 
-def _states(means: Means, definition: Definition) -> list[State]:
-    if definition.bins > 1:
-        return read_bins(means, definition)
-    item = means.read(definition.main)
-    if item.get("made") != definition.made:
-        raise Redefined(f"strict counter {definition.counter!r} was made again")
-    return [decode_state(item)]
-
-
 def _wanted(
     states: Sequence[State], lower: Amount | Keep | None, upper: Amount | Keep | None
 ) -> tuple[Bounds, Amount]:
@@ -212,7 +203,7 @@ def _transact(means: Means, writes: Sequence[Write], token: str) -> Sequence[Rea
     Raises:
         ServiceFailed, Unreachable: no attempt went through.
     """
-    waits_ms = MAKING.waits_ms(means.random)
+    waits_ms = POLICY.waits_ms(means.random)
     while True:
         failure: CountledgerError
         try:

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import TokenMismatch
-from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import Attempts, Means, Redefined
+from countledger.producers.strict.means import POLICY, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import Part
 from countledger.producers.strict.tokens import life_ms, token_of, transact_parts, use_up
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome, Refusal
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key within ten minutes of the "
     "first try, it cannot count twice; later, nobody can tell"
@@ -65,7 +63,7 @@ class CrtSending:
         """
         change.check_age(means.clock.now_ms(), life_ms(means), means.clock_skew_ms)
         until_ms = change.remembered_until(life_ms(means))
-        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
         return cls(means, definition, change, attempts)
 
     def at(self, parts: Sequence[Part]) -> Outcome:

@@ -17,10 +17,10 @@ from countledger.ledger.operations import Update
 from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.bounds import Bounds
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.means import MAKING, PASSING, Redefined
+from countledger.producers.strict.means import PASSING, POLICY, Redefined
 from countledger.producers.strict.outcome import Contended
-from countledger.producers.strict.spread import read_bins
-from countledger.producers.strict.state import State, decode_state, encode_state, of, refusal
+from countledger.producers.strict.spread import read_states
+from countledger.producers.strict.state import encode_state, of, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.marked import MarkedSending, Reasons
     from countledger.producers.strict.means import Means
     from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.state import State
 
 _MOVED: Final = ("total", "room_up", "room_down")
 _DEALT: Final = ("lower", "upper")
@@ -66,12 +67,12 @@ def carry_out(
         Redefined: the counter is not the one that was read, and nothing is in doubt.
     """
     now_ms = None if definition.method is Method.CRT else sending.request.at_ms
-    waits_ms = MAKING.waits_ms(means.random)
+    waits_ms = POLICY.waits_ms(means.random)
     attempts = 0
     while True:
         attempts += 1
         try:
-            states = _read(means, definition)
+            states = read_states(means, definition)
         except PASSING as error:
             return sending.settle(Contended(definition.counter, attempts, str(error)))
         except Redefined:
@@ -91,15 +92,6 @@ def carry_out(
             busy = "others changed the counter each time before it could be set"
             return sending.settle(Contended(definition.counter, attempts, busy))
         means.clock.sleep_ms(wait_ms)
-
-
-def _read(means: Means, definition: Definition) -> Sequence[State]:
-    if definition.bins > 1:
-        return read_bins(means, definition)
-    item = means.read(definition.main)
-    if item.get("made") != definition.made:
-        raise Redefined(f"strict counter {definition.counter!r} was made again")
-    return [decode_state(item)]
 
 
 def _redefined(definition: Definition, reasons: Reasons) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import ConditionFailed, Unclear
 from countledger.ledger.operations import Delete, Put
-from countledger.producers.strict.means import MAKING, PASSING, Means
+from countledger.producers.strict.means import PASSING, POLICY, Means
 
 if TYPE_CHECKING:
     from countledger.ledger.errors import CountledgerError
@@ -70,7 +70,7 @@ def _write(means: Means, write: Put | Update | Delete) -> tuple[ConditionFailed 
     Raises:
         ServiceFailed, Unreachable: no attempt went through.
     """
-    waits_ms = MAKING.waits_ms(means.random)
+    waits_ms = POLICY.waits_ms(means.random)
     doubtful = False
     while True:
         failure: CountledgerError

@@ -34,9 +34,8 @@ from countledger.ledger.expressions import Absent
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
-from countledger.ledger.retry import Backoff
 from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.means import PASSING, Attempts, Means
+from countledger.producers.strict.means import PASSING, POLICY, Attempts, Means
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import check_passing
 
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import Outcome, Refusal
 
 WINDOW_MS: Final = MARKER_WINDOW_DEFAULT_MS
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat it with the same key within a day, it cannot count "
     "twice; or give the key up, which tells whether it counted"
@@ -120,7 +118,7 @@ class MarkedSending:
         now_ms = means.clock.now_ms()
         check_key_age(what, request.key_at_ms, now_ms, WINDOW_MS, means.clock_skew_ms)
         made_at_ms = request.at_ms if request.key_at_ms is None else request.key_at_ms
-        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=made_at_ms + WINDOW_MS)
+        attempts = Attempts(means, POLICY, _ADVICE, until_ms=made_at_ms + WINDOW_MS)
         call = means.new_id(request.at_ms)
         facts = {"call": call, "key": request.key_text, "note": request.note, **request.facts}
         return cls(means, request, attempts, _marker(means, request.id, facts), call)
@@ -195,7 +193,7 @@ def give_up(means: Means, change_id: str, what: str, *, call: str | None = None)
         `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in (`Applied`, if
         by that call). `Unknown`, `Contended`: ask again.
     """
-    attempts = Attempts(means, _POLICY, _ADVICE)
+    attempts = Attempts(means, POLICY, _ADVICE)
     void = _marker(means, change_id, {"void": 1})
     while True:
         try:

@@ -35,8 +35,14 @@ from countledger.ledger.errors import CountledgerError, TransactionCancelled
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Check, Put
-from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import PASSING, Attempts, Forgotten, Means, Redefined
+from countledger.producers.strict.means import (
+    PASSING,
+    POLICY,
+    Attempts,
+    Forgotten,
+    Means,
+    Redefined,
+)
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import Outcome, Refusal
     from countledger.producers.strict.sending import Part
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key within the counter's "
     "window, it cannot count twice; or give the key up, which tells whether it counted"
@@ -98,7 +103,7 @@ class MarkerSending:
         """
         change.check_age(means.clock.now_ms(), window_ms(definition), means.clock_skew_ms)
         until_ms = change.remembered_until(window_ms(definition))
-        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
         call = means.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
         marker = put_marker(means, definition, change.id, facts)
@@ -220,7 +225,7 @@ def give_up(
         Redefined: the counter is not the one that was read.
     """
     counter = definition.counter
-    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     void = put_marker(means, definition, change_id, {"void": 1})
     same = Check(means.table, definition.main, of(definition.made))
     token = means.new_id(means.clock.now_ms())

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # After these another attempt may go through. Only an `Unclear` one may have been carried out.
 PASSING: Final = (Throttled, Unclear, Unreachable)
-# Of the rare calls: making, bounding, deleting.
-MAKING: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
+# How often a call is tried; a method that meets others more often has a policy of its own.
+POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
 class Redefined(CountledgerError):

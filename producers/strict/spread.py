@@ -103,6 +103,19 @@ def _over_all(means: Means, definition: Definition, change: Change, sending: Sen
     return sending.settle(Contended(change.counter, _SPLITS, busy))
 
 
+def read_states(means: Means, definition: Definition) -> list[State]:
+    """Of each item that holds a share of the value its state, all as of one moment.
+
+    One read unit for each 4 KB of the one item; with bins as `read_bins`.
+
+    Raises:
+        Redefined, Throttled: as `read_bins`.
+    """
+    if definition.bins > 1:
+        return read_bins(means, definition)
+    return [decode_state(means.read_as_made(definition.main, definition.made))]
+
+
 def read_bins(means: Means, definition: Definition) -> list[State]:
     """The bins as of one moment: two read units each.
 

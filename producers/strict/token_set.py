@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.errors import BadDelta, ConditionFailed
 from countledger.ledger.expressions import Add, Lacks, SizeAtMost
 from countledger.ledger.operations import Update
-from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
+from countledger.producers.strict.means import PASSING, POLICY, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, SetFull
 from countledger.producers.strict.sending import Part, refused_by
 from countledger.producers.strict.state import decode_state, has_room, moved, of
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome, Refusal
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key, it cannot count twice; or "
     "give the key up, which tells whether it counted"
@@ -108,7 +106,7 @@ class SetSending:
                 f"counter {change.counter!r} of method set takes changes of 1 and -1, not "
                 f"{change.delta}"
             )
-        return cls(means, definition, change, Attempts(means, _POLICY, _ADVICE))
+        return cls(means, definition, change, Attempts(means, POLICY, _ADVICE))
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in: one write unit for each KB of the item.
@@ -168,7 +166,7 @@ def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
     Raises:
         Redefined: the counter is not the one that was read.
     """
-    attempts = Attempts(means, _POLICY, _ADVICE)
+    attempts = Attempts(means, POLICY, _ADVICE)
     while True:
         try:
             means.door.update(plan_void(means.table, definition, change_id))

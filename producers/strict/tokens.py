@@ -16,8 +16,14 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Check
-from countledger.ledger.retry import Backoff
-from countledger.producers.strict.means import PASSING, Attempts, Forgotten, Means, Redefined
+from countledger.producers.strict.means import (
+    PASSING,
+    POLICY,
+    Attempts,
+    Forgotten,
+    Means,
+    Redefined,
+)
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.sending import Part
 
-_POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 _ADVICE: Final = "no attempt to give the change up got a clear answer: ask again"
 
 
@@ -123,7 +128,7 @@ def use_up(
     Raises:
         Redefined: the counter is not the one that was read.
     """
-    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
+    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     void = Check(means.table, definition.main, of(definition.made))
     counter = definition.counter
     while True:

@@ -43,7 +43,7 @@ READS = pytest.mark.parametrize("read", [_total, _totals, _exact, _log])
 
 def answers_taken_as_they_come(patch: pytest.MonkeyPatch) -> None:
     """An empty answer means that nothing is there."""
-    patch.setattr(door_module, "_consumed", lambda _answer, _what: [])
+    patch.setattr(door_module, "consumed_in", lambda _answer, _what: [])
 
 
 @READS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
 
-from countledger.consumers.due import DueRules
+from countledger.consumers.due import DueRules, new_memory
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.infra.stream_filter import record_filter
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
+    from countledger.consumers.remembered import Remembered
+    from countledger.ledger.due import DueRule
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
     from tests.simulation.ingest import IngestWay
@@ -108,7 +110,7 @@ class World:
     bells: dict[str, Mailbox] = field(default_factory=dict)
     late: int = 0
     zombies: int = 0
-    rules: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, Remembered[DueRule | None]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     ingest: IngestWay | None = None
     ids: int = 0
@@ -246,7 +248,8 @@ class World:
     def _materialize(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         door = self.door(process, retries=True)
         # A warm function knows of a schedule what it read up to a minute ago.
-        rules = DueRules(door, COUNTERS, process, self.rules.setdefault(process.region, {}))
+        known = self.rules.setdefault(process.region, new_memory())
+        rules = DueRules(door, COUNTERS, process, known)
         quarantine = quarantine_of(self, process, Source.LEDGER)
         records = event.get("Records") or []
         materializer = Materializer(door, COUNTERS, quarantine, process, rules)

@@ -17,29 +17,21 @@ def test_the_limit_is_the_sum_of_all_delays() -> None:
     assert LIMIT.cutoff_ms(LIMIT.age_ms + 5) == 5
 
 
-def test_the_limit_explains_itself() -> None:
-    """One line, with every term."""
-    assert LIMIT.explain() == (
-        "24 h 31 min = horizon 24 h + replication bound 15 min + clock skew 1 min + "
-        "life of a signed request 15 min"
-    )
-
-
 def test_a_larger_age_replaces_the_limit() -> None:
-    """It says both."""
-    larger = LIMIT.with_min_age(48 * HOUR_MS)
-
-    assert larger.age_ms == 48 * HOUR_MS
-    assert larger.explain().startswith("2 d as asked for (at least 24 h 31 min = horizon")
+    """What a schedule asks for counts."""
+    assert LIMIT.with_min_age(48 * HOUR_MS).age_ms == 48 * HOUR_MS
 
 
 def test_an_age_below_the_limit_is_refused_with_the_arithmetic() -> None:
-    """A late retry would count twice."""
-    with pytest.raises(
-        BadSetting, match=r"24 h is less than 24 h 31 min = horizon 24 h \+ .*twice"
-    ):
+    """A late retry would count twice; every term is named."""
+    with pytest.raises(BadSetting) as refused:
         LIMIT.with_min_age(24 * HOUR_MS)
 
+    assert str(refused.value) == (
+        "a minimum age of 24 h is less than 24 h 31 min = horizon 24 h + replication bound 15 min "
+        "+ clock skew 1 min + life of a signed request 15 min: a late retry of a merged entry "
+        "would count twice"
+    )
     assert LIMIT.with_min_age(LIMIT.age_ms).age_ms == LIMIT.age_ms
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,16 @@ def test_a_total_edited_by_hand_is_drift(world: World) -> None:
 
     assert (verdict.verdict, verdict.drift) == (Judgement.DRIFT, 2)
     assert sum(world.clock.slept_ms) >= world.verifier().settle_ms
+
+
+def test_a_drift_is_exact_whatever_the_length_of_its_numbers(world: World) -> None:
+    """Of two equal decimals of 38 digits nothing is left."""
+    long = Decimal("1234567890123456789012345678901234.5678")
+    world.handle(world.emit(long), long)
+
+    verdict = world.verdict()
+
+    assert (verdict.verdict, verdict.drift) == (Judgement.EXACT, 0)
 
 
 def test_a_wrong_number_of_events_is_drift_as_well(world: World) -> None:

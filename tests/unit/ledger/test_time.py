@@ -14,6 +14,7 @@ from countledger.ledger.clock import SystemClock, show_duration, to_datetime, to
 from countledger.ledger.errors import BadTime
 from countledger.ledger.meter import Meter
 from countledger.ledger.retry import Backoff
+from tests.unit.ledger.clocks import ManualClock
 
 
 @given(
@@ -31,6 +32,18 @@ def test_waits_are_bounded_and_drawn_from_zero(
     assert len(waits) == attempts - 1
     for attempt, wait_ms in enumerate(waits):
         assert 0 <= wait_ms <= min(cap_ms, base_ms * 2**attempt)
+
+
+def test_each_try_but_the_first_comes_behind_its_wait() -> None:
+    """And one that is the last needs none of the waits that are left."""
+    clock, backoff = ManualClock(), Backoff(attempts=4)
+    waits = list(backoff.waits_ms(Random(7)))  # noqa: S311 - jitter
+
+    slept = [list(clock.slept_ms) for _ in backoff.tries(clock, Random(7))]  # noqa: S311 - jitter
+
+    assert slept == [waits[:n] for n in range(4)]
+    next(backoff.tries(clock, Random(7)))  # noqa: S311 - jitter
+    assert clock.slept_ms == waits
 
 
 def test_jitter_is_full() -> None:

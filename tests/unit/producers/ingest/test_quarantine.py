@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.producers.ingest.quarantine import MESSAGE_MAX_BYTES, Letter, copy_of, letters
+from countledger.ledger.limits import MESSAGE_MAX_BYTES
+from countledger.producers.ingest.quarantine import Letter, copy_of, letters
 from countledger.producers.ingest.reading import Kind, Place, Rejected
 
 QUEUE_MAX_BYTES = 262_144
