@@ -180,6 +180,22 @@ class MemoryDoor(Door):
         return self.faults.pop(0) if self.faults else None
 
 
+@dataclass(frozen=True, slots=True)
+class HesitantDoor(MemoryDoor):
+    """Its queries begin with a page without items, although some follow."""
+
+    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
+        """What matches, behind an empty page."""
+        yield []
+        yield from MemoryDoor.pages(self, read)
+
+    def page(self, read: Query | Scan) -> Page:
+        """The empty one."""
+        if isinstance(read, Query) and read.after is None:
+            return Page([], {"counter": "", "entry": ""})
+        return MemoryDoor.page(self, read)
+
+
 def _is_in(item: Item, read: Scan) -> bool:
     """Whether an item lies in the segment, behind the key where the scan begins."""
     if sum(item["counter"].encode()) % read.segments != read.segment:
