@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 # A table of usual size has some tens of shards within a day. Beyond this many, those of which
 # nothing is left to deliver get no watermark: 34 bytes each would make the total a large item.
 _WATERMARKS_MAX: Final = 256
+# What one expression has room for.
+_RAISED_MAX: Final = 300
 
 
 class Remedy(StrEnum):
@@ -167,6 +169,12 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
         return verdict.proof
     if not amount.fits(exact.sum):
         return f"the exact sum {exact.sum} needs more than 38 digits, which no total can hold"
+    raised = list(_raised(stored.item, proof))
+    if len(raised) > _RAISED_MAX:
+        return (
+            f"records of {len(raised)} stream shards may be delivered again, and one write raises "
+            f"the watermarks of {_RAISED_MAX}: try again when some of them are closed and handled"
+        )
     clauses = (
         Assign("total", exact.sum),
         Assign("events", exact.events),
@@ -175,7 +183,7 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
         Assign("updated_at", now_ms),
         *(
             Assign(watermark.attribute(shard), watermark.encode(sequence, now_ms))
-            for shard, sequence in _raised(stored.item, proof)
+            for shard, sequence in raised
         ),
     )
     return Update(

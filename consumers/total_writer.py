@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # A watermark moves under an update only where a late write of an earlier invocation lands beside
 # it; each attempt leaves fewer changes.
 _ATTEMPTS: Final = 10
+_CLEANED_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,8 @@ class TotalWriter:
         stale = watermark.stale(item, self.now_ms)
         if len(stale) < watermark.STALE_ENOUGH:
             return
+        # Those of a repair grow stale together, and may be more than one expression takes.
+        stale = dict(islice(stale.items(), _CLEANED_AT_ONCE))
         try:
             self.door.update(clean_up_of(self.table, counter, stale))
         except (ConditionFailed, ServiceFailed):

@@ -42,6 +42,10 @@ BATCH_WRITE_ITEMS: Final = 25
 BATCH_GET_KEYS: Final = 100
 TRANSACTION_ACTIONS: Final = 100
 
+# What one expression of a request may be.
+EXPRESSION_MAX_BYTES: Final = 4 * 1_024
+EXPRESSION_OPERATORS_MAX: Final = 300
+
 # The entries of one generation. The head names each (45 to 60 bytes) until all are deleted, is
 # written whole once for each generation and read twice by every exact read. 300 are three
 # transactions, and 14 to 18 KB: 0.06 write units for each entry, and while a compaction runs

@@ -200,6 +200,21 @@ def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, 
     assert item["total"] == stale + 1
 
 
+def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
+    """They grow stale together, and are more than one expression can name."""
+    door = MemoryDoor()
+    old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
+    marks = {watermark.attribute(f"label/{n}"): watermark.encode(n, old_ms) for n in range(256)}
+    _writer(door).write(COUNTER, _changes(1))
+    door.tables[TABLE][COUNTER, "total"] |= marks
+
+    for number in range(10):
+        writer = TotalWriter(door, TABLE, f"label/new-{number}", Aside(), NOW_MS)
+        assert writer.write(COUNTER, _changes(1)).error is None
+
+    assert len(watermark.stale(door.items(TABLE)[0], NOW_MS)) < watermark.STALE_ENOUGH
+
+
 def test_a_watermark_that_moved_is_not_cleaned_up() -> None:
     """Another invocation of its shard wrote it meanwhile."""
     door = MemoryDoor()
