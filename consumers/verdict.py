@@ -49,7 +49,7 @@ class Verdict:
         """Total minus exact sum; None where one of them is unknown."""
         if self.total is None or self.exact is None:
             return None
-        return amount.add(self.total, -self.exact)
+        return amount.add(self.total, amount.negated(self.exact))
 
 
 def compared(stored: Stored, exact: ExactSum, proof: str) -> Verdict:

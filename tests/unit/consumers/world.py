@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
     from countledger.consumers.verdict import Verdict
+    from countledger.ledger.amount import Amount
 
 LEDGER = "ledger"
 COUNTERS = "counters"
@@ -94,11 +95,11 @@ class World:
         """No record will be added to it."""
         self.stream.known[name] = StreamShard(Shard("label", name), None, closed=True)
 
-    def emit(self, delta: int, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
+    def emit(self, delta: Amount, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
         """An entry, and its record in the stream."""
         return self.show(counter, shard, item=self.write(delta, counter))
 
-    def write(self, delta: int, counter: str = COUNTER) -> Item:
+    def write(self, delta: Amount, counter: str = COUNTER) -> Item:
         """An entry that the stream does not show yet."""
         at_ms = self.clock.now_ms()
         entry = Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin="r")
@@ -145,7 +146,7 @@ class World:
         materializer = Materializer(self.door, COUNTERS, self.quarantine, self.clock)
         return materializer.apply(events, Shard("label", shard))
 
-    def handle(self, record: dict[str, Any], delta: int, shard: str = "s") -> None:
+    def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:
         """What the materializer does with a record."""
         counter = record["dynamodb"]["Keys"]["counter"]["S"]
         ones = (Add("events", 1), Add("entries", 1), Add("version", 1))
