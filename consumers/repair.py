@@ -31,7 +31,7 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare, Drop
 from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Update
 
@@ -185,10 +185,21 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
             Assign(watermark.attribute(shard), watermark.encode(sequence, now_ms))
             for shard, sequence in raised
         ),
+        *_outlived(stored.item, exact),
     )
     return Update(
         table, keys.total_key(stored.counter), clauses, _unmoved(stored), returning="ALL_NEW"
     )
+
+
+def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
+    """More cannot be compacted than there is: it was of a ledger that was restored since.
+
+    The compactor, which never takes it back, would find the counter due for ever.
+    """
+    compacted = (item or {}).get("compacted")
+    if isinstance(compacted, int) and compacted > exact.entries:
+        yield Drop("compacted")
 
 
 def _unmoved(stored: Stored) -> Condition:

@@ -457,3 +457,16 @@ def test_a_counter_beside_too_many_open_shards_is_left_alone(world: World) -> No
 
     assert repair.remedy is Remedy.LEFT
     assert "stream shards" in repair.reason
+
+
+@pytest.mark.parametrize(("compacted", "stays"), [(1, True), (2, True), (3, False)])
+def test_what_a_ledger_of_another_time_had_compacted_is_forgotten(
+    world: World, compacted: int, *, stays: bool
+) -> None:
+    """The ledger was restored to an earlier time: more than there are cannot be in its head."""
+    world.deliver([world.emit(5), world.emit(7)])
+    world.spoil(total=100, entries=10, compacted=compacted)
+
+    assert world.repair().remedy is Remedy.REPAIRED
+
+    assert ("compacted" in world.total()) is stays
