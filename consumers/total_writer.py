@@ -71,6 +71,8 @@ def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> 
         ),
         AllOf(
             AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
+            # Strict counters and sequences lie at the same place, and have bounds.
+            Absent("method"),
             AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
         ),
         returning="ALL_NEW",
@@ -158,6 +160,10 @@ class TotalWriter:
                 item = self.door.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
+                if "method" in (failed.item or {}):
+                    raise RequestRejected(
+                        f"counter {counter!r} is strict, or a sequence: it takes no entries"
+                    ) from failed
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))
                 if not left:
                     return 0, failed.item or {}
