@@ -247,7 +247,8 @@ class LedgerRemover:
     def _has_entries(self, counter: str) -> bool:
         entries = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
         read = Query(self.regions.table, entries, consistent=True, page_size=1)
-        return bool(self.door.page(read).items)
+        # A page may be empty although more follow.
+        return any(self.door.pages(read))
 
     def _quietly(self, write: Update | Delete) -> None:
         """Write, unless it was done before."""

@@ -2,7 +2,10 @@
 
 A shard is past it by its own progress, by that of a child (which is read only when its parent has
 been handled to its end), or because the stream shows nothing after its progress. What `at` the
-entries carry proves nothing, for they may arrive late.
+entries carry proves nothing, for they may arrive late. Nor does a stream that was switched off.
+
+The end of a closed shard is told by the service. That of an open one is told by nothing but pages
+without records, so where something is done on its account more of them are asked for.
 
 Beside the verdict that it carries, a proof says up to which sequence number each shard has been
 handled: a repair writes these as watermarks, so that no record behind it can count again.
@@ -11,10 +14,18 @@ handled: a repair writes these as watermarks, so that no record behind it can co
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
-from countledger.consumers.stream import LedgerStream, StreamShard, counts, made_at_ms
+from countledger.consumers.stream import (
+    CLOSELY,
+    QUICKLY,
+    LedgerStream,
+    StreamShard,
+    counts,
+    made_at_ms,
+)
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS
 
@@ -26,6 +37,15 @@ if TYPE_CHECKING:
 
 _POLL_MS: Final = 500
 PATIENCE_MS: Final = 30 * SECOND_MS
+
+
+class By(Enum):
+    """How a shard is proven to have been handled past a moment."""
+
+    PROGRESS = "a later record of it was handled"
+    CHILD = "a child of it is being handled"
+    STREAM = "what comes next is of later"
+    END = "nothing comes next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +82,28 @@ class Prover:
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
     patience_ms: int = PATIENCE_MS
 
-    def past(self, moment_ms: int) -> Proof | None:
-        """The proof for a moment, or None where none came in time."""
+    def past(self, moment_ms: int, *, closely: bool = False) -> Proof | None:
+        """The proof for a moment, or None where none came in time.
+
+        Args:
+            moment_ms: past which everything has to be handled.
+            closely: whether something is done on its account.
+
+        Raises:
+            SetupError: the stream was switched off.
+        """
+        self.stream.check_on()
         started_ms = moved_ms = self.clock.now_ms()
         handled: dict[str, str] = {}
         while True:
             shards = self.stream.shards()
             progress = self.totals.progress(str(one.shard) for one in shards)
-            proofs = [self._proven(one, shards, progress, moment_ms) for one in shards]
-            if all(proofs):
-                return _proof(shards, progress, proofs.count("progress"))
+            proofs = {
+                one: self._proven(one, shards, progress, moment_ms, closely=closely)
+                for one in shards
+            }
+            if all(proofs.values()):
+                return _proof(progress, proofs)
             now_ms = self.clock.now_ms()
             reached = {name: one.sequence for name, one in progress.items()}
             if reached != handled:
@@ -87,18 +119,22 @@ class Prover:
         shards: Sequence[StreamShard],
         progress: Mapping[str, ShardProgress],
         moment_ms: int,
-    ) -> str | None:
+        *,
+        closely: bool,
+    ) -> By | None:
         """How a shard is proven past a moment, or None."""
         mine = progress.get(str(one.shard))
         limit_ms = moment_ms + self.clock_skew_ms
-        if mine and mine.handled_through_ms > limit_ms:
-            return "progress"
         if is_finished(one, shards, progress):
-            return "progress"
-        for record in self.stream.after(one.shard, mine.sequence if mine else None):
+            return By.CHILD
+        if mine and mine.handled_through_ms > limit_ms:
+            return By.PROGRESS
+        pages = CLOSELY if closely or one.closed else QUICKLY
+        after = mine.sequence if mine else None
+        for record in self.stream.after(one.shard, after, empty_pages=pages):
             if counts(record):
-                return "stream" if made_at_ms(record) > limit_ms else None
-        return "stream"
+                return By.STREAM if made_at_ms(record) > limit_ms else None
+        return By.END
 
 
 def is_finished(
@@ -108,13 +144,13 @@ def is_finished(
     return any(other.parent == one.shard.id and str(other.shard) in progress for other in shards)
 
 
-def _proof(
-    shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress], by_progress: int
-) -> Proof:
+def _proof(progress: Mapping[str, ShardProgress], proofs: Mapping[StreamShard, By | None]) -> Proof:
+    by_progress = sum(by in (By.CHILD, By.PROGRESS) for by in proofs.values())
     text = (
-        f"{len(shards)} stream shard(s) past the read: {by_progress} by progress, "
-        f"{len(shards) - by_progress} with nothing left to handle"
+        f"{len(proofs)} stream shard(s) past the read: {by_progress} by progress, "
+        f"{len(proofs) - by_progress} with nothing left to handle"
     )
-    finished = frozenset(str(one.shard) for one in shards if is_finished(one, shards, progress))
+    ended = {str(one.shard) for one, by in proofs.items() if by is By.CHILD}
+    read = {str(one.shard) for one, by in proofs.items() if by is By.END and one.closed}
     handled = {name: int(one.sequence) for name, one in progress.items()}
-    return Proof(text, handled | dict.fromkeys(finished, watermark.END), finished)
+    return Proof(text, handled | dict.fromkeys(ended, watermark.END), frozenset(ended | read))

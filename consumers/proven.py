@@ -1,4 +1,4 @@
-"""Whether a total is the last word on its counter: the stream has been handled past its ledger."""
+"""Whether a total is the last word on its counter: all that its ledger holds, and at rest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from countledger.consumers.verdict import Judgement
 if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
 
-_PROVEN = frozenset({Judgement.EXACT, Judgement.DRIFT})
+_ADVICE = "; it is not what its ledger says: `countledger repair` it first"
 
 
 def unproven(auditor: Auditor, counter: str) -> str | None:
-    """Why nothing can be rested on a counter's total, or None: it stands still, and is proven.
+    """Why nothing can be rested on a counter's total, or None: it is exact, and proven so.
 
-    As `Auditor.verify`. A drift is proven as well: no record is left that would move the total.
+    As `Auditor.verify`. A drift is no last word: a record that the stream did not show, or a repair
+    that is under way, would make a total anew once this one is gone.
     """
     verdict = auditor.verify(counter)
-    return None if verdict.verdict in _PROVEN else f"{verdict.verdict}: {verdict.proof}"
+    if verdict.verdict is Judgement.EXACT:
+        return None
+    advice = _ADVICE if verdict.verdict is Judgement.DRIFT else ""
+    return f"{verdict.verdict}: {verdict.proof}{advice}"

@@ -31,7 +31,7 @@ from countledger.ledger.errors import (
     SetupError,
 )
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, Compare, Drop
 from countledger.ledger.limits import FORMAT, RUN_LIFE_MS
 from countledger.ledger.operations import Update
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 # A table of usual size has some tens of shards within a day. Beyond this many, those of which
 # nothing is left to deliver get no watermark: 34 bytes each would make the total a large item.
 _WATERMARKS_MAX: Final = 256
+# What one expression has room for.
+_RAISED_MAX: Final = 300
 
 
 class Remedy(StrEnum):
@@ -168,6 +170,12 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
         return verdict.proof
     if not amount.fits(exact.sum):
         return f"the exact sum {exact.sum} needs more than 38 digits, which no total can hold"
+    raised = list(_raised(stored.item, proof))
+    if len(raised) > _RAISED_MAX:
+        return (
+            f"records of {len(raised)} stream shards may be delivered again, and one write raises "
+            f"the watermarks of {_RAISED_MAX}: try again when some of them are closed and handled"
+        )
     clauses = (
         Assign("total", exact.sum),
         Assign("events", exact.events),
@@ -176,12 +184,23 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
         Assign("updated_at", now_ms),
         *(
             Assign(watermark.attribute(shard), watermark.encode(sequence, now_ms))
-            for shard, sequence in _raised(stored.item, proof)
+            for shard, sequence in raised
         ),
+        *_outlived(stored.item, exact),
     )
     return Update(
         table, keys.total_key(stored.counter), clauses, _unmoved(stored), returning="ALL_NEW"
     )
+
+
+def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
+    """More cannot be compacted than there is: it was of a ledger that was restored since.
+
+    The compactor, which never takes it back, would find the counter due for ever.
+    """
+    compacted = (item or {}).get("compacted")
+    if isinstance(compacted, int) and compacted > exact.entries:
+        yield Drop("compacted")
 
 
 def _unmoved(stored: Stored) -> Condition:

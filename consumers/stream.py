@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger import keys
+from countledger.ledger.errors import SetupError
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.service_errors import translated
 
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
-# An open shard's answer may be empty although there is more; so many in a row are taken for its
-# end. Each costs a round trip.
-_EMPTY_PAGES: Final = 5
+# An answer may be empty although there is more, and how many of them may come in a row is promised
+# by nobody. So many are taken for the end of an open shard, which has no other mark: five at a
+# quick look, more where something is done on its account. Each costs a round trip.
+QUICKLY: Final = 5
+CLOSELY: Final = 20
+_OFF: Final = ("DISABLING", "DISABLED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,34 @@ class LedgerStream:
                 return found
             arguments["ExclusiveStartShardId"] = stream["LastEvaluatedShardId"]
 
-    def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
-        """The records of a shard after a sequence number (None: from its start) to its end."""
+    def check_on(self) -> None:
+        """Whether what is written now shows in it. One call.
+
+        Raises:
+            SetupError: it was switched off: writes show in another stream of the table, or in none.
+        """
+        with translated("DescribeStream"):
+            stream = self.client.describe_stream(StreamArn=self.arn, Limit=1)["StreamDescription"]
+        if stream.get("StreamStatus") in _OFF:
+            raise SetupError(
+                f"stream {self.arn!r} was switched off: what is written since shows in another "
+                "one, or in none, so nothing is proven by it (docs/runbook.md, 'A mapping or a "
+                "stream is gone')"
+            )
+
+    def after(
+        self, shard: Shard, sequence: str | None, *, empty_pages: int = QUICKLY
+    ) -> Iterator[dict[str, Any]]:
+        """The records of a shard after a sequence number (None: from its start) to its end.
+
+        Args:
+            shard: which.
+            sequence: of the last record that is not wanted any more.
+            empty_pages: how many answers without records in a row are taken for its end.
+        """
         iterator = self._iterator(shard, sequence)
         empty = 0
-        while iterator and empty < _EMPTY_PAGES:
+        while iterator and empty < empty_pages:
             with translated("GetRecords"):
                 page: Any = self.client.get_records(ShardIterator=iterator)
             yield from page["Records"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # A watermark moves under an update only where a late write of an earlier invocation lands beside
 # it; each attempt leaves fewer changes.
 _ATTEMPTS: Final = 10
+_CLEANED_AT_ONCE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> 
         ),
         AllOf(
             AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
+            # Strict counters and sequences lie at the same place, and have bounds.
+            Absent("method"),
             AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
         ),
         returning="ALL_NEW",
@@ -156,6 +160,10 @@ class TotalWriter:
                 item = self.door.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
+                if "method" in (failed.item or {}):
+                    raise RequestRejected(
+                        f"counter {counter!r} is strict, or a sequence: it takes no entries"
+                    ) from failed
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))
                 if not left:
                     return 0, failed.item or {}
@@ -169,6 +177,8 @@ class TotalWriter:
         stale = watermark.stale(item, self.now_ms)
         if len(stale) < watermark.STALE_ENOUGH:
             return
+        # Those of a repair grow stale together, and may be more than one expression takes.
+        stale = dict(islice(stale.items(), _CLEANED_AT_ONCE))
         try:
             self.door.update(clean_up_of(self.table, counter, stale))
         except (ConditionFailed, ServiceFailed):

@@ -121,7 +121,7 @@ class Verifier:
             moment_ms = self.clock.now_ms()
             if settle_ms:
                 self.clock.sleep_ms(settle_ms)
-            proof = self._prover.past(moment_ms)
+            proof = self._prover.past(moment_ms, closely=settle_ms > 0)
             after = pool.map(self._look, counters)
             found = [
                 Finding(

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 Amount: TypeAlias = int | Decimal
 
-# Two amounts of 38 places each side by side, and room for the carries of a long sum. Python's
-# default context would round to 28 digits without a word; this one raises.
-EXACT = Context(prec=4 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow])
 _INTEGER_LIMIT: Final[int] = 10**NUMBER_MAX_DIGITS
 # Beyond every number of DynamoDB (1E-130 to 1E+126). Written out in digits, what lies far beyond
 # would take minutes.
 _EXPONENT_LIMIT: Final = 150
+# The largest and the smallest of those numbers side by side, the latter with all of its digits, and
+# room for the carries of a long sum: what was written by hand is added up exactly as well. Python's
+# default context would round to 28 digits without a word; this one raises.
+EXACT = Context(
+    prec=2 * _EXPONENT_LIMIT + 2 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow]
+)
 _SHOWN: Final = 60
 
 

@@ -182,9 +182,9 @@ class Door:
             TransactionCancelled: with a reason for each write.
             TokenMismatch: the token stands for other writes.
         """
-        actions: Any = [action(write) for write in writes]
         what = "TransactWriteItems"
-        with translated(what), self._conditions(2.0 * len(actions)):
+        with translated(what), self._conditions(2.0 * len(writes)):
+            actions: Any = [action(write) for write in writes]
             answer = self.client.transact_write_items(
                 TransactItems=actions, ClientRequestToken=token, **METERED
             )

@@ -17,7 +17,7 @@ from countledger.ledger.attributes import (
 )
 from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadNote, ClockSkew, CorruptItem, KeyExpired, shown
-from countledger.ledger.limits import NOTE_MAX_BYTES
+from countledger.ledger.limits import NOTE_MAX_BYTES, TIME_LIMIT_MS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -94,11 +94,14 @@ def decode_entry(item: Item) -> Entry:
     if entry_id is None:
         raise CorruptItem(f"{describe(item)} has no entry's sort key")
     events = optional(item, "events", int)
+    at_ms = require(item, "at", int)
+    if not 0 <= at_ms < TIME_LIMIT_MS:
+        raise CorruptItem(f"{describe(item)}: 'at' is {at_ms}, no time of an entry")
     return Entry(
         counter=require(item, "counter", str),
         id=entry_id,
         delta=require_amount(item, "delta"),
-        at_ms=require(item, "at", int),
+        at_ms=at_ms,
         origin=require(item, "origin", str),
         events=1 if events is None else events,
         key=optional(item, "key", str),

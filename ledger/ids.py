@@ -18,14 +18,12 @@ import uuid_utils
 from countledger.ledger import keys
 from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import BadKey, BadTime, shown
-from countledger.ledger.limits import KEY_MAX_BYTES
+from countledger.ledger.limits import KEY_MAX_BYTES, TIME_LIMIT_MS
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 BARE_KEY_PREFIX: Final = "k"
-# 48 bits of milliseconds stand in front of an id.
-_TIME_LIMIT_MS: Final = 1 << 48
 _HASH_HEAD_BITS: Final = 12
 _HASH_TAIL_BITS: Final = 62
 
@@ -49,7 +47,7 @@ class IdempotencyKey:
     def __post_init__(self) -> None:
         """Refuse at birth, so that nothing later has to check again."""
         check_key(self.key)
-        if not 0 <= self.at_ms < _TIME_LIMIT_MS:
+        if not 0 <= self.at_ms < TIME_LIMIT_MS:
             raise BadTime(f"time {self.at.isoformat()} of key {shown(self.key)} lies before 1970")
 
     @property

@@ -13,6 +13,8 @@ DAY_MS: Final = 24 * HOUR_MS
 COUNTER_NAME_MAX_BYTES: Final = 512
 # With a colon and one byte behind it, it is a counter name.
 NAMESPACE_MAX_BYTES: Final = COUNTER_NAME_MAX_BYTES - 2
+# 48 bits of milliseconds stand in front of an id; no entry is made before 1970.
+TIME_LIMIT_MS: Final = 1 << 48
 # Keys and notes are stored in the entry; together with the name they keep a plain entry at one
 # to three write units, and a batch of 25 far below the 16 MB of a call.
 KEY_MAX_BYTES: Final = 1_024
@@ -48,6 +50,10 @@ CALL_MESSAGES: Final = 10
 MESSAGE_MAX_BYTES: Final = 200_000
 # Of a reason that is sent, or kept for a person.
 REASON_MAX_CHARACTERS: Final = 2_000
+
+# What one expression of a request may be.
+EXPRESSION_MAX_BYTES: Final = 4 * 1_024
+EXPRESSION_OPERATORS_MAX: Final = 300
 
 # The entries of one generation. The head names each (45 to 60 bytes) until all are deleted, is
 # written whole once for each generation and read twice by every exact read. 300 are three

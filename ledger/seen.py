@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.ledger.head import Head
 
 # Time, and the lengths of sort key and of the text that tells delta and events.
-_FIXED: Final = Struct(">qBB")
+_FIXED: Final = Struct(">qBH")
 _SIZE: Final = _FIXED.size
 
 

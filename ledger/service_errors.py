@@ -122,11 +122,21 @@ def translated(what: str) -> Iterator[None]:
     except sdk.BotoCoreError as error:
         # It never left this machine: a name that cannot be, a part of the SDK that is missing.
         raise _explain(SetupError, what, error) from error
-    except ValueError as error:
-        if not str(error).startswith(_BAD_URL):
+    except (ValueError, ArithmeticError) as error:
+        ours = _before_sending(what, error)
+        if ours is None:
             raise
-        text = f"{what}: {error}; give an endpoint such as http://127.0.0.1:4566"
-        raise BadSetting(text) from error
+        raise ours from error
+
+
+def _before_sending(what: str, error: Exception) -> CountledgerError | None:
+    """What a request is refused for before it is made; None: no error of the SDK's."""
+    if isinstance(error, ArithmeticError):
+        # boto3 spells no number that the service would have to round.
+        return RequestRejected(f"{what}: a number needs more than 38 digits")
+    if str(error).startswith(_BAD_URL):
+        return BadSetting(f"{what}: {error}; give an endpoint such as http://127.0.0.1:4566")
+    return None
 
 
 def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:

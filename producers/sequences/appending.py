@@ -131,10 +131,13 @@ class Appending:
     def _ask(self) -> tuple[int, Item | None]:
         """The number to go for; or the one that the item has already, and the item."""
         collection, in_doubt = self.pending.collection, self.pending.in_doubt
-        found = self.means.reads.page(collection.highest()).items
-        highest = collection.number_of(found[0]) if found else 0
-        if found and self._is_mine(found[0]):
-            return highest, found[0]
+        # A page may be empty although more follow.
+        found = next(
+            (page[0] for page in self.means.reads.pages(collection.highest()) if page), None
+        )
+        highest = collection.number_of(found) if found else 0
+        if found and self._is_mine(found):
+            return highest, found
         if in_doubt is None:
             return highest + 1, None
         if highest < in_doubt:

@@ -35,8 +35,14 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.means import PASSING, POLICY, Attempts, Means
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten, Means
+from countledger.producers.strict.outcome import (
+    Applied,
+    Contended,
+    Duplicate,
+    GivenUp,
+    Unknown,
+)
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
@@ -137,7 +143,10 @@ class MarkedSending:
         while True:
             failure: CountledgerError
             try:
-                self.means.door.transact([self.marker, *writes], token)
+                with self.attempts.sending():
+                    self.means.door.transact([self.marker, *writes], token)
+            except Forgotten as late:
+                return self.attempts.end(self.request.what, late)
             except TransactionCancelled as cancelled:
                 marker, *others = cancelled.reasons
                 if marker.condition_failed and marker.item is not None:
@@ -157,8 +166,7 @@ class MarkedSending:
     def settle(self, refused: Refusal) -> Outcome:
         """Make a refusal final: one read unit, or a write unit where a request may still land."""
         if self.attempts.doubtful:
-            ended = give_up(self.means, self.request.id, self.request.what, call=self.call)
-            return refused if isinstance(ended, GivenUp) else ended
+            return self._closed(refused)
         try:
             marker = self.means.reads.get(
                 self.means.table, keys.keyed_key(self.request.id), consistent=True
@@ -170,6 +178,16 @@ class MarkedSending:
     def unknown(self) -> Outcome:
         """Nobody can tell; the same key again will."""
         return self.attempts.unknown(self.request.what)
+
+    def _closed(self, refused: Refusal) -> Outcome:
+        """The refusal behind a void marker; or what was there first."""
+        there = _put_void(self.means, self.request.id, self.request.what, self.attempts.until_ms)
+        if isinstance(there, GivenUp):
+            return refused
+        if isinstance(there, Unknown | Contended):
+            # The way could not be closed: the old request may still land.
+            return self.unknown()
+        return refused if "void" in there else self._marked(there)
 
     def _marked(self, marker: Item) -> Outcome:
         """What a marker that is there says of this request."""
@@ -186,24 +204,56 @@ class MarkedSending:
         return Duplicate(what, None)
 
 
-def give_up(means: Means, change_id: str, what: str, *, call: str | None = None) -> Outcome:
+def give_up(means: Means, key: str | IdempotencyKey, what: str) -> Outcome:
     """Put a void marker where the key's own would lie: one write unit.
 
+    Args:
+        means: what to work with.
+        key: of several changes.
+        what: it stands for, for outcomes and messages.
+
     Returns:
-        `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in (`Applied`, if
-        by that call). `Unknown`, `Contended`: ask again.
+        `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in. `Unknown`,
+        `Contended`: ask again.
+
+    Raises:
+        KeyExpired, ClockSkew: the key was made so long ago that what is in under it may be
+            forgotten, or lies ahead. (A bare one does not tell.)
     """
-    attempts = Attempts(means, POLICY, _ADVICE)
+    until_ms = None
+    if isinstance(key, IdempotencyKey):
+        named, now_ms = f"idempotency key {key.key!r}", means.clock.now_ms()
+        check_key_age(named, key.at_ms, now_ms, WINDOW_MS, means.clock_skew_ms)
+        until_ms = key.at_ms + WINDOW_MS
+    there = _put_void(means, id_of_key(key), what, until_ms)
+    if isinstance(there, GivenUp | Unknown | Contended):
+        return there
+    return GivenUp(what, id_of_key(key)) if "void" in there else Duplicate(what, None)
+
+
+def _put_void(
+    means: Means, change_id: str, what: str, until_ms: int | None
+) -> GivenUp | Unknown | Contended | Item:
+    """Put a void marker; the marker that is there already, where there is one.
+
+    Args:
+        means: what to work with.
+        change_id: what the key stands for.
+        what: the counters, for outcomes.
+        until_ms: when a marker of it may have expired; None: nobody can tell.
+    """
+    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     void = _marker(means, change_id, {"void": 1})
     while True:
         try:
-            means.door.put(void)
+            with attempts.sending():
+                means.door.put(void)
+        except Forgotten:
+            return attempts.unknown(what)
         except ConditionFailed as failed:
-            there = failed.item or {}
-            if "void" in there:
-                return GivenUp(what, change_id)
-            mine = call is not None and there.get("call") == call
-            return (Applied if mine else Duplicate)(what, None)
+            if failed.item is None:
+                raise
+            return failed.item
         except PASSING as error:
             if not attempts.again(error):
                 return attempts.end(what, error)

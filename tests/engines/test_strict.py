@@ -8,12 +8,14 @@ import pytest
 
 from countledger import CountLedger, IdempotencyKey
 from countledger.ledger import keys
+from countledger.ledger.amount import Amount
 from countledger.ledger.errors import (
     BadBounds,
     ClockSkew,
     IdempotencyKeyReused,
     KeyExpired,
     NoSuchCounter,
+    RequestRejected,
     WrongKind,
     WrongRegion,
 )
@@ -520,3 +522,18 @@ def test_p9_bins_cost_what_they_are(tables: Store, seller: StrictCounters, count
     before = metered(door)
     seller.change(counter, -1)
     assert metered(door)[0] - before[0] == 1
+
+
+@pytest.mark.parametrize("method", ["occ", "history"])
+@pytest.mark.parametrize("delta", [2, Decimal("0.1")], ids=str)
+def test_p8_a_value_past_38_digits_is_refused_by_the_methods_that_write_it_whole(
+    store: Store, counter: str, method: str, delta: Amount
+) -> None:
+    """What they would write is no number of the service: an error of ours, and nothing changes."""
+    seller = seller_of(store)
+    seller.create(counter, method=method, opening=10**38 - 1)
+
+    with pytest.raises(RequestRejected, match="38 digits"):
+        seller.change(counter, delta)
+
+    assert seller.show(counter).value == 10**38 - 1

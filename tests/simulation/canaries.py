@@ -119,9 +119,10 @@ def _progress_before_effect(patch: pytest.MonkeyPatch) -> None:
 
 
 def _verify_without_proof(patch: pytest.MonkeyPatch) -> None:
-    def believe(prover: Prover, moment_ms: int) -> proof.Proof:  # noqa: ARG001
+    def believe(prover: Prover, moment_ms: int, **_: object) -> proof.Proof:  # noqa: ARG001
         shards = prover.stream.shards()
-        return proof._proof(shards, prover.totals.progress(str(one.shard) for one in shards), 0)
+        progress = prover.totals.progress(str(one.shard) for one in shards)
+        return proof._proof(progress, dict.fromkeys(shards, proof.By.END))
 
     patch.setattr(Prover, "past", believe)
 

@@ -58,13 +58,14 @@ def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
     Verdicts rest on what entries say of their own time, and not on what the stream shows.
     """
 
-    def believe(prover: Prover, moment_ms: int) -> proof.Proof | None:
+    def believe(prover: Prover, moment_ms: int, **_: object) -> proof.Proof | None:
         counters = prover.totals.door
         newest_ms = max((item.get("at", 0) for item in _entries(counters)), default=0)
         if newest_ms + prover.clock_skew_ms > moment_ms:
             return None
         shards = prover.stream.shards()
-        return proof._proof(shards, prover.totals.progress(str(one.shard) for one in shards), 0)
+        progress = prover.totals.progress(str(one.shard) for one in shards)
+        return proof._proof(progress, dict.fromkeys(shards, proof.By.END))
 
     patch.setattr(Prover, "past", believe)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from countledger.ledger.expressions import Clause
 
 _RELATIONS: Final[dict[str, Any]] = {"=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_LIMIT: Final = 10**NUMBER_MAX_DIGITS
 _SORT_KEYS: Final = ("entry", "part")
 
 
@@ -77,11 +78,13 @@ def changed(item: Item, clauses: Iterable[Clause]) -> Item:
     """The item behind an update.
 
     Raises:
-        RequestRejected: what it adds to is no number, or the sum has too many digits.
+        RequestRejected: what it adds to is no number, or one that it writes has too many digits.
     """
     after = dict(item)
     for clause in clauses:
         if isinstance(clause, Assign):
+            if isinstance(clause.value, int | Decimal) and not _holds(clause.value):
+                raise RequestRejected("the number needs more than 38 digits")
             after[clause.name] = clause.value
         elif isinstance(clause, Add):
             after[clause.name] = _added(after.get(clause.name), clause.value)
@@ -92,6 +95,8 @@ def changed(item: Item, clauses: Iterable[Clause]) -> Item:
 
 def _holds(total: int | Decimal) -> bool:
     """Whether the service holds a number: 38 significant digits, wherever the point is."""
+    if isinstance(total, int) and -_LIMIT < total < _LIMIT:
+        return True
     digits = "".join(map(str, Decimal(total).as_tuple().digits)).strip("0")
     return len(digits) <= NUMBER_MAX_DIGITS
 

@@ -85,6 +85,8 @@ class Stream:
         lag_ms: how long after a write its record may show, at the most.
         by_item: whether the entries of one counter lie in several shards.
         news: told when a record or a shard was added.
+        on: whether what is written shows in it.
+        hesitates: how many pages without records come before the first one with some.
     """
 
     arn: str
@@ -94,6 +96,8 @@ class Stream:
     by_item: bool
     news: Callable[[], None] = lambda: None
     shards: dict[str, ShardLog] = field(default_factory=dict)
+    on: bool = True
+    hesitates: int = 0
 
     def open(self, count: int) -> None:
         """The first shards."""
@@ -104,6 +108,8 @@ class Stream:
 
     def note(self, change: Change) -> None:
         """Write the record of a change."""
+        if not self.on:
+            return
         place = self._place(change.key)
         log = next(one for one in self.leaves() if one.low <= place < one.high)
         now_ms = self.now_ms()
@@ -179,7 +185,8 @@ class StreamsClient:
             if log.parent is not None:
                 shard["ParentShardId"] = log.parent
             shards.append(shard)
-        return {"StreamDescription": {"Shards": shards}}
+        status = "ENABLED" if self.stream.on else "DISABLED"
+        return {"StreamDescription": {"StreamStatus": status, "Shards": shards}}
 
     def get_shard_iterator(
         self,
@@ -198,12 +205,14 @@ class StreamsClient:
             kept = self.stream.kept(log)
             if len(kept) < len(log.records) and (not kept or after < kept[0].sequence):
                 raise _Trimmed({"Error": {"Code": "TrimmedDataAccessException"}}, "")
-        return {"ShardIterator": f"{ShardId} {after}"}
+        return {"ShardIterator": f"{ShardId} {after} {self.stream.hesitates}"}
 
     def get_records(self, ShardIterator: str, Limit: int = 1000) -> dict[str, Any]:  # noqa: N803 - theirs
         """The next records; no further iterator behind the last one of a closed shard."""
         self._call("GetRecords")
-        name, after = ShardIterator.split(" ")
+        name, after, hesitates = ShardIterator.split(" ")
+        if hesitates != "0":
+            return {"Records": [], "NextShardIterator": f"{name} {after} {int(hesitates) - 1}"}
         log, now_ms = self.stream.shards[name], self.stream.now_ms()
         kept = self.stream.kept(log)
         first = bisect_right(kept, int(after), key=lambda one: one.sequence)
@@ -211,7 +220,7 @@ class StreamsClient:
         answer: dict[str, Any] = {"Records": [one.made() for one in found]}
         last = found[-1].sequence if found else int(after)
         if not (log.closed and (not log.records or last >= log.records[-1].sequence)):
-            answer["NextShardIterator"] = f"{name} {last}"
+            answer["NextShardIterator"] = f"{name} {last} 0"
         return answer
 
     def _call(self, what: str) -> None:

@@ -20,6 +20,7 @@ from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
+from tests.unit.ledger.memory import HesitantDoor
 from tests.unit.ledger.transactions import TransactingDoor
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ class Emptying:
 
     Attributes:
         tidied: up to which moment what lies beside a counter was removed, call by call.
+        unproven: why no total can be taken for its last word.
     """
 
     stack: Stack = field(default_factory=lambda: Stack(door=TransactingDoor(description={})))
     tidied: list[int] = field(default_factory=list)
+    unproven: str | None = None
 
     def __post_init__(self) -> None:
         """Make the namespace."""
@@ -63,7 +66,7 @@ class Emptying:
             self.stack.namespaces,
             limit_of,
             compact or compactor.compact,
-            lambda _: None,
+            lambda _: self.unproven,
             lambda _, before_ms: self.tidied.append(before_ms),
             clock,
         )
@@ -78,10 +81,14 @@ class Emptying:
 
     def record(self, counter: str = COUNTER) -> None:
         """An entry, and the total that knows of it."""
-        stack = self.stack
-        sender = Sender(self.door, LEDGER, stack.namespaces, clock=stack.clock)
-        assert Recorder(sender, HOME, stack.clock).record(Event(counter, 1)).status == "recorded"
-        stack.total(counter, updated_at=stack.clock.at_ms)
+        self.send(counter)
+        self.stack.total(counter, updated_at=self.stack.clock.at_ms)
+
+    def send(self, counter: str) -> None:
+        """An entry that no total knows of yet."""
+        clock = self.stack.clock
+        sender = Sender(self.door, LEDGER, self.stack.namespaces, clock=clock)
+        assert Recorder(sender, HOME, clock).record(Event(counter, 1)).status == "recorded"
 
 
 def test_a_total_of_another_region_is_never_left_behind() -> None:
@@ -134,6 +141,23 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     assert stages["likes:a"][0] is stages["likes:c"][0] is Stage.MARKED
     assert stages["likes:b"][0] is Stage.LEFT
     assert "yesterday" in stages["likes:b"][1]
+
+
+@dataclass(frozen=True, slots=True)
+class HesitantTransactingDoor(HesitantDoor, TransactingDoor):
+    """Takes transactions, and begins each query with a page without items."""
+
+
+def test_a_page_without_items_is_not_the_end_of_a_ledger() -> None:
+    """An entry made behind the mark lies behind it: the counter is in use, and nothing goes."""
+    emptying = Emptying(Stack(door=HesitantTransactingDoor(description={})))
+    emptying.record()
+    emptying.remover().remove(COUNTER)
+    emptying.stack.clock.at_ms += 2 * DAY_MS
+    emptying.send(COUNTER)
+
+    assert emptying.remover().remove(COUNTER).stage is Stage.IN_USE
+    assert emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
 @pytest.mark.parametrize("error", [AccessDenied("no"), BadSetting("strong")])

@@ -425,3 +425,48 @@ def test_after_any_accidents_a_repair_is_exact_and_stays_so(seed: int) -> None:
     world.deliver(records)
 
     assert world.total()["total"] == world.verifier().exact.read(COUNTER).sum
+
+
+def _shards(world: World, count: int, *, closed: bool) -> None:
+    """So many, each with a record that was handled; those that are closed have quiet children."""
+    for number in range(count):
+        world.add_shard(f"s{number}")
+        world.pass_over(world.show("other:x", f"s{number}"), f"s{number}")
+        if closed:
+            world.close(f"s{number}")
+            world.add_shard(f"child-{number}", parent=f"s{number}")
+
+
+def test_a_counter_beside_many_closed_shards_is_repaired(world: World) -> None:
+    """From what is read to its end nothing can come again; the expression names the others."""
+    world.deliver([world.emit(5)])
+    _shards(world, 400, closed=True)
+    world.spoil(total=6)
+
+    assert world.repair().remedy is Remedy.REPAIRED
+    assert world.total()["total"] == 5
+
+
+def test_a_counter_beside_too_many_open_shards_is_left_alone(world: World) -> None:
+    """Each needs its watermark; they do not fit into one write, and that is said."""
+    world.deliver([world.emit(5)])
+    _shards(world, 400, closed=False)
+    world.spoil(total=6)
+
+    repair = world.repair()
+
+    assert repair.remedy is Remedy.LEFT
+    assert "stream shards" in repair.reason
+
+
+@pytest.mark.parametrize(("compacted", "stays"), [(1, True), (2, True), (3, False)])
+def test_what_a_ledger_of_another_time_had_compacted_is_forgotten(
+    world: World, compacted: int, *, stays: bool
+) -> None:
+    """The ledger was restored to an earlier time: more than there are cannot be in its head."""
+    world.deliver([world.emit(5), world.emit(7)])
+    world.spoil(total=100, entries=10, compacted=compacted)
+
+    assert world.repair().remedy is Remedy.REPAIRED
+
+    assert ("compacted" in world.total()) is stays

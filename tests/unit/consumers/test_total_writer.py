@@ -71,7 +71,8 @@ def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
         f"SET updated_at = :0, {mark} = :1 ADD total :2, events :3, entries :4, version :5"
     )
     assert spelled(arguments["ConditionExpression"]) == (
-        f"(attribute_not_exists(v) OR v = :6) AND (attribute_not_exists({mark}) OR {mark} < :7)"
+        "(attribute_not_exists(v) OR v = :6) AND attribute_not_exists(method) AND "
+        f"(attribute_not_exists({mark}) OR {mark} < :7)"
     )
     assert arguments["ExpressionAttributeValues"][":7"] == {"B": watermark.floor(100)}
     assert arguments["ExpressionAttributeValues"][":2"] == {"N": "3"}
@@ -178,6 +179,20 @@ def test_a_total_that_spells_out_this_format_is_written() -> None:
     assert decode_total(door.items(TABLE)[0]).total == 2
 
 
+@pytest.mark.parametrize("method", ["atomic", "sequence"])
+def test_an_entry_never_moves_a_strict_counter_or_a_sequence(method: str) -> None:
+    """No producer makes one; what somebody wrote by hand would pass its bounds. It is set aside."""
+    door, aside = MemoryDoor(), Aside()
+    strict = {"counter": COUNTER, "part": "total", "method": method, "total": 5, "version": 9}
+    door.tables[TABLE] = {(COUNTER, "total"): strict}
+
+    written = _writer(door, aside).write(COUNTER, _changes(1, 2))
+
+    assert (written.applied, written.rejected, written.error) == (0, 2, None)
+    assert aside.sequences == [100, 101]
+    assert door.items(TABLE) == [strict]
+
+
 def _aged(door: MemoryDoor, shards: int) -> None:
     old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
     for shard in range(shards):
@@ -198,6 +213,21 @@ def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, 
     assert len(marks) == left
     assert watermark.attribute(SHARD) in marks
     assert item["total"] == stale + 1
+
+
+def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
+    """They grow stale together, and are more than one expression can name."""
+    door = MemoryDoor()
+    old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
+    marks = {watermark.attribute(f"label/{n}"): watermark.encode(n, old_ms) for n in range(256)}
+    _writer(door).write(COUNTER, _changes(1))
+    door.tables[TABLE][COUNTER, "total"] |= marks
+
+    for number in range(10):
+        writer = TotalWriter(door, TABLE, f"label/new-{number}", Aside(), NOW_MS)
+        assert writer.write(COUNTER, _changes(1)).error is None
+
+    assert len(watermark.stale(door.items(TABLE)[0], NOW_MS)) < watermark.STALE_ENOUGH
 
 
 def test_a_watermark_that_moved_is_not_cleaned_up() -> None:

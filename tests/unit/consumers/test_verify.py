@@ -13,12 +13,12 @@ from countledger.consumers.stream import counts
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verdict import Judgement
 from countledger.consumers.verify import Verifier
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadCounterName
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.expressions import Add, Assign
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.operations import Update
+from countledger.ledger.operations import Put, Update
 from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
 from tests.unit.ledger.clocks import NOW_MS
 
@@ -256,3 +256,46 @@ def test_a_bad_name_is_refused(world: World) -> None:
     """By the grammar of counters."""
     with pytest.raises(BadCounterName):
         world.verdict("a#b")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [("at", 10**30), ("at", -1), ("events", 10**37), ("delta", Decimal("1E-130"))],
+    ids=str,
+)
+def test_an_entry_that_was_spoilt_by_hand_stops_no_other_counter(
+    world: World, attribute: str, value: object
+) -> None:
+    """The service holds numbers that no entry carries; no verdict on the other hangs on them."""
+    for counter in ("a:spoilt", "a:sound"):
+        world.handle(world.emit(10**37, counter=counter), 10**37)
+    (item,) = (one for one in world.door.items(LEDGER) if one["counter"] == "a:spoilt")
+    world.door.put(Put(LEDGER, {**item, attribute: value}))
+    world.door.put(Put(LEDGER, {**item, "entry": f"{item['entry'][:-1]}0", "delta": 10**37}))
+
+    spoilt, sound = world.verifier().verify(["a:spoilt", "a:sound"])
+
+    assert spoilt.verdict in (Judgement.UNREADABLE, Judgement.DRIFT)
+    assert sound.verdict is Judgement.EXACT
+
+
+@pytest.mark.parametrize("value", [Decimal("1E-130"), Decimal("1E+125"), 10**120], ids=str)
+def test_a_total_that_was_spoilt_by_hand_can_be_told(world: World, value: int | Decimal) -> None:
+    """Whatever number stands there: how far it is off is exact."""
+    world.handle(world.emit(10**37), 10**37)
+    world.door.tables[COUNTERS][COUNTER, "total"]["total"] = amount.canonical(value)
+
+    verdict = world.verdict()
+
+    assert verdict.verdict is Judgement.DRIFT
+    assert verdict.drift == amount.add(value, -(10**37))
+
+
+def test_a_long_decimal_does_not_drift(world: World) -> None:
+    """Not by a rounding of how far it is off either."""
+    long = Decimal("1234567890123456789.0123456789012345678")
+    world.handle(world.emit(long), long)
+
+    verdict = world.verdict()
+
+    assert (verdict.verdict, verdict.drift) == (Judgement.EXACT, 0)

@@ -60,7 +60,16 @@ class MemoryStream(LedgerStream):
         """All of them."""
         return list(self.known.values())
 
-    def after(self, shard: Shard, sequence: str | None) -> Iterator[dict[str, Any]]:
+    def check_on(self) -> None:
+        """It is."""
+
+    def after(
+        self,
+        shard: Shard,
+        sequence: str | None,
+        *,
+        empty_pages: int = 5,  # noqa: ARG002 - here the end is known
+    ) -> Iterator[dict[str, Any]]:
         """Those behind a number."""
         for one in self.records[shard.id]:
             if sequence is None or int(one["dynamodb"]["SequenceNumber"]) > int(sequence):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.door import Door
 from countledger.ledger.errors import ConditionFailed, RequestRejected
+from countledger.ledger.limits import EXPRESSION_MAX_BYTES, EXPRESSION_OPERATORS_MAX
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
 from tests.simulation.judgement import changed, holds
 from tests.simulation.judgement import key_of as _key
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Write
 
+# Below so many clauses an expression cannot be too long.
+_FEW: Final = 50
 _SORT_KEYS: Final = ("entry", "part")
 _PLAIN: Final = cast("TableDescriptionTypeDef", {"TableStatus": "ACTIVE"})
 
@@ -123,6 +126,7 @@ class MemoryDoor(Door):
         fault = self._next_fault()
         if fault and not fault.applied:
             raise fault.error
+        _refuse_long(write)
         stored = self._judged(write.table, write.key, write.condition)
         item = changed(stored.get(_key(write.key), dict(write.key)), write.clauses)
         stored[_key(write.key)] = _as_stored(item)
@@ -178,6 +182,35 @@ class MemoryDoor(Door):
 
     def _next_fault(self) -> Fault | None:
         return self.faults.pop(0) if self.faults else None
+
+
+def _refuse_long(write: Update) -> None:
+    """As the service does: an expression has 4 KB and 300 operators at the most."""
+    if len(write.clauses) < _FEW:
+        return
+    arguments = write.arguments()
+    for name in ("UpdateExpression", "ConditionExpression"):
+        text = arguments.get(name, "")
+        # Each comparison is one, and so is what joins two of them.
+        operators = text.count(" = :") + text.count(" AND ") if name.startswith("C") else 0
+        if len(text) > EXPRESSION_MAX_BYTES or operators > EXPRESSION_OPERATORS_MAX:
+            raise RequestRejected(f"{name} of {len(text)} bytes and {operators} operators")
+
+
+@dataclass(frozen=True, slots=True)
+class HesitantDoor(MemoryDoor):
+    """Its queries begin with a page without items, although some follow."""
+
+    def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
+        """What matches, behind an empty page."""
+        yield []
+        yield from MemoryDoor.pages(self, read)
+
+    def page(self, read: Query | Scan) -> Page:
+        """The empty one."""
+        if isinstance(read, Query) and read.after is None:
+            return Page([], {"counter": "", "entry": ""})
+        return MemoryDoor.page(self, read)
 
 
 def _is_in(item: Item, read: Scan) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.strict.means import Means
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, HesitantDoor, MemoryDoor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,3 +87,13 @@ def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], it
     assert sorted(told.values()) == list(range(items))
     stored = MemoryDoor.items(means.door, "posts")  # type: ignore[arg-type]
     assert {COLLECTION.number_of(item): item["text"] for item in stored} == told
+
+
+def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
+    """The service may answer with one although more follow: the highest number is behind it."""
+    door = HesitantDoor()
+    means = replace(_means([]), door=door, reads=door)
+
+    put = [Appending.begin(means, Pending(COLLECTION, {}, f"tag-{n}")).carry_out() for n in (1, 2)]
+
+    assert [one.number for one in put] == [1, 2]

@@ -1,0 +1,191 @@
+"""Several strict counters at once: what is said to be out stays out, each as a course of events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    IdempotencyKeyReused,
+    KeyExpired,
+    Reason,
+    TransactionCancelled,
+)
+from countledger.ledger.ids import IdempotencyKey
+from countledger.ledger.limits import DAY_MS, HOUR_MS, TOKEN_LIFE_MS
+from countledger.ledger.namespace import Kind
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Unknown
+from tests.simulation.calm import calm_world, script
+from tests.simulation.faults import Fault
+from tests.simulation.product import Product
+from tests.simulation.shape import COUNTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from countledger.ledger.operations import Write
+    from tests.simulation.world import World
+
+HALL, SHELF = "s:hall", "s:shelf"
+CHANGES = {HALL: 5, SHELF: -5}
+# Longer than a key of several changes is remembered.
+_FORGOTTEN_MS = DAY_MS + HOUR_MS
+
+
+def _seller(world: World, **opening: int) -> Product:
+    """With both counters made."""
+    Product(world.process("home", "set-up")).namespaces.create("s", kind=Kind.STRICT)
+    seller = Product(world.process("home", "seller"))
+    for counter, first in ((HALL, 0), (SHELF, 20)):
+        opens = opening.get(counter.removeprefix("s:"), first)
+        seller.strict.create(counter, method="atomic", lower=0, upper=100, opening=opens)
+    return seller
+
+
+def _key(seller: Product) -> IdempotencyKey:
+    return IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
+
+
+def _values(seller: Product) -> Mapping[str, object]:
+    return {counter: seller.strict.show(counter).value for counter in CHANGES}
+
+
+def _forget_keys(world: World) -> None:
+    """As time to live does."""
+    table = world.copies["home"][COUNTERS]
+    for key in [key for key in table.items if key[0].startswith("keyed#")]:
+        table.store(key, None)
+
+
+def _freeze(
+    world: World, patch: pytest.MonkeyPatch, *, naps_ms: Sequence[int] = (_FORGOTTEN_MS,)
+) -> None:
+    """Whoever stands still does so for so long, in turn; at last its key is forgotten."""
+    naps = iter(naps_ms)
+
+    def freeze_ms() -> float:
+        nap_ms = next(naps)
+        world.schedule.now_ms += nap_ms
+        if nap_ms >= _FORGOTTEN_MS:
+            _forget_keys(world)
+        return 0
+
+    patch.setattr(world, "freeze_ms", freeze_ms)
+
+
+def _keep_first_reason_back(world: World, patch: pytest.MonkeyPatch) -> None:
+    """Of several conditions that failed a cancelled transaction does not name the first."""
+    service = world.transactions["home"]
+    real = service._judge
+
+    def judge(writes: Sequence[Write]) -> None:
+        try:
+            real(writes)
+        except TransactionCancelled as cancelled:
+            first, *others = cancelled.reasons
+            hidden = Reason("None") if any(one.condition_failed for one in others) else first
+            raise TransactionCancelled((hidden, *others)) from None
+
+    patch.setattr(service, "_judge", judge)
+
+
+def test_a_key_of_several_changes_is_not_given_up_once_it_may_be_forgotten() -> None:
+    """They are in, and their marker is gone: nothing may be said to be out for good that is in."""
+    world = calm_world()
+    seller = _seller(world)
+    order = _key(seller)
+    assert isinstance(seller.strict.at_once.change(CHANGES, key=order), Applied)
+    world.schedule.now_ms += _FORGOTTEN_MS
+    _forget_keys(world)
+
+    with pytest.raises(KeyExpired):
+        seller.strict.at_once.give_up(order)
+
+    assert _values(seller) == {HALL: 5, SHELF: 15}
+
+
+@pytest.mark.parametrize("key", ["timed", "bare"])
+def test_a_process_that_stood_still_for_longer_than_a_key_is_remembered_sends_nothing(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt without an answer is in; the next one would count again, and does not leave."""
+    world = calm_world()
+    seller = _seller(world)
+    script(world, Fault.AFTER, Fault.FROZEN)
+    _freeze(world, monkeypatch)
+
+    order = _key(seller) if key == "timed" else "order-1"
+    outcome = seller.strict.at_once.change(CHANGES, key=order)
+
+    assert isinstance(outcome, Unknown)
+    assert _values(seller) == {HALL: 5, SHELF: 15}
+
+
+def test_a_value_is_not_set_a_second_time_after_such_a_standstill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What others changed meanwhile would be taken back."""
+    world = calm_world()
+    seller = _seller(world)
+    # The value is read, it is set without an answer; the next attempt to set it stands still.
+    script(world, None, Fault.AFTER, Fault.FROZEN)
+    _freeze(world, monkeypatch)
+
+    outcome = seller.strict.at_once.set_value(HALL, 7, key="order-1")
+
+    assert isinstance(outcome, Unknown)
+    assert seller.strict.show(HALL).value == 7
+
+
+def test_a_void_marker_that_comes_too_late_keeps_nothing_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt is in; the next, behind its token's life, found no room; then it is forgotten."""
+    world = calm_world()
+    seller = _seller(world, hall=95)
+    script(world, Fault.AFTER, Fault.FROZEN, Fault.FROZEN)
+    _freeze(world, monkeypatch, naps_ms=(2 * TOKEN_LIFE_MS, _FORGOTTEN_MS))
+    _keep_first_reason_back(world, monkeypatch)
+
+    outcome = seller.strict.at_once.change(CHANGES, key="order-1")
+
+    assert isinstance(outcome, Unknown)
+    assert _values(seller) == {HALL: 100, SHELF: 15}
+
+
+def test_a_refusal_is_not_final_while_its_doubtful_request_could_not_be_kept_out() -> None:
+    """An attempt got no answer, the next one found no room, and every void marker was throttled."""
+    world = calm_world()
+    seller = _seller(world, hall=100)
+    script(world, Fault.BEFORE, None, *[Fault.THROTTLE] * 8)
+
+    outcome = seller.strict.at_once.change(CHANGES, key="order-1")
+
+    assert isinstance(outcome, Unknown)
+
+
+def test_a_key_that_another_call_used_for_something_else_is_said_to_be_reused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it is first met by the void marker: those changes are not the ones wanted."""
+    world = calm_world()
+    seller = _seller(world, hall=100)
+    other = Product(world.process("home", "other"))
+    assert isinstance(other.strict.at_once.change({SHELF: -1}, key="order-1"), Applied)
+    script(world, Fault.BEFORE)
+    _keep_first_reason_back(world, monkeypatch)
+
+    with pytest.raises(IdempotencyKeyReused):
+        seller.strict.at_once.change(CHANGES, key="order-1")
+
+
+def test_a_refusal_behind_a_void_marker_is_final() -> None:
+    """As ever."""
+    world = calm_world()
+    seller = _seller(world, hall=100)
+    script(world, Fault.BEFORE)
+
+    assert isinstance(seller.strict.at_once.change(CHANGES, key="order-1"), BoundReached)
+    assert not isinstance(seller.strict.at_once.give_up("order-1"), Duplicate)

@@ -1,0 +1,93 @@
+"""What a verdict rests on: a stream that was switched off, or hesitates, proves nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.verdict import Judgement
+from countledger.ledger.errors import SetupError
+from countledger.producers.event import Event
+from tests.simulation.calm import calm_world
+from tests.simulation.product import Product
+from tests.simulation.shape import COUNTERS
+from tests.simulation.stream import Stream
+from tests.unit.consumers.world import Kept
+
+if TYPE_CHECKING:
+    from tests.simulation.stream import Record
+    from tests.simulation.world import World
+
+COUNTER = "n:clicks"
+# More than a quick look passes over, and fewer than a close one.
+_HESITATES = 12
+
+
+def _world() -> tuple[World, Product]:
+    world = calm_world(watched=False)
+    product = Product(world.process("home", "operator"))
+    product.recorder.record(Event(COUNTER, 1))
+    _deliver(world, product, world.streams["home"])
+    assert product.totals.read(COUNTER).total == 1
+    return world, product
+
+
+def _event(record: Record) -> dict[str, Any]:
+    made = record.made()
+    stream: dict[str, Any] = made["dynamodb"]
+    at_s = stream["ApproximateCreationDateTime"].timestamp()
+    return {**made, "dynamodb": {**stream, "ApproximateCreationDateTime": at_s}}
+
+
+def _deliver(world: World, product: Product, stream: Stream) -> None:
+    """All that a stream shows, from its start."""
+    made = Materializer(product.reads, COUNTERS, Kept(), product.process)
+    world.schedule.pause(stream.lag_ms)
+    for log in stream.shards.values():
+        events = [_event(one) for one in log.records if one.key[1].startswith("e#")]
+        made.apply(events, Shard(label_of(stream.arn), log.id))
+
+
+def _made_anew(world: World) -> Stream:
+    """The ledger's stream is switched off, and on again: it is another one."""
+    old = world.streams["home"]
+    old.on = False
+    new = Stream(f"{old.arn}-2", old.random, old.now_ms, old.lag_ms, old.by_item)
+    new.open(1)
+    world.copies["home"]["ledger"].watchers.append(new.note)
+    return new
+
+
+def test_a_stream_that_was_switched_off_proves_nothing() -> None:
+    """What was written since shows in another one: a repair here would count it twice."""
+    world, product = _world()
+    new = _made_anew(world)
+    product.recorder.record(Event(COUNTER, 10))
+
+    with pytest.raises(SetupError, match="switched off"):
+        product.auditor.repair(COUNTER)
+    _deliver(world, product, new)
+
+    assert product.exact.read(COUNTER).sum == product.totals.read(COUNTER).total == 11
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_pages_without_records_are_not_the_end_of_a_shard(closed: bool) -> None:  # noqa: FBT001 - a parameter
+    """A materializer that stands still: its records lie behind them, and will come."""
+    world, product = _world()
+    stream = world.streams["home"]
+    product.recorder.record(Event(COUNTER, 10))
+    if closed:
+        for _ in range(20):
+            stream.split()
+    stream.hesitates = _HESITATES
+
+    found = product.auditor.repair(COUNTER)
+    stream.hesitates = 0
+    _deliver(world, product, stream)
+
+    assert found.verdict.verdict is Judgement.BUSY
+    assert product.exact.read(COUNTER).sum == product.totals.read(COUNTER).total == 11
