@@ -171,6 +171,10 @@ class Deployment:
         """The outputs of the stack as it is; none where there is no stack."""
         return outputs(self._stack() or {})
 
+    def tags(self) -> dict[str, str]:
+        """The tags of the stack as it is; none where there is no stack."""
+        return {one["Key"]: one["Value"] for one in (self._stack() or {}).get("Tags", [])}
+
     def _changeable(self) -> Mapping[str, Any] | None:
         """The stack, if it exists."""
         stack = self._stack()

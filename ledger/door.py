@@ -30,7 +30,7 @@ from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import (
@@ -104,10 +104,11 @@ class Door:
             if "Responses" not in answer:
                 raise _not_the_services(what)
             self.meter.read(_listed(answer.get("ConsumedCapacity", [])))  # some engines tell none
-            items += map(decode, answer["Responses"].get(table, []))
-            asked = answer["UnprocessedKeys"]  # type: ignore[assignment]
-            if not asked:
+            items += map(decode, of_the_table(answer["Responses"]))
+            unanswered = list(answer["UnprocessedKeys"].values())
+            if not unanswered:
                 return items
+            asked = {table: unanswered[0]}  # type: ignore[dict-item]  # two types of one shape
         raise Throttled(f"{what}: keys unanswered after {self.backoff.attempts} attempts")
 
     def page(self, read: Query | Scan) -> Page:
@@ -218,7 +219,7 @@ class Door:
         with translated(what):
             answer = self.client.batch_write_item(RequestItems={table: requests}, **METERED)
         self.meter.written(consumed_in(answer, what))
-        left: Any = answer["UnprocessedItems"].get(table, [])
+        left: Any = of_the_table(answer["UnprocessedItems"])
         return [decode(request["PutRequest"]["Item"]) for request in left]
 
     def describe(self, table: str) -> TableDescriptionTypeDef:
@@ -266,6 +267,15 @@ def consumed_in(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noq
 def _listed(consumed: Any) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
     """One sum, or one for each table."""
     return consumed if isinstance(consumed, list) else [consumed]
+
+
+def of_the_table(lists: Mapping[str, Sequence[Any]]) -> list[Any]:
+    """What an answer lists of the one table that was asked.
+
+    One that was named by its ARN, as one of another account is, may be answered under its name:
+    what was not looked for there would pass for written.
+    """
+    return [one for listed in lists.values() for one in listed]
 
 
 def _not_the_services(what: str) -> Unclear:

@@ -15,6 +15,7 @@ from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.usage import BadUsage
 from countledger.infra.code_bucket import default_bucket, make_bucket, take_bucket, upload
 from countledger.infra.deploy import Deployment, Proposal, StackEvent
+from countledger.infra.entry_tags import tag_entries
 from countledger.infra.packaging import packaged
 from countledger.infra.stack_values import refuse_unknown
 from countledger.infra.template import load_template, parse_template, template_text
@@ -108,7 +109,8 @@ def deploy(
     proposal = deployment.propose(bucket=place, bundle=content, parameters=parameters, tags=tags)
     if proposal is None:
         notice(f"stack {deployment.stack_name} is up to date")
-        return _report(options, deployment, (), deployment.outputs(), deployed=False)
+        outputs = _tagged(connection, deployment, deployment.outputs())
+        return _report(options, deployment, (), outputs, deployed=False)
     _describe(proposal, deployment.stack_name)
     agreed = False
     try:
@@ -119,9 +121,8 @@ def deploy(
     if not agreed:
         notice("declined: nothing was changed")
         return FINDINGS
-    return _report(
-        options, deployment, proposal.changes, _execute(deployment, proposal), deployed=True
-    )
+    outputs = _tagged(connection, deployment, _execute(deployment, proposal))
+    return _report(options, deployment, proposal.changes, outputs, deployed=True)
 
 
 @shared
@@ -223,6 +224,15 @@ def _execute(deployment: Deployment, proposal: Proposal) -> dict[str, str]:
                 bar.set(min(len(done), len(proposal.changes)))
 
         return deployment.execute(proposal, follow)
+
+
+def _tagged(
+    connection: Connection, deployment: Deployment, outputs: dict[str, str]
+) -> dict[str, str]:
+    """The outputs of a stack, whose table of the entries has its tags then."""
+    client = connection.door("standard").client
+    tag_entries(client, outputs["LedgerTableName"], deployment.tags())
+    return outputs
 
 
 def _report(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from countledger.ledger.attributes import decode, encode
 from countledger.ledger.batch_body import spell
 from countledger.ledger.departure import watch
-from countledger.ledger.door import METERED, Door, consumed_in
+from countledger.ledger.door import METERED, Door, consumed_in, of_the_table
 from countledger.ledger.errors import SetupError
 from countledger.ledger.service_errors import translated
 
@@ -45,7 +45,7 @@ class AsyncDoor(Door):
         with translated(what):
             answer = await client.batch_write_item(RequestItems={table: requests}, **METERED)
         self.meter.written(consumed_in(answer, what))
-        left = answer["UnprocessedItems"].get(table, [])
+        left = of_the_table(answer["UnprocessedItems"])
         return [decode(request["PutRequest"]["Item"]) for request in left]
 
 

@@ -52,6 +52,14 @@ def stacks(stack: LocalStack) -> dict[str, dict[str, Any]]:
     return {one["StackName"]: one for one in described}
 
 
+def tags_of(stack: LocalStack, table: str) -> dict[str, str]:
+    """Those that a person gave, by whichever way."""
+    dynamodb = stack.client("dynamodb")
+    arn = dynamodb.describe_table(TableName=table)["Table"]["TableArn"]
+    listed = dynamodb.list_tags_of_resource(ResourceArn=arn)["Tags"]
+    return {one["Key"]: one["Value"] for one in listed if not one["Key"].startswith("aws:")}
+
+
 def test_from_nothing_to_a_stack_that_counts(stack: LocalStack, deploy: Deploy, name: str) -> None:
     """It makes its bucket, says what it makes, and leaves a stack that works."""
     done = deploy("--yes", "--parameter", "DeletionProtection=false", "--tag", "team=web", "--json")
@@ -90,6 +98,9 @@ def test_the_same_again_and_one_parameter(stack: LocalStack, deploy: Deploy, nam
     assert (parameters["LogLevel"], parameters["LogRetentionDays"]) == ("DEBUG", "7")
     tags = {one["Key"]: one["Value"] for one in stacks(stack)[name]["Tags"]}
     assert tags == {"team": "web", "cost": "1"}
+    # CloudFormation leaves the table of the entries without them.
+    for table in ("LedgerTableName", "CountersTableName"):
+        assert tags_of(stack, other.json["outputs"][table]) == tags
 
 
 def test_nobody_to_ask_and_nothing_is_left(stack: LocalStack, deploy: Deploy, name: str) -> None:

@@ -1,7 +1,8 @@
 """Batches that the service carries out in part: it hands the rest back.
 
 What is left is taken out of the request and put into its answer, so it is truly left. This works on
-every engine, moto in this process as well.
+every engine, moto in this process as well. A table that was asked for by its ARN is answered under
+its name: the service does not say which of the two it takes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -76,11 +77,13 @@ def _left_over(
             return params
         if left >= size(request):
             raise AssertionError("a batch of which nothing is taken is an error at the service")
-        kept, left_out[table] = split(request, size(request) - left)
+        kept, left_out[_name_of(table)] = split(request, size(request) - left)
         return {**params, "RequestItems": {table: kept}}
 
     def put_back(parsed: dict[str, Any], **_: object) -> None:
         parsed[answered_as] = dict(left_out)
+        if "Responses" in parsed:
+            parsed["Responses"] = {_name_of(t): found for t, found in parsed["Responses"].items()}
 
     events = client.meta.events
     before, after = f"provide-client-params.*.{operation}", f"after-call.*.{operation}"
@@ -91,3 +94,8 @@ def _left_over(
     finally:
         events.unregister(before, take_out)
         events.unregister(after, put_back)
+
+
+def _name_of(table: str) -> str:
+    """The name in a table's ARN, or the name that it is."""
+    return table.rpartition("/")[2]

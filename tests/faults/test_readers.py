@@ -94,6 +94,21 @@ def test_p3_keys_left_unanswered_are_asked_for_again(store: Store, counter: str)
     assert [totals[name].total for name in names] == [1] * 8
 
 
+def test_p3_totals_of_a_table_of_another_account_are_all_there(store: Store, counter: str) -> None:
+    """Its ARN is given for its name; the service may answer under the name."""
+    arn = store.client().describe_table(TableName=store.counters)["Table"]["TableArn"]
+    names = [f"{counter}/{number}" for number in range(8)]
+    shard, records = written(store, *names, each=1)
+    deliver(store.materializer(), records, shard)
+    door = replace(store.door(), clock=HandClock())
+
+    with unanswered(door.client, [5, 2]) as asked:
+        totals = TotalsReader(door, arn).read_many(names)
+
+    assert asked == [8, 5, 2]
+    assert [totals[name].total for name in names] == [1] * 8
+
+
 def test_p3_keys_that_stay_unanswered_are_an_error(store: Store, counter: str) -> None:
     """Half of the totals is not an answer."""
     names = [f"{counter}/{number}" for number in range(20)]

@@ -133,6 +133,22 @@ def test_p1_what_is_acknowledged_of_a_batch_is_written(
         expect_sum(store, counter, deltas(outcomes))
 
 
+def test_p1_what_is_left_of_a_table_of_another_account_is_sent_again(
+    store: Store, counter: str
+) -> None:
+    """Its ARN is given for its name; the service may answer under the name."""
+    arn = store.client().describe_table(TableName=store.ledger)["Table"]["TableArn"]
+    known(recorder_of(store), counter)
+    settings = store.connection.settings.model_copy(update={"ledger_table": arn})
+    recorder = recorder_of(replace(store, connection=replace(store.connection, settings=settings)))
+
+    with unprocessed(writer_of(recorder), [10, 3]) as asked:
+        outcomes = one_batch(recorder, counter)
+
+    assert asked[1:] == [10, 3]
+    expect_sum(store, counter, deltas(outcomes))
+
+
 @judged(payload_never_compared)
 def test_p2_a_retry_is_a_duplicate_and_another_delta_is_refused(
     rule: Rule, store: Store, counter: str

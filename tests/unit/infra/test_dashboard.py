@@ -1,4 +1,4 @@
-"""The dashboard shows metrics that there are: each is emitted by our code, or by its service."""
+"""Dashboard and alarms look at metrics that there are: emitted by our code, or by their service."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ WIDGETS: list[dict[str, Any]] = json.loads(BODY)["widgets"]
 METRICS: list[list[Any]] = [one for w in WIDGETS for one in w["properties"]["metrics"]]
 OURS = [one for one in METRICS if one[0] == "countledger"]
 THEIRS = [one for one in METRICS if one[0] != "countledger"]
+ALARMS = {
+    name: one["Properties"]
+    for name, one in RESOURCES.items()
+    if one["Type"] == "AWS::CloudWatch::Alarm"
+}
 # What the services' own documentation lists, with the dimension and what it names.
 SERVICES = {
     "AWS/Lambda": ({"Errors", "IteratorAge", "Throttles"}, "FunctionName", "AWS::Lambda::Function"),
@@ -73,6 +78,23 @@ def test_the_services_metrics_are_those_of_our_resources(metric: list[Any]) -> N
     assert name in names
     assert dimension == wanted
     assert RESOURCES[logical]["Type"].endswith(kind)
+
+
+@pytest.mark.parametrize("name", ALARMS)
+def test_an_alarm_watches_what_there_is(name: str) -> None:
+    """One that looks elsewhere never goes off, and nobody hears of it."""
+    alarm = ALARMS[name]
+    (dimension,) = alarm["Dimensions"]
+
+    if alarm["Namespace"] == "countledger":
+        assert dimension["Name"] == "service"
+        assert alarm["MetricName"] in emitted_by(dimension["Value"]["Fn::Sub"])
+    else:
+        names, wanted, kind = SERVICES[alarm["Namespace"]]
+        ((_, value),) = dimension["Value"].items()
+        assert alarm["MetricName"] in names
+        assert dimension["Name"] == wanted
+        assert RESOURCES[value if isinstance(value, str) else value[0]]["Type"] == kind
 
 
 def test_every_function_that_emits_is_on_the_dashboard() -> None:

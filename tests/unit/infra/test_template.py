@@ -192,6 +192,25 @@ def test_a_message_does_not_come_again_while_it_is_worked_on() -> None:
     assert mapping["EventSourceArn"] == {"Fn::GetAtt": ["CompactionQueue", "Arn"]}
 
 
+def test_who_feeds_its_own_queue_is_not_stopped_as_a_loop() -> None:
+    """Lambda stops a chain after sixteen rounds, unless the function says that it is meant."""
+    feeds = set()
+    for one in RESOURCES.values():
+        if one["Type"] == "AWS::Lambda::EventSourceMapping":
+            function = one["Properties"]["FunctionName"]["Ref"]
+            role = resource(function)["Role"]["Fn::GetAtt"][0]
+            source = one["Properties"]["EventSourceArn"]
+            for where, statement in statements():
+                sends = "sqs:SendMessage" in listed(statement["Action"])
+                if where == role and sends and source in listed(statement["Resource"]):
+                    feeds.add(function)
+
+    assert feeds == {"Compactor"}
+    for name, one in RESOURCES.items():
+        if one["Type"] == "AWS::Lambda::Function":
+            assert (one["Properties"].get("RecursiveLoop") == "Allow") == (name in feeds), name
+
+
 def test_the_tampered_alarm_looks_where_the_compactor_writes() -> None:
     """As that of the audit."""
     (dimension,) = resource("TamperedAlarm")["Dimensions"]
