@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from threading import Condition, Lock, Thread, get_ident
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer.delivery import Delivered
+from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.holdings import ticks_ms
 
 if TYPE_CHECKING:
@@ -19,13 +18,11 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.producers.buffer.buffer import Batch
-    from countledger.producers.buffer.delivery import Delivery
+    from countledger.producers.buffer.delivery import Delivered, Delivery
     from countledger.producers.buffer.errors import Failure
     from countledger.producers.buffer.holdings import Holdings
     from countledger.producers.buffer.pending import Pending
     from countledger.producers.buffer.statistics import BufferStatistics
-
-_CLOSED: Final = "the producer was closed before it could be"
 
 
 class Desk:
@@ -177,8 +174,9 @@ class Desk:
             with self._making:
                 if self._delivery is None:
                     self._delivery = self._make_delivery()
-        except CountledgerError as error:
-            return Delivered([error] * len(batch.pendings), 0)
+        # Whatever it is: the entries must come back to their owner.
+        except Exception as error:  # noqa: BLE001
+            return undeliverable(batch, self.holdings.spool, error)
         return self._delivery.deliver(batch, self.holdings.spool)
 
     # ---- ending ----
