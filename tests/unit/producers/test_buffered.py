@@ -27,6 +27,7 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
 from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.desk import Desk
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -43,6 +44,7 @@ from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer.errors import Failure
@@ -268,6 +270,37 @@ def test_a_full_buffer_hurries() -> None:
             producer.add("a:b", 1)
 
     assert len(entries_in(door)) == 100
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("spooled", [False, True])
+def test_an_interrupted_add_holds_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    taken: bool,  # noqa: FBT001
+    spooled: bool,  # noqa: FBT001
+) -> None:
+    """Ctrl-C strikes anywhere; `close` does not wait for what nobody will bring any more."""
+    door = MemoryDoor()
+    spool = tmp_path / "spool" if spooled else None
+    producer = producer_on(door, Buffering(linger_ms=PATIENT_MS, spool=spool))
+    producer.add("a:b", 1)
+    take = Desk._take
+
+    def interrupted(desk: Desk, pendings: Sequence[Pending]) -> list[Pending]:
+        if taken:
+            take(desk, pendings)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Desk, "_take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.add("a:b", 1)
+    waiting = producer.statistics.waiting
+    producer.close(20)
+
+    assert waiting == len(entries_in(door)) == 1 + taken
+    assert producer.statistics.waiting == 0
 
 
 def test_failures_that_nobody_asks_after_are_bounded() -> None:
