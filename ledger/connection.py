@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from countledger.ledger.batch_body import spell
 from countledger.ledger.departure import watch
 from countledger.ledger.door import Door
 from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
+from countledger.ledger.forks import lock_open_in_forks
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import Settings
@@ -46,7 +46,7 @@ _RETRIES: Final[dict[Retries, Any]] = {
 }
 # The door has checked what it sends; to check it again takes a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
-_ONE_CLIENT_AT_A_TIME: Final = Lock()
+_ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
 _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 # The setting that each output of the stack fills.

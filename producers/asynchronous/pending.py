@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.producers.receipt import Receipt
+    from countledger.producers.sender import Outcome
 
 
 class AsyncPending(Pending):
     """An entry on its way; `await` it for its receipt. `result()` knows it once it is `done`."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_awaiting", "_future")
 
     def __init__(self, fates: Outcomes, counter: str, delta: Amount, entry: Entry | None) -> None:
         super().__init__(fates, counter, delta, entry)
         self._future: asyncio.Future[None] | None = None
+        self._awaiting = 0  # by how many
 
     def __await__(self) -> Generator[object, None, Receipt]:
         """Wait until it is acknowledged.
@@ -35,9 +37,17 @@ class AsyncPending(Pending):
         if self.outcome is None:
             if self._future is None:
                 self._future = asyncio.get_running_loop().create_future()
-            # Of several who wait for it, one may be cancelled.
-            yield from asyncio.shield(self._future)
-        return self.result(0)
+            self._awaiting += 1
+            try:
+                # Of several who wait for it, one may be cancelled.
+                yield from asyncio.shield(self._future)
+            except asyncio.CancelledError:
+                # Where that was the last of them, a failure is to be told to others.
+                self.seen = self._awaiting > 1
+                raise
+            finally:
+                self._awaiting -= 1
+        return self.result()
 
     def wake(self) -> None:
         """Its outcome is known: let go on whoever awaits it."""
@@ -51,6 +61,17 @@ class AsyncOutcomes(Outcomes):
     def pending(self, counter: str, delta: Amount, entry: Entry | None) -> AsyncPending:
         """A new entry on its way."""
         return AsyncPending(self, counter, delta, entry)
+
+    def outcome_of(self, pending: Pending, timeout_s: float | None) -> Outcome:  # noqa: ARG002 - it never waits
+        """An entry's outcome, if it is known; to wait for it would hold up who is to send it.
+
+        Raises:
+            TimeoutError: it is not known yet.
+        """
+        if pending.outcome is None:
+            raise TimeoutError(f"no outcome of an entry of {pending.counter!r} yet: await it")
+        pending.seen = True
+        return pending.outcome
 
     def tell(self, pendings: Iterable[Pending]) -> None:
         """Call whoever wants to be called, and wake whoever waits."""

@@ -9,6 +9,7 @@ What is sent when, what fails and what a spool keeps is as in `buffered`. One ev
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from threading import Lock
 from time import monotonic
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.buffer.statistics import BufferStatistics
 
+_LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 30.0
 # Events that are taken, and spooled, at once.
 _CHUNK: Final = 500
@@ -75,6 +77,7 @@ class AsyncBufferedProducer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
+        self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         """Open the client, and the spool; what is in it is sent.
@@ -159,16 +162,29 @@ class AsyncBufferedProducer:
             raise NotRecorded(failures)
 
     async def close(self, timeout_s: float | None = _CLOSE_TIMEOUT_S) -> None:
-        """Send all that is left, and take no more.
+        """Send all that is left, and take no more; cancelled, it does not wait any longer.
 
         Raises:
-            NotRecorded: as `BufferedProducer.close`.
+            NotRecorded: as `BufferedProducer.close`; logged, where this is cancelled.
         """
         self._holdings.closed = True
         self._signal()
         self._holdings.buffer.hurry()
         self._wake()
-        await self._until(lambda: not self._holdings.buffer.entries, timeout_s)
+        try:
+            await self._until(lambda: not self._holdings.buffer.entries, timeout_s)
+        except asyncio.CancelledError:
+            failures = await self._let_go()
+            if failures:
+                number, told = len(failures), NotRecorded(failures)
+                _LOG.error("%d entries were in hand as a close was cancelled: %s", number, told)
+            raise
+        failures = await self._let_go()
+        if failures:
+            raise NotRecorded(failures)
+
+    async def _let_go(self) -> tuple[Failure, ...]:
+        """Hand back whatever is left, and close what was opened."""
         under_way = self._holdings.buffer.pending_under_way()
         with self._lock:
             left, failures = self._holdings.hand_back()
@@ -180,8 +196,7 @@ class AsyncBufferedProducer:
             pending.outcome = not_sent(pending)
         self._holdings.outcomes.tell([*left, *under_way])
         await self._stack.aclose()
-        if failures:
-            raise NotRecorded(failures)
+        return failures
 
     @property
     def statistics(self) -> BufferStatistics:
@@ -196,12 +211,17 @@ class AsyncBufferedProducer:
     async def _take_in(self, pendings: Sequence[Pending]) -> list[AsyncPending]:
         holdings = self._holdings
         size = sum(pending.size for pending in pendings)
-        # Room is never held beyond an `await`: between here and `take` nobody else runs.
-        while not holdings.has_room(len(pendings), size):
+        # Room is never held while this waits: between here and `take` nobody else runs.
+        if self._turn.locked() or not holdings.has_room(len(pendings), size):
             self._wake()
             if self.buffering.when_full == "error":
                 raise holdings.full()
-            await self._changed.wait()
+            # One of those who wait looks for room, and the next one behind it: thousands that all
+            # look whenever a batch ends would leave the loop no time to send.
+            async with self._turn:
+                while not holdings.has_room(len(pendings), size):
+                    self._wake()
+                    await self._changed.wait()
         try:
             if holdings.spool is not None:
                 holdings.spool.append([one for one in pendings if one.rows is None])

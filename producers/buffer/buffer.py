@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Buffering
@@ -105,6 +107,17 @@ class Buffer:
         self.entries -= entries
         self.size -= size
 
+    def recount(self, reserved: Iterable[tuple[int, int]]) -> None:
+        """Reckon anew what holds room.
+
+        Args:
+            reserved: number and size of what is still to come.
+        """
+        held = [*self._plain, *self._keyed, *self._window.values(), *self.pending_under_way()]
+        sizes = [(1, one.size) for one in held] + list(reserved)
+        self.entries = sum(entries for entries, _ in sizes)
+        self.size = sum(size for _, size in sizes)
+
     def put(self, pending: Pending, now_ms: float) -> None:
         """Take an entry that is made, into room that is reserved."""
         pending.since_ms = now_ms
@@ -117,7 +130,7 @@ class Buffer:
             return None
         if not pending.join(delta):
             # Its sum can grow no further: it goes, and another one is opened.
-            self._queue(self._window.pop(counter))
+            self._leave_window(counter)
             return None
         self._window_events += 1
         if self._window_events >= self.buffering.window_events:
@@ -226,12 +239,16 @@ class Buffer:
 
     def _close_window(self) -> None:
         """Its entries had their chance: they are due."""
-        for pending in self._window.values():
-            self._queue(pending)
-        if self._window:
+        # One by one: behind a signal that strikes here, none of them stands in both places, where
+        # it would go out and be joined by more events.
+        for counter in list(self._window):
+            self._leave_window(counter)
             self._due_through = self._last
-        self._window = {}
         self._window_events = 0
+
+    def _leave_window(self, counter: str) -> None:
+        self._queue(self._window[counter])
+        del self._window[counter]
 
     def _plain_is_due(self, now_ms: float) -> bool:
         if not self._plain:

@@ -115,6 +115,18 @@ class Delivery:
         return [outcomes[number] for number in range(len(entries))]
 
 
+def undeliverable(batch: Batch, spool: Spool | None, error: Exception) -> Delivered:
+    """A batch that nothing could be made to send; the spool knows its entries all the same."""
+    try:
+        keep(batch.pendings, spool)
+    except CountledgerError as refused:
+        return Delivered([refused] * len(batch.pendings), 0)
+    if isinstance(error, CountledgerError):
+        return Delivered([error] * len(batch.pendings), 0)
+    entries = [one.entry for one in batch.pendings if one.entry is not None]
+    return Delivered([unacknowledged(entry, repr(error)) for entry in entries], 0)
+
+
 def settle_spool(spool: Spool, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
     """Forget what arrived, put aside what never can; all else is sent again at the next start."""
     acknowledged: list[int] = []

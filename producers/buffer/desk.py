@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
-from countledger.producers.buffer.delivery import Delivered
+from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.holdings import ticks_ms
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.producers.buffer.buffer import Batch
-    from countledger.producers.buffer.delivery import Delivery
+    from countledger.producers.buffer.delivery import Delivered, Delivery
     from countledger.producers.buffer.errors import Failure
     from countledger.producers.buffer.holdings import Holdings
     from countledger.producers.buffer.pending import Pending
@@ -51,6 +51,8 @@ class Desk:
         self._work = Condition(lock)
         self._senders = self._idle = self._timers = 0
         self._sender_ids: set[int] = set()
+        # By thread: number and size of what it has room for, and brings in a moment.
+        self._coming: dict[int, tuple[int, int]] = {}
 
     # ---- taking ----
 
@@ -74,21 +76,30 @@ class Desk:
             ProducerClosed: it is at its end.
             SpoolRefused: they could not be spooled.
         """
-        size = sum(pending.size for pending in pendings)
-        while not self._reserve(len(pendings), size):
-            self._help()
-        if self.holdings.spool is None:
-            with self.lock:
-                return self._take(pendings)
+        spool, size = self.holdings.spool, sum(pending.size for pending in pendings)
         try:
-            self.holdings.spool.append([one for one in pendings if one.rows is None])
-        except BaseException:
+            while not self._reserve(len(pendings), size):
+                self._help()
+            if spool is not None:
+                spool.append([one for one in pendings if one.rows is None])
             with self.lock:
-                self.buffer.release(len(pendings), size)
-                self.outcomes.changed.notify_all()
+                taken = self._take(pendings)
+                del self._coming[get_ident()]
+                return taken
+        except BaseException as error:
+            self._give_room_back(error)
             raise
+
+    def _give_room_back(self, error: BaseException) -> None:
+        """What this thread had room for will not come."""
         with self.lock:
-            return self._take(pendings)
+            room = self._coming.pop(get_ident(), None)
+            if not isinstance(error, CountledgerError):
+                # A signal's handler may have raised it, between any two steps.
+                self.buffer.recount(self._coming.values())
+            elif room is not None:
+                self.buffer.release(*room)
+            self.outcomes.changed.notify_all()
 
     def _reserve(self, entries: int, size: int) -> bool:
         """Reserve room, and wait for it; False where nobody could make any."""
@@ -102,6 +113,7 @@ class Desk:
                 if not self._senders:
                     return False
                 self.outcomes.changed.wait()
+            self._coming[get_ident()] = entries, size
         return True
 
     def _take(self, pendings: Sequence[Pending]) -> list[Pending]:
@@ -175,8 +187,9 @@ class Desk:
             with self._making:
                 if self._delivery is None:
                     self._delivery = self._make_delivery()
-        except CountledgerError as error:
-            return Delivered([error] * len(batch.pendings), 0)
+        # Whatever it is: the entries must come back to their owner.
+        except Exception as error:  # noqa: BLE001
+            return undeliverable(batch, self.holdings.spool, error)
         return self._delivery.deliver(batch, self.holdings.spool)
 
     # ---- ending ----

@@ -74,8 +74,12 @@ class Outcomes:
                     self._failed.append(pending)
                 else:
                     pending.seen = True
-            if pending.rows and pending.entry and not isinstance(outcome, Receipt):
-                self._rows[pending.entry.counter, pending.entry.id] = pending.rows[:1]
+            if pending.rows and pending.entry:
+                identity = pending.entry.counter, pending.entry.id
+                if isinstance(outcome, Receipt):
+                    self._rows.pop(identity, None)
+                else:
+                    self._rows[identity] = pending.rows[:1]
         self.changed.notify_all()
 
     def tell(self, pendings: Iterable[Pending]) -> None:
@@ -97,18 +101,17 @@ class Outcomes:
             ProducerClosed: this is a fork of the process that it belongs to.
         """
         if pending.outcome is None:
-            if self.abandoned:
-                raise ProducerClosed(
-                    "the entry was added before this process was forked: ask its parent"
-                )
+            self._refuse_in_a_fork()
             until_s = None if timeout_s is None else monotonic() + timeout_s
             pending.seen = True  # by whom it is waited for, it is not told to others
-            with self.changed:
-                for _ in self.waiting(until_s):
-                    if pending.done:
-                        break
+            try:
+                with self.changed:
+                    for _ in self.waiting(until_s):
+                        if pending.done:
+                            break
+            finally:
+                pending.seen = pending.done  # also where the wait was interrupted
         if pending.outcome is None:
-            pending.seen = False
             raise TimeoutError(f"no outcome of an entry of {pending.counter!r} in {timeout_s} s")
         pending.seen = True
         return pending.outcome
@@ -123,13 +126,25 @@ class Outcomes:
             self.changed.wait(left_s)
 
     def call_when_done(self, pending: Pending, callback: Callable[[Pending], object]) -> None:
-        """Have a function called once the outcome is known; here and now if it is."""
+        """Have a function called once the outcome is known; here and now if it is.
+
+        Raises:
+            ProducerClosed: this is a fork of the process that it belongs to.
+        """
+        if pending.outcome is None:
+            self._refuse_in_a_fork()
         with self.changed:
             if pending.outcome is None:
                 pending.callbacks = [*(pending.callbacks or ()), callback]
                 return
         pending.seen = True
         _call(callback, pending)
+
+    def _refuse_in_a_fork(self) -> None:
+        if self.abandoned:
+            raise ProducerClosed(
+                "the entry was added before this process was forked: ask its parent"
+            )
 
     def unseen(self) -> int:
         """How many failures nobody has asked after; called under the lock."""
@@ -151,12 +166,12 @@ class Outcomes:
 
     def rows_of(self, counter: str, entry_id: str) -> list[int] | None:
         """Where an entry that failed lies in the spool."""
-        return self._rows.pop((counter, entry_id), None)
+        return self._rows.get((counter, entry_id))
 
 
 def _call(callback: Callable[[_T], object], value: _T) -> None:
     """Call what an app handed in: its errors are its own, and stop nothing here."""
     try:
         callback(value)
-    except Exception:  # noqa: BLE001 - an app's error must not end a sender's thread
+    except (Exception, SystemExit):  # noqa: BLE001 - nothing of an app's ends a sender's thread
         _LOG.exception("a callback of a buffered producer failed")

@@ -193,7 +193,9 @@ class Spool:
             try:
                 yield
             except BaseException:
-                self.connection.execute("ROLLBACK")
+                # Of a disk that is full, SQLite has undone it already.
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
                 raise
             self.connection.execute("COMMIT")
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import CountledgerError, SetupError
+from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledged
 from countledger.ledger.ids import new_id
 from countledger.producers.event import make_entry
 from countledger.producers.kinesis.sender import KinesisSender, Outcome, Sent
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # About ten records of the stream: enough to hide what a call costs, few enough to answer soon.
 _CHUNK: Final = 4_096
+_MAY_BE_IN: Final = (Sent, Unacknowledged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class KinesisProducer:
 
         Raises:
             SetupError: what concerns every event: no stream, no permission, nothing reachable;
-                behind the outcomes of all events that had been sent.
+                behind the outcomes of all events that may have been sent.
         """
         feed = iter(events)
         while chunk := list(islice(feed, _CHUNK)):
@@ -65,7 +66,8 @@ class KinesisProducer:
                 ]
             )
             fatal = next((one for one in outcomes if isinstance(one, SetupError)), None)
-            if fatal is None or any(isinstance(one, Sent) for one in outcomes):
+            # Without its outcome, an event without key could never be sent again safely.
+            if fatal is None or any(isinstance(one, _MAY_BE_IN) for one in outcomes):
                 yield from outcomes
             if fatal is not None:
                 raise fatal

@@ -29,6 +29,7 @@ from countledger.producers.buffer.errors import (
     ProducerClosed,
     StillBuffered,
 )
+from countledger.producers.buffer.holdings import Holdings
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event
 from countledger.producers.receipt import Status
@@ -209,6 +210,51 @@ def test_a_failure_is_told_once_and_is_its_counters_alone() -> None:
     run(work())
 
 
+def test_a_failure_whose_waiter_gave_up_is_told_by_flush() -> None:
+    """A request that is cancelled hears nothing; of two that wait, the other one does."""
+
+    class Shut(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            await gate.wait()
+            return await super().put_batch_soon(table, items)
+
+    gate, door = asyncio.Event(), Shut(faults=[Fault(NoCredentials("expired"))] * 2)
+
+    async def work() -> None:
+        async with producer_on(door) as producer:
+            for others in (0, 1):
+                gate.clear()
+                pending = await producer.add("a:b", 1)
+                waiters = [asyncio.create_task(_awaited(pending)) for _ in range(1 + others)]
+                await asyncio.sleep(0)
+                waiters.pop().cancel()
+                await asyncio.sleep(0)
+                gate.set()
+                if others:
+                    await producer.flush()
+                    assert isinstance(await waiters[0], NoCredentials)
+                else:
+                    with pytest.raises(NotRecorded):
+                        await producer.flush()
+
+    run(work())
+
+
+def test_a_result_is_never_waited_for_on_the_loop_itself() -> None:
+    """Nothing could be sent meanwhile: it would wait for ever."""
+    door = LoopDoor()
+
+    async def work() -> None:
+        async with producer_on(door) as producer:
+            pending = await producer.add("a:b", 1)
+            with pytest.raises(TimeoutError, match="await it"):
+                pending.result()
+            await producer.flush()
+            assert pending.result().status is Status.RECORDED
+
+    run(work())
+
+
 def test_a_full_buffer_refuses_or_waits() -> None:
     """As chosen; nothing is lost."""
     door = LoopDoor()
@@ -224,6 +270,62 @@ def test_a_full_buffer_refuses_or_waits() -> None:
 
     run(work())
     assert len(entries_in(door)) == 225
+
+
+def test_of_many_who_wait_for_room_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Did all look whenever a batch ends, a loop with thousands of them would send nothing."""
+    looks: list[int] = []
+    has_room = Holdings.has_room
+
+    def counted(holdings: Holdings, entries: int, size: int) -> bool:
+        looks.append(entries)
+        return has_room(holdings, entries, size)
+
+    monkeypatch.setattr(Holdings, "has_room", counted)
+    door = LoopDoor()
+
+    async def work() -> None:
+        async with producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
+            await asyncio.gather(*(producer.add("a:b", 1) for _ in range(1_000)))
+
+    run(work())
+    assert len(entries_in(door)) == 1_000
+    assert len(looks) <= 2 * 1_000
+
+
+def test_who_gives_up_waiting_for_room_holds_up_nobody() -> None:
+    """Nor does the end of the producer leave anybody waiting."""
+    gate = asyncio.Event()
+
+    class Shut(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            await gate.wait()
+            return await super().put_batch_soon(table, items)
+
+    door = Shut()
+
+    async def work() -> None:
+        async with producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
+            await producer.add_many([Event("a:b", 1)] * 25)
+            waiting = [asyncio.create_task(producer.add("a:b", 1)) for _ in range(5)]
+            await asyncio.sleep(0)
+            for impatient in (waiting.pop(0), waiting.pop(1)):
+                impatient.cancel()
+            gate.set()
+            await asyncio.gather(*waiting)
+            gate.clear()
+            await producer.add_many([Event("a:b", 1)] * 22)
+            late = [asyncio.create_task(producer.add("a:b", 1)) for _ in range(3)]
+            await asyncio.sleep(0)
+            closing = asyncio.create_task(producer.close())
+            for one in late:
+                with pytest.raises(ProducerClosed):
+                    await one
+            gate.set()
+            await closing
+
+    run(work())
+    assert len(entries_in(door)) == 50
 
 
 def test_close_ends_in_time_and_nobody_waits_for_ever() -> None:
@@ -250,10 +352,44 @@ def test_close_ends_in_time_and_nobody_waits_for_ever() -> None:
     run(work())
 
 
+def test_a_close_that_is_cancelled_lets_go_of_everything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a server does that has waited for long enough: nobody waits for ever, all is told."""
+    gate = asyncio.Event()
+
+    class Shut(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            await gate.wait()
+            return await super().put_batch_soon(table, items)
+
+    buffering = Buffering(senders=1, linger_ms=PATIENT_MS, spool=tmp_path / "spool")
+    door = Shut()
+
+    async def work() -> None:
+        producer = producer_on(door, buffering)
+        await producer.__aenter__()
+        pendings = await producer.add_many([Event("a:b", 1)] * 30)
+        waiters = [asyncio.create_task(_awaited(one)) for one in (pendings[0], pendings[-1])]
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert [type(await one) for one in waiters] == [Unacknowledged] * 2
+        gate.set()
+        async with producer_on(door, buffering) as again:
+            await again.flush()
+
+    run(work())
+    assert len(entries_in(door)) == 30
+    assert "29 entries were in hand" in caplog.text
+
+
 async def _awaited(pending: object) -> object:
     try:
         return await pending  # type: ignore[misc]
-    except Unacknowledged as error:
+    except (Unacknowledged, NoCredentials) as error:
         return error
 
 

@@ -153,6 +153,30 @@ def test_a_window_closes_when_it_is_full(events: int) -> None:
         assert [(one.delta, one.events) for one in batch.pendings] == [(50, 50)]
 
 
+def test_a_window_whose_end_is_interrupted_goes_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C strikes anywhere; what went out is not joined by any more events."""
+    buffer = Buffer(buffering())
+    add_all(buffer, ["a:a", "a:b", "a:c"])
+    queue, calls = Buffer._queue, iter((False, True))
+
+    def interrupted(buffer: Buffer, pending: Pending) -> None:
+        if next(calls):
+            raise KeyboardInterrupt
+        queue(buffer, pending)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Buffer, "_queue", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            buffer.hurry()
+    first = cast("Batch", buffer.take(0)).pendings
+    add_all(buffer, ["a:a", "a:b"])
+    buffer.hurry()
+    rest = cast("Batch", buffer.take(0)).pendings
+
+    assert [(one.counter, one.events) for one in first] == [("a:a", 1)]
+    assert {(one.counter, one.events) for one in rest} == {("a:a", 1), ("a:b", 2), ("a:c", 1)}
+
+
 def add_all(buffer: Buffer, counters: list[str]) -> None:
     for counter in counters:
         if buffer.join(counter, 1) is None:

@@ -27,6 +27,7 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
 from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.desk import Desk
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -43,6 +44,7 @@ from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer.errors import Failure
@@ -216,6 +218,18 @@ def test_a_callback_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -
     assert "a callback of a buffered producer failed" in caplog.text
 
 
+def test_a_callback_that_ends_its_thread_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever wants to end the process from there is told that it goes on."""
+    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))])
+    with producer_on(door, on_failure=lambda _: sys.exit("enough")) as producer:
+        producer.add("a:b", 1)
+        producer.flush(20)
+        producer.add("a:b", 2)
+
+    assert entries_in(door) == [2]
+    assert "a callback of a buffered producer failed" in caplog.text
+
+
 def test_an_error_of_one_counter_is_no_other_counters() -> None:
     """A strict counter in the same batch is refused alone."""
     door = MemoryDoor()
@@ -256,6 +270,37 @@ def test_a_full_buffer_hurries() -> None:
             producer.add("a:b", 1)
 
     assert len(entries_in(door)) == 100
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("spooled", [False, True])
+def test_an_interrupted_add_holds_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    taken: bool,  # noqa: FBT001
+    spooled: bool,  # noqa: FBT001
+) -> None:
+    """Ctrl-C strikes anywhere; `close` does not wait for what nobody will bring any more."""
+    door = MemoryDoor()
+    spool = tmp_path / "spool" if spooled else None
+    producer = producer_on(door, Buffering(linger_ms=PATIENT_MS, spool=spool))
+    producer.add("a:b", 1)
+    take = Desk._take
+
+    def interrupted(desk: Desk, pendings: Sequence[Pending]) -> list[Pending]:
+        if taken:
+            take(desk, pendings)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Desk, "_take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            producer.add("a:b", 1)
+    waiting = producer.statistics.waiting
+    producer.close(20)
+
+    assert waiting == len(entries_in(door)) == 1 + taken
+    assert producer.statistics.waiting == 0
 
 
 def test_failures_that_nobody_asks_after_are_bounded() -> None:
@@ -396,24 +441,25 @@ def test_a_fork_begins_with_nothing_in_hand() -> None:
         try:
             mine = [producer.add("a:child", 1) for _ in range(30)]
             producer.flush(20)
-            asked = "answered"
-            try:
-                before.result(20)
-            except ProducerClosed:
-                asked = "refused"
+            refused = 0
+            for ask in (lambda: before.result(20), lambda: before.add_done_callback(print)):
+                try:
+                    ask()
+                except ProducerClosed:
+                    refused += 1
             parents = [i for i in door.items(TABLE) if i["counter"] == "a:parent"]
             ids = ",".join(pending.result().id for pending in mine)
-            os.write(write, f"{asked} {len(parents)} {ids}".encode())
+            os.write(write, f"{refused} {len(parents)} {ids}".encode())
         finally:
             os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
-        asked_there, parents_there, ids = pipe.read().split()
+        refused_there, parents_there, ids = pipe.read().split()
     os.waitpid(child, 0)
     ours = [producer.add("a:parent", 1) for _ in range(30)]
     producer.close()
 
-    assert (asked_there, parents_there) == ("refused", "0")
+    assert (refused_there, parents_there) == ("2", "0")
     assert not set(ids.split(",")) & {pending.result().id for pending in ours}
     assert len(entries_in(door)) == 31
 
@@ -525,11 +571,12 @@ def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
     assert sorted(map(str, entries_in(door))) == ["1", "2"]
 
 
-def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
-    """Nothing can be sent, and nothing is lost."""
+@pytest.mark.parametrize("error", [NoCredentials("none"), OSError("too many open files")])
+def test_a_setup_that_fails_comes_back_with_each_entry(error: Exception) -> None:
+    """Nothing can be sent, and nothing is lost, whatever went wrong."""
 
     def make_delivery() -> Delivery:
-        raise NoCredentials("none")
+        raise error
 
     producer = BufferedProducer(
         Buffering(linger_ms=PATIENT_MS), make_delivery, EntryMaker(REGION), ledger="x"
@@ -537,5 +584,5 @@ def test_a_setup_that_fails_comes_back_with_each_entry() -> None:
     producer.add("a:b", 1)
 
     with pytest.raises(NotRecorded) as raised:
-        producer.close()
+        producer.close(20)
     assert [failure.entry.delta for failure in raised.value.failures if failure.entry] == [1]

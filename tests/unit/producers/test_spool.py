@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from shutil import copy
 from typing import TYPE_CHECKING
@@ -16,25 +17,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger.entry import Entry
-from countledger.ledger.errors import KeyExpired, Throttled, Unclear
+from countledger.ledger.errors import KeyExpired, NoCredentials, Throttled, Unclear
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.errors import NotRecorded, SpoolRefused
+from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.errors import BufferFull, NotRecorded, SpoolRefused
 from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryDoor
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
-from tests.unit.producers.senders import TABLE, entries_in
+from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 from tests.unit.producers.test_buffer import NOBODY
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from countledger.producers.buffer.producer import BufferedProducer
 
 LEDGER = "in memory"
 
@@ -162,6 +164,70 @@ def test_an_entry_that_is_sent_again_and_arrives_leaves_the_spool(tmp_path: Path
     assert spool.kept() == []
     spool.close()
     assert entries_in(door) == [1]
+
+
+def test_an_entry_that_finds_no_room_keeps_its_row(tmp_path: Path) -> None:
+    """It is sent again a little later, and leaves the spool all the same."""
+    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))])
+    buffering = replace(spooling(tmp_path), max_entries=25, when_full="error")
+    producer = producer_on(door, buffering)
+    producer.add("a:b", 1)
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush()
+    ((entry, _),) = raised.value.failures
+    assert entry is not None
+    producer._desk.buffer.limit = 0
+    producer.add_many([Event("a:b", 1)] * 25)
+    with pytest.raises(BufferFull):
+        producer.resend(entry)
+    producer._desk.buffer.limit = 1
+    producer.flush()
+    producer.resend(entry)
+    producer.close()
+
+    spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
+    assert spool.kept() == []
+    spool.close()
+    assert entries_in(door) == [1] * 26
+
+
+def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
+    """Coalesced events come back as an entry, and stay in the spool as that entry alone."""
+    door, clock = MemoryDoor(), ManualClock()
+    failures = [NoCredentials("none")]
+
+    def make_delivery() -> Delivery:
+        if failures:
+            raise failures.pop()
+        return Delivery(sender_on(door, clock), 2)
+
+    buffering = spooling(tmp_path, coalesce=True)
+    maker = EntryMaker(REGION, clock)
+    producer = BufferedProducer(buffering, make_delivery, maker, ledger=LEDGER)
+    producer.add_many([Event("a:b", 1)] * 3)
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush()
+    ((entry, _),) = raised.value.failures
+    assert entry is not None
+    producer.resend(entry)
+    producer.close()
+    with producer_on(door, buffering, clock=clock):
+        pass
+
+    assert entries_in(door) == [3]
+
+
+def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
+    """And what is spooled next, once there is room, is kept."""
+    spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
+    entry = EntryMaker(REGION).of_event(Event("a:b", 1, note={"n": "x" * 1_000}))
+    spool.connection.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(SpoolRefused, match="disk is full"):
+        spool.append([Pending(NOBODY, "a:b", 1, entry) for _ in range(5_000)])
+    spool.append([Pending(NOBODY, "a:b", 1, entry)])
+
+    assert len(spool.kept()) == 1
+    spool.close()
 
 
 def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:

@@ -147,6 +147,21 @@ def test_an_error_behind_a_lost_answer_hands_the_entries_back() -> None:
     assert [type(one) for one in outcomes] == [Unacknowledged] * 2
 
 
+def test_what_may_be_in_the_stream_comes_back_before_what_concerns_every_event() -> None:
+    """The answer of one call is lost, and the next is denied: those of the first may have it."""
+    denied = Fault(error=failed("AccessDeniedException"))
+    stream = MemoryStream(faults=[*[Fault(error=LOST, applied=True)] * 8, denied])
+    large = [Event("c" * 500, n, note={"n": "x" * 1_000}) for n in range(1, 4_097)]
+    outcomes: list[object] = []
+
+    with pytest.raises(AccessDenied):
+        outcomes.extend(producer_on(stream).send_many(large))
+
+    back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
+    assert len(outcomes) == len(large)
+    assert back == deltas(stream)
+
+
 def test_a_refused_resend_is_raised() -> None:
     """It is one entry: an error of its own."""
     stream = MemoryStream(faults=[Fault(refused=(0,))] * 8)
