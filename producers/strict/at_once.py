@@ -168,11 +168,16 @@ class AtOnce:
 
         Returns:
             `GivenUp`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+
+        Raises:
+            KeyExpired, ClockSkew: the key's time lies so far back that changes under it may be in
+                and forgotten, or ahead.
         """
         self._refuse_elsewhere("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
-        return marked.give_up(self.means, id_of_key(key), "(all under this key)")
+        until_ms = marked.remembered_until(self.means, key, "several changes")
+        return marked.give_up(self.means, id_of_key(key), "(all under this key)", until_ms)
 
     def _request(
         self,

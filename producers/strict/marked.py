@@ -15,6 +15,9 @@ A cancelled transaction is read by its reasons, the marker's first:
 A refusal is said only after `settle`: the marker is looked for by itself (one read unit, for
 nothing promises that a cancelled transaction names every condition that failed), or, while a
 request of this call may still land, a void marker is put in its way.
+
+Nothing leaves once the marker may have expired: a process that stood still for a day must neither
+send its changes again nor say of what is in that it was given up.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     Reason,
     TransactionCancelled,
+    Unreachable,
 )
 from countledger.ledger.expressions import Absent
 from countledger.ledger.ids import IdempotencyKey, id_of_key
@@ -36,7 +40,7 @@ from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.ledger.retry import Backoff
 from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.means import PASSING, Attempts, Means
+from countledger.producers.strict.means import PASSING, Attempts, Forgotten, Means
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import check_passing
 
@@ -89,11 +93,6 @@ class Request:
         return id_of_key(self.key)
 
     @property
-    def key_at_ms(self) -> int | None:
-        """When the key was made, where the caller told."""
-        return self.key.at_ms if isinstance(self.key, IdempotencyKey) else None
-
-    @property
     def key_text(self) -> str:
         """The key without its time."""
         return self.key.key if isinstance(self.key, IdempotencyKey) else self.key
@@ -116,11 +115,10 @@ class MarkedSending:
         Raises:
             KeyExpired, ClockSkew: the key was made too long ago, or lies ahead.
         """
-        what = f"idempotency key {request.key_text!r} of {request.what}"
-        now_ms = means.clock.now_ms()
-        check_key_age(what, request.key_at_ms, now_ms, WINDOW_MS, means.clock_skew_ms)
-        made_at_ms = request.at_ms if request.key_at_ms is None else request.key_at_ms
-        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=made_at_ms + WINDOW_MS)
+        until_ms = remembered_until(means, request.key, request.what)
+        if until_ms is None:
+            until_ms = request.at_ms + WINDOW_MS
+        attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
         call = means.new_id(request.at_ms)
         facts = {"call": call, "key": request.key_text, "note": request.note, **request.facts}
         return cls(means, request, attempts, _marker(means, request.id, facts), call)
@@ -139,7 +137,10 @@ class MarkedSending:
         while True:
             failure: CountledgerError
             try:
-                self.means.door.transact([self.marker, *writes], token)
+                with self.attempts.sending():
+                    self.means.door.transact([self.marker, *writes], token)
+            except Forgotten as late:
+                return self.attempts.end(self.request.what, late)
             except TransactionCancelled as cancelled:
                 marker, *others = cancelled.reasons
                 if marker.condition_failed and marker.item is not None:
@@ -159,8 +160,12 @@ class MarkedSending:
     def settle(self, refused: Refusal) -> Outcome:
         """Make a refusal final: one read unit, or a write unit where a request may still land."""
         if self.attempts.doubtful:
-            ended = give_up(self.means, self.request.id, self.request.what, call=self.call)
-            return refused if isinstance(ended, GivenUp) else ended
+            ended = self._fence()
+            if isinstance(ended, GivenUp):
+                return refused
+            if not isinstance(ended, Duplicate):
+                # The way could not be closed: the old request may still land.
+                return self.unknown()
         try:
             marker = self.means.reads.get(
                 self.means.table, keys.keyed_key(self.request.id), consistent=True
@@ -168,6 +173,13 @@ class MarkedSending:
         except PASSING:
             return self.unknown()
         return refused if marker is None else self._marked(marker)
+
+    def _fence(self) -> Outcome:
+        until_ms = self.attempts.until_ms
+        try:
+            return give_up(self.means, self.request.id, self.request.what, until_ms)
+        except Unreachable:
+            return self.unknown()  # nothing was sent just now, but before
 
     def unknown(self) -> Outcome:
         """Nobody can tell; the same key again will."""
@@ -188,24 +200,44 @@ class MarkedSending:
         return Duplicate(what, None)
 
 
-def give_up(means: Means, change_id: str, what: str, *, call: str | None = None) -> Outcome:
+def remembered_until(means: Means, key: str | IdempotencyKey, what: str) -> int | None:
+    """Until when a key with its time is surely remembered; None: a bare one does not tell.
+
+    Raises:
+        KeyExpired, ClockSkew: that is over, or the key lies ahead; `what` names what it is of.
+    """
+    if not isinstance(key, IdempotencyKey):
+        return None
+    named = f"idempotency key {key.key!r} of {what}"
+    check_key_age(named, key.at_ms, means.clock.now_ms(), WINDOW_MS, means.clock_skew_ms)
+    return key.at_ms + WINDOW_MS
+
+
+def give_up(means: Means, change_id: str, what: str, until_ms: int | None) -> Outcome:
     """Put a void marker where the key's own would lie: one write unit.
 
+    Args:
+        means: what to work with.
+        change_id: what the key stands for.
+        what: what the key is of, for outcomes.
+        until_ms: when the key's own marker may have expired; None: nobody can tell.
+
     Returns:
-        `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in (`Applied`, if
-        by that call). `Unknown`, `Contended`: ask again.
+        `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in. `Unknown`,
+        `Contended`: ask again.
     """
-    attempts = Attempts(means, _POLICY, _ADVICE)
+    attempts = Attempts(means, _POLICY, _ADVICE, until_ms=until_ms)
     void = _marker(means, change_id, {"void": 1})
     while True:
         try:
-            means.door.put(void)
+            with attempts.sending():
+                means.door.put(void)
+        except Forgotten:
+            return attempts.unknown(what)
         except ConditionFailed as failed:
-            there = failed.item or {}
-            if "void" in there:
+            if "void" in (failed.item or {}):
                 return GivenUp(what, change_id)
-            mine = call is not None and there.get("call") == call
-            return (Applied if mine else Duplicate)(what, None)
+            return Duplicate(what, None)
         except PASSING as error:
             if not attempts.again(error):
                 return attempts.end(what, error)
