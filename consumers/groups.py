@@ -140,7 +140,9 @@ class Groups:
         return self._totals_of(group, None if after is None else keys.check_counter(after))
 
     def delete(self, group: str) -> int:
-        """Delete a group, and no counter: as `remove` for each member, and one write unit.
+        """Delete a group, and no counter: as `remove` for each member; a write unit, 3 read units.
+
+        What somebody adds in the meantime stays, in a group of that name that is not ranked.
 
         Returns:
             How many members it had.
@@ -148,9 +150,16 @@ class Groups:
         Raises:
             NoSuchGroup: there is none of that name.
         """
-        members = list(self._board(group).members())
+        board = self._board(group)
+        members = list(board.members())
+        board.take_strays_off(members)
         removed = self.remove(group, members)
         self._door.delete(Delete(self._table, keys.group_key(group)))
+        added = list(board.members())
+        for counter in added:
+            board.take_off(counter)
+        if added:
+            self._make(group)  # they came meanwhile, and were told to be in it
         return len(removed)
 
     def switch_ranking(self, group: str, *, on: bool) -> int:
@@ -179,10 +188,10 @@ class Groups:
 
     def _sweep(self, group: str, *, on: bool) -> int:
         board = self._board(group)
-        members = 0
+        members = []
         try:
             for counter in board.members():
-                members += 1
+                members.append(counter)
                 if on:
                     board.place(counter)
                 else:
@@ -192,7 +201,9 @@ class Groups:
                 self._switch(group, on=False)
                 self._sweep(group, on=False)
             raise
-        return members
+        if not on:
+            board.take_strays_off(members)
+        return len(members)
 
     def top(self, group: str, limit: int = 10) -> list[Ranked]:
         """The highest totals of a group, equal ones by name.
@@ -241,7 +252,10 @@ class Groups:
     def _switch(self, group: str, *, on: bool) -> None:
         there = Compare("counter", "=", keys.GROUP_PREFIX)
         key, clauses = keys.group_key(group), (Assign("on", on),)
-        self._door.update(Update(self._table, key, clauses, AllOf(there)))
+        try:
+            self._door.update(Update(self._table, key, clauses, AllOf(there)))
+        except ConditionFailed:
+            raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
 
     def _make(self, group: str) -> None:
         self._wrote(Put(self._table, {**keys.group_key(group), "on": False}, Absent("part")))

@@ -58,9 +58,11 @@ class Snapshot:
 
     @property
     def as_materialized(self) -> tuple[str, ...]:
-        """The counters that a stream keeps: exact up to its lag, and not to this moment."""
-        kept = (one for one in self.totals.values() if one.method is None and one.version)
-        return tuple(one.counter for one in kept)
+        """The counters that a stream keeps: exact up to its lag, and not to this moment.
+
+        One that has no total yet is among them: what was recorded of it may be under way.
+        """
+        return tuple(one.counter for one in self.totals.values() if one.method is None)
 
 
 @dataclass(frozen=True, slots=True)

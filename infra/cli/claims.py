@@ -167,7 +167,7 @@ def _all_or_none(**options: object) -> bool:
     Raises:
         BadUsage: some are, some are not.
     """
-    given = [name for name, value in options.items() if value]
+    given = [name for name, value in options.items() if value is not None and value != []]
     if given and len(given) < len(options):
         names = ", ".join(f"--{name.replace('_', '-')}" for name in options)
         raise BadUsage(f"{names}: give all of them, or none")

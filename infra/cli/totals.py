@@ -162,7 +162,13 @@ def snapshot(
     taken = options.client().snapshot(counters)
     if options.json:
         totals = [total_document(total) for total in taken.totals.values()]
-        show_json({"read_at": taken.read_at, "totals": totals})
+        show_json(
+            {
+                "read_at": taken.read_at,
+                "totals": totals,
+                "as_materialized": taken.as_materialized,
+            }
+        )
         return
     show_rows(total_row(total) for total in taken.totals.values())
     if taken.as_materialized:

@@ -97,10 +97,18 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """A claim to be deleted, if its owner has it."""
+    """A claim to be deleted, if its owner has it.
+
+    Attributes:
+        table: the table `counters`.
+        claim: what is to be free, and who has it.
+        moved: whether its owner takes another value instead: then that one tells whether it was
+            done before, whoever has the old value since.
+    """
 
     table: str
     claim: Claim
+    moved: bool = False
 
     @property
     def place(self) -> tuple[str, Item]:
@@ -112,8 +120,8 @@ class Freeing:
         return Delete(self.table, self.claim.key, Compare("owner", "=", self.claim.owner))
 
     def done(self, found: Item | None) -> bool:
-        """Whether nobody has it."""
-        return found is None
+        """Whether nobody has it; of one that moved, whether its owner has it no more."""
+        return found is None or (self.moved and owner_of(found) != self.claim.owner)
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""

@@ -56,7 +56,8 @@ class Claims:
             own: what to write in the same transaction; up to 100 writes in all.
 
         Returns:
-            Whether this call did it; False: it was done before (a retry).
+            Whether this call did it; False: it was done before (a retry). Several values that their
+            owner has already, with no new item among them, are written again as they are: True.
 
         Raises:
             AlreadyClaimed: somebody else has one of the values; the error names the owner.
@@ -82,13 +83,15 @@ class Claims:
 
         Raises:
             NotClaimed: the owner does not have it.
-            AlreadyClaimed: somebody else has the new value, or the old one.
+            AlreadyClaimed: somebody else has the new value; or the old one, and the owner does not
+                have the new one.
             ItemInTheWay, BadClaim, BadItem, Unclear, Throttled, WrongRegion: as `take`.
         """
         taken = Claim(claim.scope, to, claim.owner)
         if taken.key == claim.key:
             raise BadClaim(f"{claim.scope} {shown_value(claim.parts)} is to change into itself")
-        steps = [Freeing(self.means.table, claim), *self._taking([taken], again=True), *own]
+        freeing = Freeing(self.means.table, claim, moved=True)
+        steps = [freeing, *self._taking([taken], again=True), *own]
         return self._carry_out("to change", [claim], steps)
 
     def release(self, *claims: Claim, own: Sequence[OwnWrite] = ()) -> bool:

@@ -9,7 +9,7 @@ from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadBounds, BadDelta, BadSetting, Throttled
-from countledger.ledger.ids import IdempotencyKey, check_key
+from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict import exact_value, joint, marked
 from countledger.producers.strict.bounds import check_amount
@@ -170,13 +170,14 @@ class AtOnce:
             `GivenUp`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
 
         Raises:
-            KeyExpired, ClockSkew: the key's time lies so far back that what is in under it may be
-                forgotten, or ahead.
+            KeyExpired, ClockSkew: the key's time lies so far back that changes under it may be in
+                and forgotten, or ahead.
         """
         self._refuse_elsewhere("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
-        return marked.give_up(self.means, key, "(all under this key)")
+        until_ms = marked.remembered_until(self.means, key, "several changes")
+        return marked.give_up(self.means, id_of_key(key), "(all under this key)", until_ms)
 
     def _request(
         self,

@@ -15,6 +15,9 @@ A cancelled transaction is read by its reasons, the marker's first:
 A refusal is said only after `settle`: the marker is looked for by itself (one read unit, for
 nothing promises that a cancelled transaction names every condition that failed), or, while a
 request of this call may still land, a void marker is put in its way.
+
+Nothing leaves once the marker may have expired: a process that stood still for a day must neither
+send its changes again nor say of what is in that it was given up.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     Reason,
     TransactionCancelled,
+    Unreachable,
 )
 from countledger.ledger.expressions import Absent
 from countledger.ledger.ids import IdempotencyKey, id_of_key
@@ -36,13 +40,7 @@ from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.producers.strict.change import check_key_age
 from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten, Means
-from countledger.producers.strict.outcome import (
-    Applied,
-    Contended,
-    Duplicate,
-    GivenUp,
-    Unknown,
-)
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
@@ -93,11 +91,6 @@ class Request:
         return id_of_key(self.key)
 
     @property
-    def key_at_ms(self) -> int | None:
-        """When the key was made, where the caller told."""
-        return self.key.at_ms if isinstance(self.key, IdempotencyKey) else None
-
-    @property
     def key_text(self) -> str:
         """The key without its time."""
         return self.key.key if isinstance(self.key, IdempotencyKey) else self.key
@@ -120,11 +113,10 @@ class MarkedSending:
         Raises:
             KeyExpired, ClockSkew: the key was made too long ago, or lies ahead.
         """
-        what = f"idempotency key {request.key_text!r} of {request.what}"
-        now_ms = means.clock.now_ms()
-        check_key_age(what, request.key_at_ms, now_ms, WINDOW_MS, means.clock_skew_ms)
-        made_at_ms = request.at_ms if request.key_at_ms is None else request.key_at_ms
-        attempts = Attempts(means, POLICY, _ADVICE, until_ms=made_at_ms + WINDOW_MS)
+        until_ms = remembered_until(means, request.key, request.what)
+        if until_ms is None:
+            until_ms = request.at_ms + WINDOW_MS
+        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
         call = means.new_id(request.at_ms)
         facts = {"call": call, "key": request.key_text, "note": request.note, **request.facts}
         return cls(means, request, attempts, _marker(means, request.id, facts), call)
@@ -166,7 +158,12 @@ class MarkedSending:
     def settle(self, refused: Refusal) -> Outcome:
         """Make a refusal final: one read unit, or a write unit where a request may still land."""
         if self.attempts.doubtful:
-            return self._closed(refused)
+            ended = self._fence()
+            if isinstance(ended, GivenUp):
+                return refused
+            if not isinstance(ended, Duplicate):
+                # The way could not be closed: the old request may still land.
+                return self.unknown()
         try:
             marker = self.means.reads.get(
                 self.means.table, keys.keyed_key(self.request.id), consistent=True
@@ -175,19 +172,16 @@ class MarkedSending:
             return self.unknown()
         return refused if marker is None else self._marked(marker)
 
+    def _fence(self) -> Outcome:
+        until_ms = self.attempts.until_ms
+        try:
+            return give_up(self.means, self.request.id, self.request.what, until_ms)
+        except Unreachable:
+            return self.unknown()  # nothing was sent just now, but before
+
     def unknown(self) -> Outcome:
         """Nobody can tell; the same key again will."""
         return self.attempts.unknown(self.request.what)
-
-    def _closed(self, refused: Refusal) -> Outcome:
-        """The refusal behind a void marker; or what was there first."""
-        there = _put_void(self.means, self.request.id, self.request.what, self.attempts.until_ms)
-        if isinstance(there, GivenUp):
-            return refused
-        if isinstance(there, Unknown | Contended):
-            # The way could not be closed: the old request may still land.
-            return self.unknown()
-        return refused if "void" in there else self._marked(there)
 
     def _marked(self, marker: Item) -> Outcome:
         """What a marker that is there says of this request."""
@@ -204,43 +198,31 @@ class MarkedSending:
         return Duplicate(what, None)
 
 
-def give_up(means: Means, key: str | IdempotencyKey, what: str) -> Outcome:
+def remembered_until(means: Means, key: str | IdempotencyKey, what: str) -> int | None:
+    """Until when a key with its time is surely remembered; None: a bare one does not tell.
+
+    Raises:
+        KeyExpired, ClockSkew: that is over, or the key lies ahead; `what` names what it is of.
+    """
+    if not isinstance(key, IdempotencyKey):
+        return None
+    named = f"idempotency key {key.key!r} of {what}"
+    check_key_age(named, key.at_ms, means.clock.now_ms(), WINDOW_MS, means.clock_skew_ms)
+    return key.at_ms + WINDOW_MS
+
+
+def give_up(means: Means, change_id: str, what: str, until_ms: int | None) -> Outcome:
     """Put a void marker where the key's own would lie: one write unit.
 
     Args:
         means: what to work with.
-        key: of several changes.
-        what: it stands for, for outcomes and messages.
+        change_id: what the key stands for.
+        what: what the key is of, for outcomes.
+        until_ms: when the key's own marker may have expired; None: nobody can tell.
 
     Returns:
         `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in. `Unknown`,
         `Contended`: ask again.
-
-    Raises:
-        KeyExpired, ClockSkew: the key was made so long ago that what is in under it may be
-            forgotten, or lies ahead. (A bare one does not tell.)
-    """
-    until_ms = None
-    if isinstance(key, IdempotencyKey):
-        named, now_ms = f"idempotency key {key.key!r}", means.clock.now_ms()
-        check_key_age(named, key.at_ms, now_ms, WINDOW_MS, means.clock_skew_ms)
-        until_ms = key.at_ms + WINDOW_MS
-    there = _put_void(means, id_of_key(key), what, until_ms)
-    if isinstance(there, GivenUp | Unknown | Contended):
-        return there
-    return GivenUp(what, id_of_key(key)) if "void" in there else Duplicate(what, None)
-
-
-def _put_void(
-    means: Means, change_id: str, what: str, until_ms: int | None
-) -> GivenUp | Unknown | Contended | Item:
-    """Put a void marker; the marker that is there already, where there is one.
-
-    Args:
-        means: what to work with.
-        change_id: what the key stands for.
-        what: the counters, for outcomes.
-        until_ms: when a marker of it may have expired; None: nobody can tell.
     """
     attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     void = _marker(means, change_id, {"void": 1})
@@ -251,9 +233,9 @@ def _put_void(
         except Forgotten:
             return attempts.unknown(what)
         except ConditionFailed as failed:
-            if failed.item is None:
-                raise
-            return failed.item
+            if "void" in (failed.item or {}):
+                return GivenUp(what, change_id)
+            return Duplicate(what, None)
         except PASSING as error:
             if not attempts.again(error):
                 return attempts.end(what, error)

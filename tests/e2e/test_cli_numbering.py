@@ -209,6 +209,7 @@ def test_a_combination_is_one_value(command: Command, name: str) -> None:
         ("change", "s", "--from", "a", "--to", "a", "--owner", "u"),
         ("change", "s", "--from", "a", "--to", "b", "--owner", "u", "--expect", "{}"),
         ("release", "s", "a", "--owner", "u", "--table", "t", "--key", "[]"),
+        ("release", "s", "a", "--owner", "u", "--table", "", "--key", ""),
         ("show", "s", "a\x00"),
     ],
 )

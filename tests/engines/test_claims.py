@@ -129,6 +129,25 @@ def test_a_changed_claim_frees_the_old_value(claims: Claims, scope: str) -> None
     assert [claims.owner(scope, value) for value in "abc"] == [None, "u-2", "u-1"]
 
 
+def test_a_change_that_was_made_is_done_whoever_has_the_old_value_since(
+    tables: Store, claims: Claims, users: str, scope: str
+) -> None:
+    """A retry after a crash: its owner has the new value, and is not told of the other."""
+    ann = Claim(scope, "ann@x.org", "u-1")
+    claims.take(ann, own=[_ann(users)])
+    moved = ItemChange(users, {"id": "u-1"}, {"email": "new@x.org"}, {"email": "ann@x.org"})
+    claims.change(ann, "new@x.org", own=[moved])
+    claims.take(Claim(scope, "ann@x.org", "u-2"))
+
+    assert claims.change(ann, "new@x.org", own=[moved]) is False
+    other = ItemChange(users, {"id": "u-1"}, {"email": "third@x.org"})
+    with pytest.raises(AlreadyClaimed, match="claimed by 'u-2'"):
+        claims.change(ann, "third@x.org", own=[other])
+
+    assert claims.owner(scope, "new@x.org") == "u-1"
+    assert _stored(tables, users) == [("u-1", "new@x.org")]
+
+
 def test_nobody_releases_what_another_has(claims: Claims, scope: str) -> None:
     """The error names the owner, and the claim stays."""
     claims.take(Claim(scope, "a", "u-1"))

@@ -85,6 +85,54 @@ def test_a_crash_anywhere_is_made_good_by_the_same_call(
             break
 
 
+@pytest.mark.parametrize("end", ["delete", "unrank"])
+def test_a_removal_that_died_leaves_no_place_behind_its_group(
+    store: Store, counter: str, end: str
+) -> None:
+    """The membership is gone, the place is not: it goes with the board, and another may rank it."""
+    group, names = _names(store, counter, 2)
+    groups, later = _groups(store), _groups(store)
+    groups.add(group, names)
+    groups.switch_ranking(group, on=True)
+    crash = faults(groups.totals.door.client, at="UpdateItem", plan=[Fault(Kind.CRASH)])
+    with crash, pytest.raises(Crash):
+        groups.remove(group, names[:1])
+
+    if end == "delete":
+        later.delete(group)
+    else:
+        later.switch_ranking(group, on=False)
+
+    later.add(f"{group}-2", names)
+    later.switch_ranking(f"{group}-2", on=True)
+    _expect_board(later, f"{group}-2")
+
+
+def test_a_deletion_that_died_is_ended_by_the_same_call(store: Store, counter: str) -> None:
+    """Whatever the k-th request was: no member, no place and no group is left."""
+    for k in count():
+        group, names = _names(store, f"{counter}{k}", 1)
+        groups = _groups(store)
+        groups.add(group, names)
+        groups.switch_ranking(group, on=True)
+        died = False
+        plan = chain(repeat(None, k), repeat(Fault(Kind.CRASH)))
+        with faults(groups.totals.door.client, plan=plan):
+            try:
+                groups.delete(group)
+            except Crash:
+                died = True
+        with suppress(NoSuchGroup):  # nothing was left to do
+            groups.delete(group)
+
+        assert group not in {one.name for one in groups.list()}
+        assert list(groups.of(names[0])) == []
+        assert "ranked_group" not in (store.item(store.counters, keys.total_key(names[0])) or {})
+        if not died:
+            assert k > 4
+            break
+
+
 @pytest.mark.parametrize("fault", LOST_ANSWERS, ids=str)
 def test_a_lost_answer_leaves_a_member_and_its_place(
     store: Store, counter: str, fault: Fault
@@ -123,6 +171,46 @@ def test_a_member_that_goes_while_it_is_placed_is_taken_off(
     ):
         groups.add(group, names)
         _expect_board(groups, group)
+
+
+@pytest.mark.parametrize("ranked", [False, True])
+def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
+    store: Store, counter: str, *, ranked: bool
+) -> None:
+    """Its membership comes behind the last look, and before the group itself goes."""
+    group, names = _names(store, counter, 1)
+    groups, other = _groups(store), _groups(store)
+    groups.add(group, [])
+    groups.switch_ranking(group, on=ranked)
+
+    def add() -> None:
+        other.add(group, names)
+
+    with before_request(groups.totals.door.client, "DeleteItem", 1, add):
+        groups.delete(group)
+
+    assert list(groups.of(names[0])) == [group]
+    assert [one.counter for one in groups.show(group)] == names
+    assert not groups.get(group).ranked
+    assert "ranked_group" not in (store.item(store.counters, keys.total_key(names[0])) or {})
+
+
+def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
+    store: Store, counter: str
+) -> None:
+    """Between the look and the switch."""
+    group, names = _names(store, counter, 1)
+    groups, other = _groups(store), _groups(store)
+    groups.add(group, names)
+
+    def delete() -> None:
+        other.delete(group)
+
+    with (
+        before_request(groups.totals.door.client, "UpdateItem", 1, delete),
+        pytest.raises(NoSuchGroup, match=group),
+    ):
+        groups.switch_ranking(group, on=True)
 
 
 def _remove(groups: Groups, group: str, names: list[str]) -> None:

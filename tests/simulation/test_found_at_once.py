@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     IdempotencyKeyReused,
-    KeyExpired,
     Reason,
     TransactionCancelled,
 )
-from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import DAY_MS, HOUR_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Unknown
@@ -42,10 +39,6 @@ def _seller(world: World, **opening: int) -> Product:
         opens = opening.get(counter.removeprefix("s:"), first)
         seller.strict.create(counter, method="atomic", lower=0, upper=100, opening=opens)
     return seller
-
-
-def _key(seller: Product) -> IdempotencyKey:
-    return IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
 
 
 def _values(seller: Product) -> Mapping[str, object]:
@@ -89,38 +82,6 @@ def _keep_first_reason_back(world: World, patch: pytest.MonkeyPatch) -> None:
             raise TransactionCancelled((hidden, *others)) from None
 
     patch.setattr(service, "_judge", judge)
-
-
-def test_a_key_of_several_changes_is_not_given_up_once_it_may_be_forgotten() -> None:
-    """They are in, and their marker is gone: nothing may be said to be out for good that is in."""
-    world = calm_world()
-    seller = _seller(world)
-    order = _key(seller)
-    assert isinstance(seller.strict.at_once.change(CHANGES, key=order), Applied)
-    world.schedule.now_ms += _FORGOTTEN_MS
-    _forget_keys(world)
-
-    with pytest.raises(KeyExpired):
-        seller.strict.at_once.give_up(order)
-
-    assert _values(seller) == {HALL: 5, SHELF: 15}
-
-
-@pytest.mark.parametrize("key", ["timed", "bare"])
-def test_a_process_that_stood_still_for_longer_than_a_key_is_remembered_sends_nothing(
-    key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An attempt without an answer is in; the next one would count again, and does not leave."""
-    world = calm_world()
-    seller = _seller(world)
-    script(world, Fault.AFTER, Fault.FROZEN)
-    _freeze(world, monkeypatch)
-
-    order = _key(seller) if key == "timed" else "order-1"
-    outcome = seller.strict.at_once.change(CHANGES, key=order)
-
-    assert isinstance(outcome, Unknown)
-    assert _values(seller) == {HALL: 5, SHELF: 15}
 
 
 def test_a_value_is_not_set_a_second_time_after_such_a_standstill(

@@ -221,6 +221,26 @@ def test_a_refusal_after_a_lost_answer_is_final(store: Store, counter: str, rule
         assert late.landings == [400]
 
 
+@pytest.mark.parametrize("kind", [Kind.THROTTLE, Kind.UNREACHABLE])
+def test_a_refusal_is_not_said_while_the_late_request_could_not_be_kept_out(
+    store: Store, counter: str, kind: Kind
+) -> None:
+    """No fence went through: nobody can tell, and the same key will."""
+    seller, source, target = _pair(store, counter)
+    other = seller_of(store)
+    fence = faults(client_of(seller), at="PutItem", plan=repeat(Fault(kind)))
+
+    with held_back(seller, Method.MARKER) as late, fence:
+        others_change([other], source, -5)
+        outcome = _transfer(seller, source, target)
+    others_change([other], source, 5)
+    late.land()
+
+    assert isinstance(outcome, Unknown)
+    assert isinstance(_transfer(seller_of(store), source, target), Duplicate)
+    _expect(seller, {source: 3, target: 2})
+
+
 @judged(without_settling)
 def test_a_duplicate_is_told_though_the_reasons_keep_the_marker_to_themselves(
     store: Store, counter: str, rule: Rule
