@@ -327,6 +327,12 @@ CANARIES = [
     Canary("alerts: the time of a record", wrong_judges.judged_by_the_rules_of_today, "alerts"),
     Canary("alerts: re-arm levels", wrong_judges.levels_are_not_looked_up, "alerts"),
     Canary("alerts: no half change of a rule", consumers.half_a_change_is_known, "alerts"),
+    Canary(
+        "alerts: now, and not before it is in force", consumers.told_before_it_is_in_force, "alerts"
+    ),
+    Canary(
+        "alerts: now, and what led there", consumers.where_a_total_stood_hides_its_way, "alerts"
+    ),
     Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
     Canary("keyed events are not coalesced", wrong.coalesce_the_keyed, "buffer"),
     Canary("a spool's entries keep their ids", wrong.reopen_under_other_ids, "buffer"),

@@ -34,6 +34,8 @@ _BATCHING: Final = (
     "dispatcher",
     "judge",
     "alert resend",
+    "alert create",
+    "alert now",
     SENDER,
     "kinesis send",
     "kinesis resend",
@@ -42,6 +44,7 @@ _BATCHING: Final = (
 _TRANSACTING: Final = (
     "alert create",
     "alert set",
+    "alert now",
     "alert delete",
     "strict crt",
     "strict marker",

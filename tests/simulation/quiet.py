@@ -12,6 +12,7 @@ from countledger.ledger.quarantined import Source
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import poison_operations as poison
 from tests.simulation import strict_operations as strict
+from tests.simulation.alert_operations import tell_standing
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
@@ -162,6 +163,16 @@ def check_strict(world: World, memory: Memory) -> None:
             raise Wrong(f"{counter} of {method} was full: {outcome}")
 
 
+def check_standing(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """Where somebody asked for what stands beyond, and may have died, it is asked for again."""
+    for region in world.regions:
+        process = world.process(region, "the last to ask")
+        asked = world.auditor.alerts[region].standing.asked
+        for rule in alerts_of(world, process).list():
+            if rule.name in asked:
+                tell_standing(process, rule)
+
+
 def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
     """Dead letters are sent again; then every crossing was told, in every region."""
     wait(world)
@@ -179,9 +190,17 @@ def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the
         if letters.letters:
             raise Wrong(f"dead letters stay in {region}: {letters.bodies}")
         world.auditor.alerts[region].check_end()
-        for key, item in world.copies[region][COUNTERS].items.items():
-            if key[1].startswith(keys.ALERT_PREFIX) and not item["told"]:
-                raise Wrong(f"never told in {region}: {item}")
+        _check_told(world, region, {rule.revision for rule in alerts.list()})
+
+
+def _check_told(world: World, region: str, revisions: set[str]) -> None:
+    """Nothing lies in a state and was never told."""
+    for key, item in world.copies[region][COUNTERS].items.items():
+        if not key[1].startswith(keys.ALERT_PREFIX) or item["told"]:
+            continue
+        # Who had asked for what stands there has died, and the rule is another one now.
+        if item["revision"] in revisions or not item.get("standing"):
+            raise Wrong(f"never told in {region}: {item}")
 
 
 def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
@@ -214,6 +233,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_schedules,
     check_compaction,
     check_ledgers,
+    check_standing,
     check_alerts,
     check_quarantine,
 )

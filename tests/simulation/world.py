@@ -152,6 +152,7 @@ class World:
 
     def _open_alarms(self, region: str, counters: Table) -> None:
         account = self.auditor.alerts[region] = AlertAccount(region, self.schedule)
+        account.standing.skew_ms = self.shape.skew_ms
         self.alarms[region] = Alarms(Targets(account.take))
         self.bells[region] = Mailbox(partial(_check_copy, counters))
         counters.watchers.append(
