@@ -148,7 +148,7 @@ def concerns(move: Move, rule: Rule) -> bool:
     """Whether a move can change anything under a rule, whatever its state."""
     if crossings(move.old, move.new, rule):
         return True
-    return rule.rearm is not None and is_back(move.new, rule)
+    return rule.rearm is not None and _was_back(move, rule)
 
 
 def told(state: State) -> State:
@@ -163,9 +163,14 @@ def _state_behind(known: State | None, move: Move, rule: Rule) -> State | None:
         crossed = crossings(move.old, move.new, rule)
         if crossed:
             return _fire(move, rule, direction_of(move.old, move.new), crossed)
-    if not was_armed and is_back(move.new, rule):
+    if not was_armed and _was_back(move, rule):
         return _state_of(move, rule, armed=True)
     return None
+
+
+def _was_back(move: Move, rule: Rule) -> bool:
+    """Whether a total was at the re-arm level: from there it may have begun, made again."""
+    return is_back(move.new, rule) or is_back(move.old, rule)
 
 
 def _fire(move: Move, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]) -> State:
