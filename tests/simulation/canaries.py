@@ -334,6 +334,8 @@ CANARIES = [
         "alerts: now, and what led there", consumers.where_a_total_stood_hides_its_way, "alerts"
     ),
     Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
+    Canary("set: from the exact sum", wrong.set_by_the_total, "stock"),
+    Canary("set: found by its key", wrong.set_without_a_look, "stock"),
     Canary("keyed events are not coalesced", wrong.coalesce_the_keyed, "buffer"),
     Canary("a spool's entries keep their ids", wrong.reopen_under_other_ids, "buffer"),
     Canary("a spool knows an entry before it is sent", wrong.send_before_it_is_kept, "buffer"),

@@ -38,6 +38,7 @@ class Memory:
         unnumbered: items of which nobody could tell whether they were put.
         streamed: entries that Kinesis may have or not, and when they were last sent.
         spools: per client, the file of its spool, or none.
+        wishes: keys under which the stock was to be set in a region, and to which values.
         open: changes of strict counters whose fate is not known: counter, key, delta.
         spoilt: of the counter that is poisoned, the deltas that nobody has used.
         poison: what was written there by hand and not mended: the region, and the item.
@@ -55,6 +56,7 @@ class Memory:
     keyed: list[Event] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
+    wishes: dict[tuple[str | IdempotencyKey, str], set[int]] = field(default_factory=dict)
     numbers: int = 0
 
     def number(self) -> int:

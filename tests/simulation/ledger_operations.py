@@ -22,6 +22,7 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.event import Event, make_entry
 from countledger.producers.receipt import Receipt
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.ledger_account import STOCK
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
@@ -144,6 +145,11 @@ def read_total(client: Client) -> None:
     client.tell(f"total {total.counter}: {total.entries} entries, version {total.version}")
 
 
+def send(client: Client, event: Event) -> None:
+    """An event, whose entry may be sent again."""
+    _send(client, _entry(client, event))
+
+
 def send_new(client: Client, counter: str, free: list[int]) -> None:
     """An entry without a key, of a counter that the others leave alone."""
     if free:
@@ -151,8 +157,14 @@ def send_new(client: Client, counter: str, free: list[int]) -> None:
 
 
 def draw_counter(client: Client) -> str:
-    """Any ledger counter."""
+    """Any ledger counter whose deltas tell of themselves."""
     return client.random.choice(sorted(client.memory.free))
+
+
+def draw_any(client: Client) -> str:
+    """Any ledger counter."""
+    others = [STOCK] if client.auditor.ledger.accounts[STOCK].made else []
+    return client.random.choice(sorted(client.memory.free) + others)
 
 
 def draw_delta(client: Client, counter: str) -> int | None:

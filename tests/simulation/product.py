@@ -29,6 +29,7 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.retry import Backoff
 from countledger.producers.claims.claims import Claims
+from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
@@ -113,6 +114,11 @@ class Product:
     def exact(self) -> ExactReader:
         """Reads exact sums."""
         return ExactReader(self.reads, LEDGER)
+
+    @cached_property
+    def compensator(self) -> Compensator:
+        """Sets counters to values."""
+        return Compensator(self.recorder, self.exact)
 
     @cached_property
     def totals(self) -> TotalsReader:

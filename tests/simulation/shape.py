@@ -78,6 +78,7 @@ class Shape:
 # What half of the seeds do alone, so that it meets itself more often.
 FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
+    "stock": ("stock", "resend", "exact", "compact", "repair"),
     "buffer": ("buffer", "resend", "exact", "compact"),
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
@@ -132,7 +133,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
-    if focus in {"compaction", "buffer", "ingest"}:
+    if focus in {"compaction", "buffer", "ingest", "stock"}:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
     if focus == "alerts":
