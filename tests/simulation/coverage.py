@@ -113,6 +113,8 @@ def of_operation(name: str) -> list[Fault]:
         faults += DELIVERIES
     if name == SENDER:
         faults.append(Fault.DISK)
+    if name == "dispatcher":
+        faults.append(Fault.DUPLICATE)
     if name == "compaction worker":
         faults += [Fault.FAILED, Fault.DUPLICATE]
     return faults

@@ -126,14 +126,19 @@ class Product:
         return TotalsReader(self.reads, COUNTERS)
 
     @cached_property
-    def auditor(self) -> Auditor:
-        """Verifies and repairs."""
+    def stream(self) -> LedgerStream:
+        """The ledger's stream."""
         stream = self.world.streams[self.process.region]
         client: Any = StreamsClient(stream, self.process)
+        return LedgerStream(client, stream.arn)
+
+    @cached_property
+    def auditor(self) -> Auditor:
+        """Verifies and repairs."""
         verifier = Verifier(
             self.totals,
             self.exact,
-            LedgerStream(client, stream.arn),
+            self.stream,
             self.process,
             clock_skew_ms=self.world.shape.skew_ms,
             patience_ms=_PATIENCE_MS,

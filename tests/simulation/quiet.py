@@ -9,6 +9,7 @@ from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.quarantined import Source
+from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import poison_operations as poison
 from tests.simulation import strict_operations as strict
@@ -143,7 +144,7 @@ def check_compaction(world: World, memory: Memory) -> None:
 
 
 def check_strict(world: World, memory: Memory) -> None:
-    """Every value is what was applied; what is left in bins can be taken, to the last."""
+    """Every value is what was applied; what is left can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
         if world.auditor.strict.accounts[counter].made is None:
@@ -151,8 +152,8 @@ def check_strict(world: World, memory: Memory) -> None:
             strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
         world.auditor.strict.check_end(counter, int(shown.value))
-        if bins == 1 or shown.upper is None:
-            continue
+        if shown.upper is None or method == "set":
+            continue  # of tokens there is no end but by their number
         room = int(shown.upper - shown.value)
         if room:
             outcome = product.strict.change(counter, room)
@@ -171,6 +172,16 @@ def check_standing(world: World, memory: Memory) -> None:  # noqa: ARG001 - as t
         for rule in alerts_of(world, process).list():
             if rule.name in asked:
                 tell_standing(process, rule)
+
+
+def check_goes_on(world: World, memory: Memory) -> None:
+    """After all that, what is recorded counts as ever."""
+    for region in world.regions:
+        product = Product(world.process(region, "the last to record"))
+        for counter, free in sorted(memory.free.items()):
+            if free:
+                product.recorder.record(Event(counter, 4 ** free.pop()))
+    wait(world)
 
 
 def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
@@ -232,6 +243,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_claims,
     check_schedules,
     check_compaction,
+    check_goes_on,
     check_ledgers,
     check_standing,
     check_alerts,

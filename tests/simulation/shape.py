@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,6 +42,7 @@ class Shape:
         long: whether an outage may be longer than a stream keeps its records.
         min_entries: from how many entries on a counter is worth compacting.
         names_all: whether a cancelled transaction names all that failed.
+        expiry_ms: how long after its time to live an item goes, at the most.
         weights: of operations, by name: how often each is drawn.
     """
 
@@ -67,6 +68,7 @@ class Shape:
     long: bool
     min_entries: int
     names_all: bool
+    expiry_ms: int
     weights: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -83,7 +85,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
-    "totals": ("record", "verify", "repair", "spoil", "resend"),
+    "totals": ("record", "total", "verify", "repair", "spoil", "resend"),
     "repairs": ("record", "repair", "spoil"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
     "tags": ("strict occ", "strict history", "strict bounds"),
@@ -121,6 +123,7 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
         long=random.random() < 0.05,
         min_entries=choice([2, 2, 5]),
         names_all=choice([True, False]),
+        expiry_ms=choice([SECOND_MS, 10 * MINUTE_MS, 48 * HOUR_MS]),
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
     )
     if focus is None and random.random() < 0.5:

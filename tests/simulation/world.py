@@ -56,7 +56,6 @@ BEGIN_MS: Final = 1_800_000_000_000.0
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of a simulation
 _FREEZE_MS: Final = 2_400_000
 _TTL_OLDEST_MS: Final = 5 * 365 * DAY_MS
-_TTL_LATE_MS: Final = 48 * 3_600_000
 
 
 class Service(Process):
@@ -267,7 +266,7 @@ class World:
             if there is not None and there.get("expires_at") == at_s and key not in table.locked:
                 table.store(key, None)
 
-        late_ms = self.random.random() * _TTL_LATE_MS
+        late_ms = self.random.random() * self.shape.expiry_ms
         self.schedule.at(at_s * 1_000 - self.schedule.now_ms + late_ms, expire)
 
 
