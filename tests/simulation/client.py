@@ -11,7 +11,7 @@ from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from random import Random
 
     from countledger.ledger.entry import Entry
@@ -99,14 +99,18 @@ class Client:
         """Of the simulation."""
         return self.world.auditor
 
-    def live(self, operations: list[Operation], count: int) -> None:
-        """Carry out so many operations, with pauses in between."""
+    def live(
+        self, operations: list[Operation], count: int, skipped: Container[int] = frozenset()
+    ) -> None:
+        """Carry out so many operations, with pauses in between; some only in mind."""
         weights = [self.world.shape.weights.get(one.name, 0) for one in operations]
-        for _ in range(count):
+        for number in range(count):
             gap_ms = self.random.expovariate(1) * self.world.shape.gap_ms
             self.world.schedule.pause(gap_ms)
             if any(weights):
-                self.play(self.random.choices(operations, weights)[0])
+                operation = self.random.choices(operations, weights)[0]
+                if number not in skipped:
+                    self.play(operation)
 
     def play(self, operation: Operation) -> None:
         """Carry one out, however it ends."""

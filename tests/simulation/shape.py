@@ -85,6 +85,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
+    "due": ("record", "schedule"),
     "totals": ("record", "total", "verify", "repair", "spoil", "resend"),
     "repairs": ("record", "repair", "spoil"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
@@ -136,7 +137,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
-    if focus in {"compaction", "buffer", "ingest", "stock"}:
+    if focus in {"compaction", "due", "buffer", "ingest", "stock"}:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
     if focus == "alerts":

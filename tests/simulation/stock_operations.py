@@ -63,7 +63,8 @@ def set_value(client: Client) -> None:
 def _drawn(client: Client) -> tuple[str | IdempotencyKey, int]:
     name = f"stock-taking {client.memory.number()}"
     timed = IdempotencyKey(name, to_datetime(client.process.now_ms()))
-    return client.random.choice([name, timed]), client.random.randint(-_LARGEST, _LARGEST)
+    either: list[str | IdempotencyKey] = [name, timed]
+    return client.random.choice(either), client.random.randint(-_LARGEST, _LARGEST)
 
 
 def _check(
