@@ -105,6 +105,7 @@ class Client:
         """Carry out so many operations, with pauses in between; some only in mind."""
         weights = [self.world.shape.weights.get(one.name, 0) for one in operations]
         for number in range(count):
+            self.world.schedule.draw_anew(f"{self.name}, operation {number}")
             gap_ms = self.random.expovariate(1) * self.world.shape.gap_ms
             self.world.schedule.pause(gap_ms)
             if any(weights):

@@ -103,19 +103,28 @@ def _kept(failure: Failure, smaller: Failure) -> Failure:
 
 
 def spelled(skipped: Iterable[tuple[int, int]]) -> str:
-    """Which operations are left out, as an argument: `0:1,2,5/2:7`."""
-    clients: dict[int, list[str]] = {}
+    """Which operations are left out, as an argument: `0:1-3,5/2:7`."""
+    runs: dict[int, list[list[int]]] = {}
     for client, number in sorted(skipped):
-        clients.setdefault(client, []).append(str(number))
-    return "/".join(f"{client}:{','.join(numbers)}" for client, numbers in clients.items())
+        mine = runs.setdefault(client, [])
+        if mine and mine[-1][1] == number - 1:
+            mine[-1][1] = number
+        else:
+            mine.append([number, number])
+    return "/".join(
+        f"{client}:{','.join('-'.join(map(str, sorted(set(one)))) for one in mine)}"
+        for client, mine in runs.items()
+    )
 
 
 def read_skipped(text: str) -> tuple[tuple[int, int], ...]:
     """As it is spelled."""
-    found = []
+    found: list[tuple[int, int]] = []
     for one in filter(None, text.split("/")):
         client, _, numbers = one.partition(":")
-        found += [(int(client), int(number)) for number in numbers.split(",")]
+        for run in numbers.split(","):
+            first, _, last = run.partition("-")
+            found += [(int(client), number) for number in range(int(first), int(last or first) + 1)]
     return tuple(found)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.limits import MINUTE_MS
@@ -20,6 +19,7 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.curing import cure, mend_all
+from tests.simulation.draws import Draws
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
 from tests.simulation.kinesis_operations import INGESTING, small_records
@@ -70,7 +70,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         """Draw the shape, and make the world."""
-        random = Random(self.seed)  # noqa: S311 - a simulation
+        random = Draws(self.seed)
         out = set(self.without)
         shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, self.focus)
         weights = {name: 0 if name in out else one for name, one in shape.weights.items()}

@@ -110,7 +110,6 @@ class World:
     rules: dict[str, Any] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     ingest: IngestWay | None = None
-    ids: int = 0
     closing: list[Callable[[], object]] = field(default_factory=list)
     _folder: TemporaryDirectory[str] | None = None
 
@@ -184,9 +183,8 @@ class World:
 
     def new_id(self, at_ms: int) -> str:
         """An id that nobody else has, time in front."""
-        self.ids += 1
         time = f"{at_ms:012x}"
-        return f"{time[:8]}-{time[8:]}-7000-8000-{self.ids:012x}"
+        return f"{time[:8]}-{time[8:]}-7000-8000-{self.random.getrandbits(48):012x}"
 
     def folder(self) -> Path:
         """Where its processes keep files; it goes with the world."""
