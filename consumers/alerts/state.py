@@ -14,6 +14,10 @@ A record of a lower version, made much later, is of a total that was deleted and
 then on those of the total before it count as judged, whatever their versions.
 
 Without a state a rule is armed. A rule without a re-arm level is armed always.
+
+A total that was told of where it stood (`decide_now`) has come there by moves that may still have
+to be judged. So its state keeps the one that it was written over, and they are judged by that: the
+state goes back to the first of them that sets something off, and on from there.
 """
 
 from __future__ import annotations
@@ -21,12 +25,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from countledger.consumers.alerts import course
 from countledger.consumers.alerts.alert import Firing, firing_of
 from countledger.consumers.alerts.crossings import crossings, direction_of, is_back, standing
 from countledger.consumers.alerts.rule import Direction
-from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 
 if TYPE_CHECKING:
+    from countledger.consumers.alerts.course import Stood
     from countledger.consumers.alerts.crossings import Crossing
     from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.rule import Rule
@@ -45,8 +50,10 @@ class State:
         armed: whether the next crossing alerts; of a rule without a re-arm level always.
         firing: what the change set off, or None where it only armed the rule again.
         told: whether its alerts have been told, all of them.
-        standing: whether it was made for a total that did not move (`decide_now`). The record of
-            that version, should it come under the same revision, is still to be judged.
+        standing: whether it was made for a total that did not move (`decide_now`). Records up to
+            that version are still to be judged, as far as `before` says.
+        before: of such a state the one that it was written over, if there was one.
+        stood: of a state that was written over such a one what stood there; None once it is passed.
     """
 
     counter: str
@@ -58,6 +65,8 @@ class State:
     firing: Firing | None = None
     told: bool = True
     standing: bool = False
+    before: State | None = None
+    stood: Stood | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +88,12 @@ class Write:
 
     Attributes:
         state: which.
-        over_standing: whether the state of a total that stood at this version may be there.
+        over: the state that has to be there: one that tells of a total that stood, or for that of
+            such a total the last one. None: any that is earlier, but for these.
     """
 
     state: State
-    over_standing: bool = False
+    over: State | None = None
 
 
 def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
@@ -97,18 +107,17 @@ def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing, state.standing)
-    state = _of_this_total(state, move)
-    if state is not None and _has_judged(state, move, rule):
+    known = course.of_this_total(course.up_to(state, move), move)
+    if known is not None and course.has_judged(known, move):
         return None
-    was_armed = _is_armed(state, rule)
-    if was_armed or is_back(move.old, rule):
-        crossed = crossings(move.old, move.new, rule)
-        if crossed:
-            write = _fire(move, rule, direction_of(move.old, move.new), crossed)
-            return replace(write, over_standing=state is not None and state.standing)
-    if not was_armed and is_back(move.new, rule):
-        return Write(_state_of(move, rule, armed=True))
-    return None
+    stood = course.stood_ahead(state, move)
+    if stood is not None and course.was_told(stood, move, rule):
+        return None
+    behind = _state_behind(known, move, rule)
+    if behind is None:
+        return None
+    tells_of_one = state is not None and course.stood_in(state) is not None
+    return Write(replace(behind, stood=stood), over=state if tells_of_one else None)
 
 
 def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
@@ -121,22 +130,25 @@ def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | No
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing, state.standing)
-    state = _of_this_total(state, move)
-    if state is not None and (move.version < state.version or state.revision == rule.revision):
+    known = course.of_this_total(state, move)
+    if known is not None and (move.version < known.version or course.has_met(known, rule)):
         return None
     beyond = standing(move.new, rule)
     if beyond is None:
         return None
     falling = rule.direction is Direction.FALLING
-    write = _fire(move, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
-    return Write(replace(write.state, standing=True))
+    fired = _fire(move, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
+    before = known
+    if known is not None:
+        before = known.before if known.standing else replace(known, firing=None, stood=None)
+    return Write(replace(fired, standing=True, before=before), over=state)
 
 
 def concerns(move: Move, rule: Rule) -> bool:
     """Whether a move can change anything under a rule, whatever its state."""
     if crossings(move.old, move.new, rule):
         return True
-    return rule.rearm is not None and is_back(move.new, rule)
+    return rule.rearm is not None and _was_back(move, rule)
 
 
 def told(state: State) -> State:
@@ -144,33 +156,26 @@ def told(state: State) -> State:
     return replace(state, told=True)
 
 
-def _of_this_total(state: State | None, move: Move) -> State | None:
-    """The state, unless the total was deleted and made anew since: versions begin again then."""
-    if state is None or state.at_ms >= move.at_ms - ALERT_MADE_ANEW_MS:
-        return state
-    return state if move.version > state.version else None
+def _state_behind(known: State | None, move: Move, rule: Rule) -> State | None:
+    """The state behind a move that has not been judged, or None where it stays as it is."""
+    was_armed = course.is_armed(known, move, rule)
+    if was_armed or is_back(move.old, rule):
+        crossed = crossings(move.old, move.new, rule)
+        if crossed:
+            return _fire(move, rule, direction_of(move.old, move.new), crossed)
+    if not was_armed and _was_back(move, rule):
+        return _state_of(move, rule, armed=True)
+    return None
 
 
-def _has_judged(state: State, move: Move, rule: Rule) -> bool:
-    if move.at_ms < state.at_ms - ALERT_MADE_ANEW_MS:
-        return True  # whatever its version: it may be of the total before this one
-    if move.version != state.version or not state.standing or state.revision != rule.revision:
-        return move.version <= state.version
-    # Where the total stood was told; what it passed on its way there was not.
-    known = () if state.firing is None else state.firing.crossings
-    return set(crossings(move.old, move.new, rule)) <= set(known)
+def _was_back(move: Move, rule: Rule) -> bool:
+    """Whether a total was at the re-arm level: from there it may have begun, made again."""
+    return is_back(move.new, rule) or is_back(move.old, rule)
 
 
-def _is_armed(state: State | None, rule: Rule) -> bool:
-    """Of another revision a state says nothing: this one begins armed."""
-    if state is None or rule.rearm is None or state.revision != rule.revision:
-        return True
-    return state.armed
-
-
-def _fire(move: Move, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]) -> Write:
+def _fire(move: Move, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]) -> State:
     firing = firing_of(rule, move, direction, crossed)
-    return Write(_state_of(move, rule, armed=rule.rearm is None, firing=firing))
+    return _state_of(move, rule, armed=rule.rearm is None, firing=firing)
 
 
 def _state_of(move: Move, rule: Rule, *, armed: bool, firing: Firing | None = None) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.alert import Firing
+from countledger.consumers.alerts.course import Stood
 from countledger.consumers.alerts.crossings import Crossing
 from countledger.consumers.alerts.rule import Direction, target_of
 from countledger.consumers.alerts.state import State
@@ -23,37 +24,36 @@ if TYPE_CHECKING:
 
 
 def write_of(table: str, write: Write) -> Put:
-    """The write of a state: one write unit for each KB."""
+    """The write of a state: one write unit for each KB.
+
+    Over an earlier one, if that has been told and tells of no total that stood; or where there is
+    none. That of a total that was made anew is written over whatever version the one before it had.
+    """
     state = write.state
-    earlier: Condition = Compare("version", "<", state.version)
-    if write.over_standing:
-        stood_there = AllOf(
-            Compare("version", "=", state.version),
-            Compare("revision", "=", state.revision),
-            Compare("standing", "=", value=True),
-        )
-        earlier = AnyOf(earlier, stood_there)
-    return _put(table, state, earlier)
+    if write.over is not None:
+        return Put(table, encode_state(state), _is_still(write.over))
+    older = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
+    not_younger = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
+    earlier = AllOf(Compare("version", "<", state.version), not_younger)
+    told = Compare("told", "=", value=True)
+    replaceable = AllOf(AnyOf(older, earlier), told, Absent("standing"), Absent("stood"))
+    return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
 def write_now_of(table: str, write: Write) -> Put:
-    """The same for a total that stands still: another revision may have judged that version."""
-    state = write.state
-    other = AllOf(
-        Compare("version", "<=", state.version), Compare("revision", "<>", state.revision)
+    """The same for a total that stands still: over the state that it keeps, or where none is."""
+    there = Absent("version") if write.over is None else _is_still(write.over)
+    return Put(table, encode_state(write.state), there)
+
+
+def _is_still(state: State) -> Condition:
+    """That a state is there, and has been told."""
+    return AllOf(
+        Compare("version", "=", state.version),
+        Compare("revision", "=", state.revision),
+        Compare("told", "=", value=True),
+        Compare("standing", "=", value=True) if state.standing else Absent("standing"),
     )
-    return _put(table, state, other)
-
-
-def _put(table: str, state: State, earlier: Condition) -> Put:
-    """Write a state over an earlier one, if that has been told; or where there is none.
-
-    That of a total that was made anew is written over whatever version the one before it had.
-    """
-    older = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
-    not_younger = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
-    replaceable = AllOf(AnyOf(older, AllOf(earlier, not_younger)), Compare("told", "=", value=True))
-    return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
 def settle_of(table: str, tell: Tell) -> Update:
@@ -84,6 +84,8 @@ def encode_state(state: State) -> Item:
         "armed": state.armed,
         "told": state.told,
         "standing": state.standing or None,
+        "before": None if state.before is None else _encode_before(state.before),
+        "stood": None if state.stood is None else _encode_stood(state.stood),
         "firing": None if state.firing is None else encode_firing(state.firing),
         "expires_at": expires_at if state.armed else None,
     }
@@ -111,9 +113,38 @@ def decode_state(item: Item) -> State:
             firing=None if firing is None else decode_firing(counter, rule, firing),
             told=_flag(item, "told"),
             standing=item.get("standing") is True,
+            before=_decode_before(counter, rule, item.get("before")),
+            stood=_decode_stood(item.get("stood")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptItem(f"{describe(item)}: it is no state of an alert: {error!r}") from error
+
+
+def _encode_before(state: State) -> dict[str, Any]:
+    return {
+        "revision": state.revision,
+        "version": state.version,
+        "at": state.at_ms,
+        "armed": state.armed,
+    }
+
+
+def _decode_before(counter: str, rule: str, stored: dict[str, Any] | None) -> State | None:
+    if stored is None:
+        return None
+    at_ms = stored["at"]
+    return State(counter, rule, stored["revision"], stored["version"], at_ms, armed=stored["armed"])
+
+
+def _encode_stood(stood: Stood) -> dict[str, Any]:
+    threshold = to_text(stood.threshold)
+    return {"revision": stood.revision, "version": stood.version, "threshold": threshold}
+
+
+def _decode_stood(stored: dict[str, Any] | None) -> Stood | None:
+    if stored is None:
+        return None
+    return Stood(stored["revision"], stored["version"], from_number(stored["threshold"]))
 
 
 def encode_firing(firing: Firing) -> dict[str, Any]:

@@ -36,9 +36,10 @@ from tests.simulation.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
     from countledger.ledger.operations import Page, Put, Query, Scan
+    from tests.simulation.table import Table
 
 T = TypeVar("T")
 NAME: Final = "simulated"
@@ -90,13 +91,8 @@ class ContractDoor(SimulatedDoor):
     What an eventual read shows is up to date here, as on every engine.
     """
 
-    def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:  # noqa: ARG002
-        """One item."""
-        return SimulatedDoor.get(self, table, key, consistent=True)
-
-    def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:  # noqa: ARG002
-        """Those that exist."""
-        return SimulatedDoor.get_many(self, table, keys, consistent=True)
+    def _see(self, copy: Table, key: tuple[str, str], *, consistent: bool) -> Item | None:  # noqa: ARG002
+        return SimulatedDoor._see(self, copy, key, consistent=True)
 
     def put(self, write: Put) -> None:
         """Write one item."""

@@ -17,9 +17,10 @@ from tests.simulation.faults import Fault
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.runner import Tally, run_all
 from tests.simulation.shape import FOCUSES
-from tests.simulation.shrink import Failure, run, shrink
+from tests.simulation.shrink import Failure, read_skipped, run, shrink
 
 _LINES = 60
+_TABLE_WIDTH = 140
 
 
 def _arguments() -> Namespace:
@@ -31,6 +32,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--without", default="", help="operations, faults, accidents to leave out")
     parser.add_argument("--clients", type=int, help="no more clients than these")
     parser.add_argument("--operations", type=int, help="no more operations of each client")
+    parser.add_argument("--skip", default="", help="operations to leave out: client:numbers/...")
     parser.add_argument("--focus", choices=FOCUSES, help="do this alone")
     parser.add_argument("--shrink", action="store_true", help="make a failure shorter")
     return parser.parse_args()
@@ -38,7 +40,10 @@ def _arguments() -> Namespace:
 
 def _replay(console: Console, given: Namespace) -> int:
     without = tuple(name for name in given.without.split(",") if name)
-    asked = Failure(given.seed, "", (), without, given.clients, given.operations, given.focus)
+    skipped = read_skipped(given.skip)
+    asked = Failure(
+        given.seed, "", (), without, given.clients, given.operations, given.focus, skipped
+    )
     failure = run(asked)
     if failure is None:
         console.print(f"seed {given.seed}: all is well")
@@ -96,7 +101,8 @@ def _table(coverage: Coverage) -> Table:
 
 def _simulate(console: Console, given: Namespace) -> int:
     done = _run(console, given)
-    console.print(_table(done.coverage))
+    # Whatever holds it: a cell that is cut off tells nothing.
+    console.print(_table(done.coverage), width=max(console.width, _TABLE_WIDTH), crop=False)
     legend = (f"{number} {fault}" for number, fault in enumerate(Fault, 1))
     console.print(f"faults: {', '.join(legend)}", highlight=False)
     happened = ", ".join(f"{name} {done.coverage.accidents[name]}" for name in ACCIDENTS)

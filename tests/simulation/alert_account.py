@@ -4,20 +4,22 @@ What must alert is found by a walk through the totals as they were written, numb
 they are small. Nothing of it is read from the product. Where docs/alerts.md promises nothing, an
 alert may come or not: behind a change of a rule that was written too late, for an item that was
 edited by hand, or whose versions began again within the last minute, and for what a judge slept
-through.
+through. Totals that stand beyond a threshold already are in `standing_account`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
-from tests.simulation.alert_walk import Levels, crossed, is_back
+from tests.simulation.alert_walk import Levels, Passed, crossed, is_back, last_passed
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.standing_account import StandingAccount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,6 +123,7 @@ class AlertAccount:
     revisions: dict[str, Revision] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     slept: bool = False
+    standing: StandingAccount = field(default_factory=StandingAccount)
     _deleted: dict[str, float] = field(default_factory=dict)
 
     # ---- what is written ----
@@ -151,11 +154,14 @@ class AlertAccount:
         by_hand: bool,
     ) -> None:
         now_ms = self.schedule.now_ms
+        readable = after is not None and all(
+            isinstance(after.get(name), int) for name in ("total", "version")
+        )
+        self.standing.held(counter, after if readable else None, now_ms, by_hand=by_hand)
         if after is None:
             if by_hand:
                 self._deleted[counter] = now_ms
             return
-        readable = all(isinstance(after.get(name), int) for name in ("total", "version"))
         if "bins" in after or not readable:
             return
         old = _old_of(before, after)
@@ -190,35 +196,60 @@ class AlertAccount:
             if revision is not None and revision.covers(counter) and revision.may_judge(move)
             for one in self._messages(counter, revision, move)
         ]
-        if message not in possible:
+        stood = revision is not None and message == self._standing(message, revision)
+        if stood:
+            self.standing.told(message)
+        elif message not in possible:
             raise Wrong(f"{message} was told in {self.region}; possible were {possible}")
         self.taken[message["id"]] += 1
+
+    def _standing(self, message: dict[str, Any], revision: Revision) -> dict[str, Any] | None:
+        """What may be told of a total that stands where the message says."""
+        counter, levels = message["counter"], revision.levels
+        item = revision.item
+        total = self.standing.total_at(counter, message["version"], item["effective_from"])
+        at_ms = int(datetime.fromisoformat(message["at"]).timestamp()) * SECOND_MS
+        latest_ms = self.schedule.now_ms + self.standing.skew_ms
+        if total is None or not item["effective_from"] <= at_ms <= latest_ms:
+            return None
+        threshold = last_passed(total, levels)
+        if threshold is None or item["name"] not in self.standing.asked:
+            return None
+        way = "falling" if levels.direction == "falling" else "rising"
+        move = Move(message["version"], total, total, at_ms, sure=True)
+        return self._message(counter, revision, move, Passed(threshold, None, 1), way)
 
     def _messages(self, counter: str, revision: Revision, move: Move) -> Iterator[dict[str, Any]]:
         if move.old is None:
             return
         way = "rising" if move.new > move.old else "falling"
+        for passed in crossed(move.old, move.new, revision.levels):
+            yield self._message(counter, revision, move, passed, way)
+
+    def _message(
+        self, counter: str, revision: Revision, move: Move, passed: Passed, way: str
+    ) -> dict[str, Any]:
+        threshold, through, count = passed
         rule, known = revision.item["name"], revision.item["revision"]
         at = to_datetime(move.at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
-        for threshold, through, count in crossed(move.old, move.new, revision.levels):
-            name = f"{self.region}/{rule}@{known}/{move.version}/{threshold}/{way}/{counter}"
-            wide = {} if through is None else {"through": str(through), "count": str(count)}
-            yield {
-                "v": 1,
-                "id": name,
-                "dedup": sha256(name.encode()).hexdigest(),
-                "rule": rule,
-                "revision": known,
-                "counter": counter,
-                "direction": way,
-                "threshold": str(threshold),
-                **wide,
-                "old": str(move.old),
-                "new": str(move.new),
-                "version": move.version,
-                "region": self.region,
-                "at": at,
-            }
+        name = f"{self.region}/{rule}@{known}/{move.version}/{threshold}/{way}/{counter}"
+        wide = {} if through is None else {"through": str(through), "count": str(count)}
+        return {
+            "v": 1,
+            "id": name,
+            "dedup": sha256(name.encode()).hexdigest(),
+            "rule": rule,
+            "revision": known,
+            "counter": counter,
+            "direction": way,
+            "threshold": str(threshold),
+            **wide,
+            "old": str(move.old),
+            "new": str(move.new),
+            "version": move.version,
+            "region": self.region,
+            "at": at,
+        }
 
     # ---- once all is quiet ----
 
@@ -235,10 +266,13 @@ class AlertAccount:
                 if revision.covers(counter):
                     self._walk(counter, revision, required, allowed)
         told = set(self.taken)
+        allowed |= self.standing.ids
         if missing := sorted(required - told):
             raise Wrong(f"never told in {self.region}: {missing}")
         if invented := sorted(told - allowed):
             raise Wrong(f"told in {self.region}, and not crossed: {invented}")
+        if not self.slept:
+            self.standing.check_end(self.revisions.values(), self.taken)
 
     def _walk(
         self, counter: str, revision: Revision, required: set[str], allowed: set[str]
@@ -248,7 +282,12 @@ class AlertAccount:
         # What it may be: where it is not known whether a move was judged, both.
         armed = {True}
         loose = self.slept or (levels.rearm is not None and revision.is_late)
+        stood = self.standing.versions(counter, revision.item)
         for move in self.moves[counter]:
+            if levels.rearm is not None and any(version < move.version for version in stood):
+                # It has alerted there; whether for sure, if others of its name did so too.
+                armed = {False} if self.standing.is_alone(counter, revision.item) else {True, False}
+                stood = [version for version in stood if version >= move.version]
             if not revision.may_judge(move):
                 continue
             sure = not loose and move.sure and revision.must_judge(move)

@@ -1,4 +1,4 @@
-"""Operations on alerts: rules made, changed and deleted; dead letters sent again."""
+"""Operations on alerts: rules made, changed and deleted; what stands beyond; dead letters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.simulation.targets import BUS, topic_of
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alerts import Alerts
+    from countledger.consumers.alerts.rule import Rule
     from tests.simulation.client import Client, Memory
+    from tests.simulation.process import Process
     from tests.simulation.world import World
 
 _NAMES: Final = ("a", "b", "c")
@@ -32,6 +34,36 @@ def create(client: Client) -> None:
         client.tell(f"rule {name}: {error}")
     else:
         client.tell(f"rule {name}: {rule}")
+        if client.random.random() < 0.3:
+            tell_standing(client.process, rule)
+
+
+def tell_now(client: Client) -> None:
+    """`alert set NAME --now`: of a new revision, or going on where that of another failed."""
+    name = client.random.choice(_NAMES)
+    wish = _wish(client.world, client.memory, client.region)
+    wished: dict[str, Any] = (
+        {"threshold": wish["threshold"]} if client.random.random() < 0.5 else {}
+    )
+    try:
+        rule = _alerts(client).set(name, **wished)
+    except _REFUSALS as error:
+        client.tell(f"rule {name}: {error}")
+    else:
+        tell_standing(client.process, rule)
+
+
+def tell_standing(process: Process, rule: Rule) -> None:
+    """What is beyond already is told."""
+    world = process.world
+    account = world.auditor.alerts[process.region].standing
+    account.asked.add(rule.name)
+    began_ms = world.schedule.now_ms
+    told = alerts_of(world, process).tell_standing(rule)
+    world.tell(f"{process.name}: rule {rule.name} told of {told} that stood beyond")
+    # By a clock that is ahead a rule is in force before the records that it judges.
+    since_ms = rule.effective_from_ms if process.error_ms <= 0 else began_ms
+    account.answered(rule.revision, since_ms, max(world.schedule.now_ms, rule.effective_from_ms))
 
 
 def change(client: Client) -> None:

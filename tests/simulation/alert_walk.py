@@ -83,3 +83,12 @@ def is_back(total: int, levels: Levels) -> bool:
     if levels.rearm is None:
         return True
     return total >= levels.rearm if levels.direction == "falling" else total <= levels.rearm
+
+
+def last_passed(total: int, levels: Levels) -> int | None:
+    """The level that a total has reached, coming from far off; None: none."""
+    far = levels.threshold - total if levels.direction == "falling" else total - levels.threshold
+    if far < 0:
+        return None
+    back = far % levels.step if levels.step is not None else far
+    return total + back if levels.direction == "falling" else total - back

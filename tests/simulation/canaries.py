@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from countledger.compaction import plan
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
-from countledger.consumers import due, fold, materializer, proof, record, total_writer, watermark
+from countledger.consumers import (
+    due,
+    fold,
+    materializer,
+    proof,
+    record,
+    total_writer,
+    totals,
+    watermark,
+)
 from countledger.consumers import repair as repairing
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
@@ -84,6 +93,30 @@ def _one_watermark_for_all_shards(patch: pytest.MonkeyPatch) -> None:
 def _watermarks_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(watermark, "WATERMARK_LIFE_MS", 120_000)
     patch.setattr(watermark, "STALE_ENOUGH", 1)
+
+
+def _watermarks_as_old_as_their_shards(patch: pytest.MonkeyPatch) -> None:
+    """They go by when their shard was first met, though they move."""
+    update_of: Any = total_writer.update_of
+    met: dict[str, int] = {}
+
+    def update(table: str, counter: str, step: Any, shard: str, now_ms: int) -> Any:  # noqa: ANN401
+        return update_of(table, counter, step, shard, met.setdefault(shard, now_ms))
+
+    patch.setattr(total_writer, "update_of", update)
+    patch.setattr(watermark, "WATERMARK_LIFE_MS", 300_000)
+    patch.setattr(watermark, "STALE_ENOUGH", 1)
+
+
+def _freshness_of_the_fastest(patch: pytest.MonkeyPatch) -> None:
+    freshness_of = totals.freshness_of
+
+    def fresh(shards: Any, progress: Any) -> totals.Freshness:  # noqa: ANN401 - handed on
+        found = freshness_of(shards, progress)
+        reached = [one.handled_through_ms for one in found.shards]
+        return replace(found, handled_through_ms=max(reached, default=None), idle=())
+
+    patch.setattr(totals, "freshness_of", fresh)
 
 
 def _removals_subtract(patch: pytest.MonkeyPatch) -> None:
@@ -280,6 +313,17 @@ def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(means.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
 
 
+def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
+    """They may go before their window is over."""
+    put_marker = MarkerSending.begin.__globals__["put_marker"]
+
+    def brief(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
+        put = put_marker(*arguments)
+        return replace(put, item={**put.item, "expires_at": put.item["at"] // 1_000})
+
+    patch.setattr("countledger.producers.strict.marker.put_marker", brief)
+
+
 def _markers_unread(patch: pytest.MonkeyPatch) -> None:
     """A marker is put whatever lies there."""
     put_marker = MarkerSending.begin.__globals__["put_marker"]
@@ -294,6 +338,8 @@ CANARIES = [
     Canary("watermark", _no_watermark),
     Canary("watermark for each stream shard", _one_watermark_for_all_shards),
     Canary("watermarks outlive what they refuse", _watermarks_of_a_short_life),
+    Canary("watermarks go by their own age", _watermarks_as_old_as_their_shards),
+    Canary("freshness is the slowest shard's", _freshness_of_the_fastest, "totals"),
     Canary("REMOVE adds nothing", _removals_subtract),
     Canary("failures are reported", _failures_are_not_reported),
     Canary("what was not written comes again", _progress_before_effect),
@@ -309,8 +355,8 @@ CANARIES = [
     Canary("settle", _skip("_settle"), "compaction"),
     Canary("the head is read twice", _one_head_read, "compaction"),
     Canary("covers of the first head", _covers_of_the_first_head, "compaction"),
-    Canary("due marks come again", _due_forgets_redelivery),
-    Canary("due again after a run", _settlement_forgets_the_due),
+    Canary("due marks come again", _due_forgets_redelivery, "due"),
+    Canary("due again after a run", _settlement_forgets_the_due, "due"),
     Canary("no SDK retries for atomic", _sdk_retries_atomic, "atomic"),
     Canary("bounds", _no_bound, "atomic"),
     Canary("the fence of occ", _no_fence, "tags"),
@@ -319,6 +365,7 @@ CANARIES = [
     Canary("crt: one token", _a_new_token_each_time, "tokens"),
     Canary("nothing sent past the memory of a key", _tokens_outlived, "makings"),
     Canary("marker: its condition", _markers_unread, "markers"),
+    Canary("marker: its window", _markers_of_a_short_life, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
     Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
@@ -328,7 +375,15 @@ CANARIES = [
     Canary("alerts: the time of a record", wrong_judges.judged_by_the_rules_of_today, "alerts"),
     Canary("alerts: re-arm levels", wrong_judges.levels_are_not_looked_up, "alerts"),
     Canary("alerts: no half change of a rule", consumers.half_a_change_is_known, "alerts"),
+    Canary(
+        "alerts: now, and not before it is in force", consumers.told_before_it_is_in_force, "alerts"
+    ),
+    Canary(
+        "alerts: now, and what led there", consumers.where_a_total_stood_hides_its_way, "alerts"
+    ),
     Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
+    Canary("set: from the exact sum", wrong.set_by_the_total, "stock"),
+    Canary("set: found by its key", wrong.set_without_a_look, "stock"),
     Canary("keyed events are not coalesced", wrong.coalesce_the_keyed, "buffer"),
     Canary("a spool's entries keep their ids", wrong.reopen_under_other_ids, "buffer"),
     Canary("a spool knows an entry before it is sent", wrong.send_before_it_is_kept, "buffer"),

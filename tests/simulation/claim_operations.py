@@ -76,7 +76,8 @@ def take(client: Client) -> None:
 
 def change(client: Client) -> None:
     """Another value instead of the one that it has, or thinks that it has."""
-    old, new = client.random.sample(_VALUES, 2)
+    old = _known(client)
+    new = client.random.choice([value for value in _VALUES if value != old])
     _frees(client, [old])
     claim = Claim(SCOPE, old, client.name)
     try:
@@ -90,12 +91,21 @@ def change(client: Client) -> None:
 
 def release(client: Client) -> None:
     """A value is free again, if it was this client's."""
-    value = client.random.choice(_VALUES)
+    value = _known(client)
     _frees(client, [value])
     try:
         client.product.claims.release(Claim(SCOPE, value, client.name))
     except (AlreadyClaimed, NotClaimed) as error:
         client.tell(f"release {value}: {error}")
+    else:
+        client.tell(f"released {value}")
+
+
+def _known(client: Client) -> str:
+    """A value that it was told to have; or now and then any."""
+    held = client.auditor.claims.held
+    mine = [value for value in _VALUES if held.get(value) == client.name]
+    return client.random.choice(mine if mine and client.random.random() < 0.8 else _VALUES)
 
 
 def _refusable(client: Client, values: list[str], act: Callable[[list[Claim]], bool]) -> None:

@@ -11,7 +11,7 @@ from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from random import Random
 
     from countledger.ledger.entry import Entry
@@ -38,6 +38,7 @@ class Memory:
         unnumbered: items of which nobody could tell whether they were put.
         streamed: entries that Kinesis may have or not, and when they were last sent.
         spools: per client, the file of its spool, or none.
+        wishes: keys under which the stock was to be set in a region, and to which values.
         open: changes of strict counters whose fate is not known: counter, key, delta.
         spoilt: of the counter that is poisoned, the deltas that nobody has used.
         poison: what was written there by hand and not mended: the region, and the item.
@@ -55,6 +56,7 @@ class Memory:
     keyed: list[Event] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
+    wishes: dict[tuple[str | IdempotencyKey, str], set[int]] = field(default_factory=dict)
     numbers: int = 0
 
     def number(self) -> int:
@@ -97,14 +99,19 @@ class Client:
         """Of the simulation."""
         return self.world.auditor
 
-    def live(self, operations: list[Operation], count: int) -> None:
-        """Carry out so many operations, with pauses in between."""
+    def live(
+        self, operations: list[Operation], count: int, skipped: Container[int] = frozenset()
+    ) -> None:
+        """Carry out so many operations, with pauses in between; some only in mind."""
         weights = [self.world.shape.weights.get(one.name, 0) for one in operations]
-        for _ in range(count):
+        for number in range(count):
+            self.world.schedule.draw_anew(f"{self.name}, operation {number}")
             gap_ms = self.random.expovariate(1) * self.world.shape.gap_ms
             self.world.schedule.pause(gap_ms)
             if any(weights):
-                self.play(self.random.choices(operations, weights)[0])
+                operation = self.random.choices(operations, weights)[0]
+                if number not in skipped:
+                    self.play(operation)
 
     def play(self, operation: Operation) -> None:
         """Carry one out, however it ends."""

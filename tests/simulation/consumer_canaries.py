@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers import proof
-from countledger.consumers.alerts import rule_items
+from countledger.consumers.alerts import course, rule_items
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
 from countledger.producers.strict.means import Means
@@ -29,6 +30,16 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(rule_items, "_is_whole", whole)
     patch.setattr(transactions, "_SPREAD_MS", (300,))
+
+
+def where_a_total_stood_hides_its_way(patch: pytest.MonkeyPatch) -> None:
+    """Moves up to where a total was told to stand count as judged."""
+    patch.setattr(course, "up_to", lambda state, _move: state)
+
+
+def told_before_it_is_in_force(patch: pytest.MonkeyPatch) -> None:
+    """Totals are read at once, and what moves until the rule is in force nobody judges."""
+    patch.setattr(Standing, "_await", lambda _standing, _rule: None)
 
 
 def dead_letters_are_dropped(patch: pytest.MonkeyPatch) -> None:

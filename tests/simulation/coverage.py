@@ -34,6 +34,8 @@ _BATCHING: Final = (
     "dispatcher",
     "judge",
     "alert resend",
+    "alert create",
+    "alert now",
     SENDER,
     "kinesis send",
     "kinesis resend",
@@ -42,6 +44,7 @@ _BATCHING: Final = (
 _TRANSACTING: Final = (
     "alert create",
     "alert set",
+    "alert now",
     "alert delete",
     "strict crt",
     "strict marker",
@@ -110,6 +113,8 @@ def of_operation(name: str) -> list[Fault]:
         faults += DELIVERIES
     if name == SENDER:
         faults.append(Fault.DISK)
+    if name == "dispatcher":
+        faults.append(Fault.DUPLICATE)
     if name == "compaction worker":
         faults += [Fault.FAILED, Fault.DUPLICATE]
     return faults

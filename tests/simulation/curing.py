@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.quarantined import Source
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.ledger_account import STOCK
 from tests.simulation.poison_operations import BY, COUNTER, desk_of, mend_one
 from tests.simulation.product import Product
 from tests.simulation.quiet import wait
@@ -27,7 +28,7 @@ def mend_all(world: World, memory: Memory) -> None:
 
 
 def cure(world: World, memory: Memory) -> None:
-    """Make all good; from then on the poisoned counter is one like the others.
+    """Make all good; from then on the poisoned counter, and the stock, are ones like the others.
 
     Raises:
         Wrong: something stays in quarantine.
@@ -41,6 +42,8 @@ def cure(world: World, memory: Memory) -> None:
         else:
             raise Wrong(f"in quarantine for ever in {region}: {world.bells[region].bodies}")
     memory.free[COUNTER] = []
+    if world.auditor.ledger.accounts[STOCK].made:
+        memory.free[STOCK] = []
 
 
 def _is_empty(world: World, region: str) -> bool:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from countledger.ledger.door import Door
-from countledger.ledger.errors import Reason, TransactionCancelled
+from countledger.ledger.errors import Reason, RequestRejected, TransactionCancelled
 from countledger.ledger.expressions import AllOf, Compare
+from countledger.ledger.limits import BATCH_GET_KEYS, BATCH_WRITE_ITEMS, TRANSACTION_ACTIONS
 from countledger.ledger.operations import Page, Query
 from tests.simulation.faults import Fault
 from tests.simulation.judgement import holds, key_of
 from tests.simulation.process import SDK_ATTEMPTS
+from tests.simulation.table import written_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 # For how long a read that is not consistent may show what was there before, and how often.
 _STALE_MS: Final = 1_000
 _STALE: Final = 0.3
+# What the one index has of an item.
+_DUE: Final = "due_at"
+_LISTED: Final = ("counter", "part", "due_bucket", _DUE)
 # How often two items of a page are of different moments.
 _APART: Final = 0.15
 
@@ -59,6 +64,10 @@ class SimulatedDoor(Door):
     def get_many(self, table: str, keys: Sequence[Key], *, consistent: bool = False) -> list[Item]:
         """Those that exist, each as of its own moment."""
         copy = self._copy(table)
+        for start in range(0, len(keys), BATCH_GET_KEYS):
+            _refuse_unfit(
+                [key_of(key) for key in keys[start : start + BATCH_GET_KEYS]], BATCH_GET_KEYS
+            )
 
         def look() -> list[Item]:
             found = (self._see(copy, key_of(key), consistent=consistent) for key in keys)
@@ -74,7 +83,7 @@ class SimulatedDoor(Door):
         if not isinstance(read, Query):
             return self._scan(copy, read)
         if read.index is not None:
-            return Page([dict(item) for item in _listed(copy, read)], None)
+            return Page(self._listed(copy, read), None)
         return self._query(copy, read)
 
     def put(self, write: Put) -> None:
@@ -94,6 +103,7 @@ class SimulatedDoor(Door):
         """All or nothing; each item changes at its own moment."""
         world, process = self.process.world, self.process
         service = world.transactions[self.region]
+        _refuse_unfit([(write.table, written_key(write)) for write in writes], TRANSACTION_ACTIONS)
 
         def request() -> tuple[bool, float]:
             if world.faults.strikes(Fault.CONFLICT, process.acting):
@@ -109,6 +119,7 @@ class SimulatedDoor(Door):
         """Items as of one moment."""
         service = self.process.world.transactions[self.region]
         wanted = [key_of(key) for key in keys]
+        _refuse_unfit(wanted, TRANSACTION_ACTIONS)
         return self.process.read(
             "TransactGetItems", lambda: service.get(table, wanted), attempts=self.attempts
         )
@@ -116,6 +127,7 @@ class SimulatedDoor(Door):
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items without condition; some may be left."""
         copy, world, operation = self._copy(table), self.process.world, self.process.acting
+        _refuse_unfit([key_of(item) for item in items], BATCH_WRITE_ITEMS)
 
         def request() -> list[Item]:
             left: list[Item] = []
@@ -172,6 +184,21 @@ class SimulatedDoor(Door):
                 return Page(items, {"counter": partition, copy.sort: key})
         return Page(items, None)
 
+    def _listed(self, copy: Table, read: Query) -> list[Item]:
+        """What the index of due counters lists, in its order: its own attributes, a little late."""
+        if not isinstance(read.condition, AllOf):
+            raise TypeError(f"no simulation of {read!r}")
+        indexed = [
+            key
+            for key, item in copy.items.items()
+            if _DUE in item or _DUE in (copy.earlier[key][1] or {})
+        ]
+        items = (self._see(copy, key, consistent=False) or {} for key in indexed)
+        found = [
+            {name: item[name] for name in _LISTED} for item in items if holds(read.condition, item)
+        ]
+        return sorted(found, key=lambda item: item[_DUE])
+
     def _scan(self, copy: Table, read: Scan) -> Page:
         size = read.page_size or self.process.world.shape.page_items
         mine = sorted(k for k in copy.items if sum(k[0].encode()) % read.segments == read.segment)
@@ -185,6 +212,12 @@ class SimulatedDoor(Door):
             return Page(shown, None)
         last = left[size - 1]
         return Page(shown, {"counter": last[0], copy.sort: last[1]})
+
+
+def _refuse_unfit(keys: Sequence[object], most: int) -> None:
+    """A call of several items names some, not too many, and each once."""
+    if not 0 < len(keys) <= most or len(set(keys)) < len(keys):
+        raise RequestRejected(f"no such call is valid: {keys}")
 
 
 def _conflict(number: int) -> Reason:
@@ -210,13 +243,3 @@ def _next(copy: Table, partition: str, after: str | None, *, forward: bool) -> s
         return order[at] if at < len(order) else None
     at = (len(order) if after is None else bisect_left(order, after)) - 1
     return order[at] if at >= 0 else None
-
-
-def _listed(copy: Table, read: Query) -> Iterator[Item]:
-    """What the index of due counters lists."""
-    if not isinstance(read.condition, AllOf):
-        raise TypeError(f"no simulation of {read!r}")
-    bucket = read.condition.conditions[0]
-    if not isinstance(bucket, Compare):
-        raise TypeError(f"no simulation of {read!r}")
-    return (item for item in copy.indexed(bucket.value) if holds(read.condition, item))

@@ -22,6 +22,7 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.event import Event, make_entry
 from countledger.producers.receipt import Receipt
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.ledger_account import STOCK, counted
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
@@ -70,6 +71,9 @@ def record_batch(client: Client) -> None:
             at = to_datetime(client.process.now_ms())
             key = IdempotencyKey(f"key {client.memory.number()}", at)
             events.append(Event(counter, delta, client.random.choice([None, None, key])))
+    if keyed := [event for event in events if event.key is not None]:
+        # The same event twice, as an app's own input has it.
+        events += client.random.choice([[], keyed[:1]])
     outcomes = client.product.recorder.record_many(events)
     for event, outcome in zip(events, outcomes, strict=True):
         if isinstance(outcome, Receipt):
@@ -113,7 +117,9 @@ def reuse(client: Client) -> None:
     ]
     if not timed:
         return
-    entry = client.random.choice(timed)
+    horizon_ms = client.world.shape.horizon_ms
+    young = [one for one in timed if client.process.now_ms() - one.at_ms <= horizon_ms]
+    entry = client.random.choice(young or timed)
     account = client.auditor.ledger.accounts[entry.counter]
     spread = client.world.shape.spread
     shown = account.shown[client.region]
@@ -139,9 +145,34 @@ def read_exact(client: Client) -> None:
 
 
 def read_total(client: Client) -> None:
-    """A total: never more than what was made (which the auditor saw when it was written)."""
-    total = client.product.totals.read(draw_counter(client))
-    client.tell(f"total {total.counter}: {total.entries} entries, version {total.version}")
+    """A total: all is in it up to where all totals are said to be fresh.
+
+    That it is never more than what was made, the auditor saw when it was written.
+    """
+    totals, counter = client.product.totals, draw_counter(client)
+    fresh = totals.freshness(client.product.stream)
+    total = totals.read(counter, consistent=True)
+    client.tell(f"total {counter}: {total.entries} entries, fresh to {fresh.handled_through_ms}")
+    account = client.auditor.ledger.accounts[counter]
+    if fresh.idle or fresh.handled_through_ms is None or client.region in account.excused:
+        return
+    logs = client.world.streams[client.region].shards.values()
+    handled = [
+        record.after["delta"]
+        for log in logs
+        for record in log.records
+        if record.key[0] == counter
+        and record.before is None
+        and record.after is not None
+        and record.made_ms < fresh.handled_through_ms
+        and client.auditor.ledger.is_entry(record.key[1])
+    ]
+    client.auditor.ledger.read(counter, counted(handled), int(total.total))
+
+
+def send(client: Client, event: Event) -> None:
+    """An event, whose entry may be sent again."""
+    _send(client, _entry(client, event))
 
 
 def send_new(client: Client, counter: str, free: list[int]) -> None:
@@ -151,8 +182,14 @@ def send_new(client: Client, counter: str, free: list[int]) -> None:
 
 
 def draw_counter(client: Client) -> str:
-    """Any ledger counter."""
+    """Any ledger counter whose deltas tell of themselves."""
     return client.random.choice(sorted(client.memory.free))
+
+
+def draw_any(client: Client) -> str:
+    """Any ledger counter."""
+    others = [STOCK] if client.auditor.ledger.accounts[STOCK].made else []
+    return client.random.choice(sorted(client.memory.free) + others)
 
 
 def draw_delta(client: Client, counter: str) -> int | None:

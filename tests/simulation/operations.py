@@ -20,6 +20,7 @@ from tests.simulation import ledger_operations as ledger
 from tests.simulation import number_operations as numbers
 from tests.simulation import poison_operations as poison
 from tests.simulation import running_operations as running
+from tests.simulation import stock_operations as stock
 from tests.simulation import strict_operations as strict
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ OPERATIONS: Final = (
     Operation("repair", running.repair, 2),
     Operation("schedule", running.schedule, 1, home=True),
     Operation("spoil a total", running.spoil, 0.7),
+    Operation("stock record", stock.record, 1),
+    Operation("stock set", stock.set_value, 1.5),
     Operation("strict atomic", strict.change_by("atomic"), 1, home=True),
     Operation("strict occ", strict.change_by("occ"), 1, home=True),
     Operation("strict history", strict.change_by("history"), 1, home=True),
@@ -77,6 +80,7 @@ OPERATIONS: Final = (
     Operation("quarantine resend", poison.resend, 0.5),
     Operation("alert create", alerts.create, 1),
     Operation("alert set", alerts.change, 1),
+    Operation("alert now", alerts.tell_now, 1),
     Operation("alert delete", alerts.delete, 0.4),
     Operation("alert resend", alerts.resend, 0.5),
     Operation("buffer add", buffer.add, 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled
@@ -10,6 +11,7 @@ from countledger.ledger.operations import Put
 from countledger.producers.buffer import coalesce, delivery, holdings, outcomes, spool
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
+from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import ingest, reading
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.kinesis import message
@@ -19,7 +21,9 @@ from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.strict import marked
 from countledger.producers.strict.marked import MarkedSending
+from tests.simulation import product
 from tests.simulation.door import SimulatedDoor
+from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
     import pytest
@@ -35,6 +39,27 @@ def _unconditional(write: Any) -> Any:  # noqa: ANN401 - any write
 def _anew(entry: Entry, number: int) -> Entry:
     """The entry under another id."""
     return replace(entry, id=f"{entry.id[:24]}{number:012x}")
+
+
+# ---- setting to a value ----
+
+
+def set_by_the_total(patch: pytest.MonkeyPatch) -> None:
+    """What is to be compensated is read where it may lag behind."""
+
+    def lagging(one: product.Product) -> Compensator:
+        def read(counter: str) -> SimpleNamespace:
+            return SimpleNamespace(sum=one.totals.read(counter).total)
+
+        exact: Any = SimpleNamespace(read=read, door=one.reads, table=LEDGER)
+        return Compensator(one.recorder, exact)
+
+    patch.setattr(product.Product, "compensator", property(lagging))
+
+
+def set_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    """A retry reckons anew, as if nothing had been recorded under its key."""
+    patch.setattr(Compensator, "_there", lambda *_: None)
 
 
 # ---- buffers ----

@@ -29,6 +29,7 @@ from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
 from countledger.ledger.retry import Backoff
 from countledger.producers.claims.claims import Claims
+from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
@@ -115,19 +116,29 @@ class Product:
         return ExactReader(self.reads, LEDGER)
 
     @cached_property
+    def compensator(self) -> Compensator:
+        """Sets counters to values."""
+        return Compensator(self.recorder, self.exact)
+
+    @cached_property
     def totals(self) -> TotalsReader:
         """Reads totals."""
         return TotalsReader(self.reads, COUNTERS)
 
     @cached_property
-    def auditor(self) -> Auditor:
-        """Verifies and repairs."""
+    def stream(self) -> LedgerStream:
+        """The ledger's stream."""
         stream = self.world.streams[self.process.region]
         client: Any = StreamsClient(stream, self.process)
+        return LedgerStream(client, stream.arn)
+
+    @cached_property
+    def auditor(self) -> Auditor:
+        """Verifies and repairs."""
         verifier = Verifier(
             self.totals,
             self.exact,
-            LedgerStream(client, stream.arn),
+            self.stream,
             self.process,
             clock_skew_ms=self.world.shape.skew_ms,
             patience_ms=_PATIENCE_MS,

@@ -9,9 +9,11 @@ from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.quarantined import Source
+from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import poison_operations as poison
 from tests.simulation import strict_operations as strict
+from tests.simulation.alert_operations import tell_standing
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
@@ -142,7 +144,7 @@ def check_compaction(world: World, memory: Memory) -> None:
 
 
 def check_strict(world: World, memory: Memory) -> None:
-    """Every value is what was applied; what is left in bins can be taken, to the last."""
+    """Every value is what was applied; what is left can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
         if world.auditor.strict.accounts[counter].made is None:
@@ -150,8 +152,8 @@ def check_strict(world: World, memory: Memory) -> None:
             strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
         world.auditor.strict.check_end(counter, int(shown.value))
-        if bins == 1 or shown.upper is None:
-            continue
+        if shown.upper is None or method == "set":
+            continue  # of tokens there is no end but by their number
         room = int(shown.upper - shown.value)
         if room:
             outcome = product.strict.change(counter, room)
@@ -160,6 +162,26 @@ def check_strict(world: World, memory: Memory) -> None:
         outcome = product.strict.change(counter, 1)
         if not isinstance(outcome, BoundReached):
             raise Wrong(f"{counter} of {method} was full: {outcome}")
+
+
+def check_standing(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """Where somebody asked for what stands beyond, and may have died, it is asked for again."""
+    for region in world.regions:
+        process = world.process(region, "the last to ask")
+        asked = world.auditor.alerts[region].standing.asked
+        for rule in alerts_of(world, process).list():
+            if rule.name in asked:
+                tell_standing(process, rule)
+
+
+def check_goes_on(world: World, memory: Memory) -> None:
+    """After all that, what is recorded counts as ever."""
+    for region in world.regions:
+        product = Product(world.process(region, "the last to record"))
+        for counter, free in sorted(memory.free.items()):
+            if free:
+                product.recorder.record(Event(counter, 4 ** free.pop()))
+    wait(world)
 
 
 def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
@@ -179,9 +201,17 @@ def check_alerts(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the
         if letters.letters:
             raise Wrong(f"dead letters stay in {region}: {letters.bodies}")
         world.auditor.alerts[region].check_end()
-        for key, item in world.copies[region][COUNTERS].items.items():
-            if key[1].startswith(keys.ALERT_PREFIX) and not item["told"]:
-                raise Wrong(f"never told in {region}: {item}")
+        _check_told(world, region, {rule.revision for rule in alerts.list()})
+
+
+def _check_told(world: World, region: str, revisions: set[str]) -> None:
+    """Nothing lies in a state and was never told."""
+    for key, item in world.copies[region][COUNTERS].items.items():
+        if not key[1].startswith(keys.ALERT_PREFIX) or item["told"]:
+            continue
+        # Who had asked for what stands there has died, and the rule is another one now.
+        if item["revision"] in revisions or not item.get("standing"):
+            raise Wrong(f"never told in {region}: {item}")
 
 
 def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
@@ -213,7 +243,9 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_claims,
     check_schedules,
     check_compaction,
+    check_goes_on,
     check_ledgers,
+    check_standing,
     check_alerts,
     check_quarantine,
 )

@@ -11,6 +11,8 @@ from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchSchedule, ScheduleExists, ServiceFailed
 from countledger.ledger.limits import MINUTE_MS
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.ledger_account import STOCK
+from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ NAMESPACE = "n"
 def compact(client: Client) -> None:
     """A run by hand, with little time or much."""
     compactor = client.product.compactor()
-    counter = client.random.choice(sorted(client.memory.free))
+    counter = draw_any(client)
     deadline_ms = client.process.now_ms() + client.random.choice([200, 10_000, 100_000])
     report = compactor.compact(counter, deadline_ms=deadline_ms)
     accept(report)
@@ -43,7 +45,7 @@ def accept(report: Report) -> None:
 
 def verify(client: Client) -> None:
     """A verdict; drift is said only of a total that was spoilt."""
-    counter = client.random.choice(sorted(client.memory.free))
+    counter = draw_any(client)
     verdict = client.product.auditor.verify(counter)
     client.tell(f"verify {counter}: {verdict.verdict} {verdict.proof}")
     excused = client.auditor.ledger.accounts[counter].excused
@@ -56,10 +58,10 @@ def verify(client: Client) -> None:
 def repair(client: Client) -> None:
     """A total that was spoilt becomes exact; no other is written."""
     began_ms = client.world.schedule.now_ms
-    counters = sorted(client.memory.free)
     accounts = client.auditor.ledger.accounts
+    counters = [*sorted(client.memory.free), STOCK]
     spoilt = [one for one in counters if client.region in accounts[one].excused]
-    counter = client.random.choice(spoilt or counters)
+    counter = client.random.choice(spoilt) if spoilt else draw_any(client)
     done = client.product.auditor.repair(counter)
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:
@@ -89,7 +91,7 @@ def schedule(client: Client) -> None:
 
 def spoil(client: Client) -> None:
     """Somebody edits a total by hand, or deletes it: verify must see that, and repair mend it."""
-    counter = client.random.choice(sorted(client.memory.free))
+    counter = draw_any(client)
     table = client.world.copies[client.region][COUNTERS]
     key = (counter, keys.TOTAL)
     there = table.items.get(key)

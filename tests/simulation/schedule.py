@@ -8,12 +8,14 @@ holds the turn. Days pass in no time: where nothing happens nothing is waited fo
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
+
+from tests.simulation.draws import Draws
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,6 +63,7 @@ class Actor:
         owner: the process that it is a thread of, where there are several.
         operation: what its calls are counted under, where that is not its process's.
         number: in the order of their making.
+        source: what it draws from.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Actor:
     owner: Process | None = None
     operation: str | None = None
     number: int = 0
+    source: Random | None = None
 
 
 @dataclass
@@ -95,11 +99,15 @@ class Schedule:
     _alive: dict[Actor, None] = field(default_factory=dict)
     _now: Actor | None = None
     _stopping: bool = False
+    _named: Counter[str] = field(default_factory=Counter)
     _end: Lock = field(default_factory=Lock)
 
     def spawn(self, name: str, work: Callable[[], None], delay_ms: float = 0.0) -> Actor:
         """One more actor."""
         actor = Actor(name, work, number=next(self._actors))
+        if isinstance(self.random, Draws):
+            self._named[name] += 1
+            actor.source = self.random.of(f"{name} {self._named[name]}")
         self._alive[actor] = None
         self.wake(actor, delay_ms)
         return actor
@@ -113,6 +121,11 @@ class Schedule:
         number = next(self._numbers)
         actor.waking = number
         heappush(self._queue, (self.now_ms + delay_ms, number, number, actor))
+
+    def draw_anew(self, name: str) -> None:
+        """Whoever has the turn draws from a source of that name from now on."""
+        if isinstance(self.random, Draws) and self._now is not None:
+            self._now.source = self.random.source = self.random.of(name)
 
     @property
     def actor(self) -> Actor | None:
@@ -212,13 +225,19 @@ class Schedule:
                 if who.waking != number:
                     continue
                 self.now_ms = max(self.now_ms, when_ms)
+                self._draw_from(who.source)
                 return who
+            self._draw_from(None)
             self.now_ms = max(self.now_ms, when_ms)
             try:
                 who()
             except BaseException as error:  # noqa: BLE001 - told by `run`, whatever it is
                 self._fail(error)
         return next(iter(self._alive), None)
+
+    def _draw_from(self, source: Random | None) -> None:
+        if isinstance(self.random, Draws):
+            self.random.source = source or self.random.common
 
     def _fail(self, error: BaseException) -> None:
         self.failure = self.failure or error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.limits import MINUTE_MS, SECOND_MS
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,6 +42,7 @@ class Shape:
         long: whether an outage may be longer than a stream keeps its records.
         min_entries: from how many entries on a counter is worth compacting.
         names_all: whether a cancelled transaction names all that failed.
+        expiry_ms: how long after its time to live an item goes, at the most.
         weights: of operations, by name: how often each is drawn.
     """
 
@@ -67,6 +68,7 @@ class Shape:
     long: bool
     min_entries: int
     names_all: bool
+    expiry_ms: int
     weights: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -78,11 +80,13 @@ class Shape:
 # What half of the seeds do alone, so that it meets itself more often.
 FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
+    "stock": ("stock", "resend", "exact", "compact", "repair"),
     "buffer": ("buffer", "resend", "exact", "compact"),
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
-    "totals": ("record", "verify", "repair", "spoil", "resend"),
+    "due": ("record", "schedule"),
+    "totals": ("record", "total", "verify", "repair", "spoil", "resend"),
     "repairs": ("record", "repair", "spoil"),
     "atomic": ("strict atomic", "strict sharded", "strict bounds"),
     "tags": ("strict occ", "strict history", "strict bounds"),
@@ -120,6 +124,7 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
         long=random.random() < 0.05,
         min_entries=choice([2, 2, 5]),
         names_all=choice([True, False]),
+        expiry_ms=choice([SECOND_MS, 10 * MINUTE_MS, 48 * HOUR_MS]),
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
     )
     if focus is None and random.random() < 0.5:
@@ -132,7 +137,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
-    if focus in {"compaction", "buffer", "ingest"}:
+    if focus in {"compaction", "due", "buffer", "ingest", "stock"}:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
     if focus == "alerts":

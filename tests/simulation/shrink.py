@@ -11,7 +11,7 @@ from tests.simulation.operations import OPERATIONS
 from tests.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Failure:
         clients: no more than these, or None.
         operations: no more of them for each client, or None.
         focus: what it does alone, or None.
+        skipped: which operations are left out of it, by client and number.
     """
 
     seed: int
@@ -35,6 +36,12 @@ class Failure:
     clients: int | None = None
     operations: int | None = None
     focus: str | None = None
+    skipped: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Of the error."""
+        return self.text.partition(":")[0]
 
     @property
     def replay(self) -> str:
@@ -46,6 +53,8 @@ class Failure:
             line += f" --clients {self.clients}"
         if self.operations is not None:
             line += f" --operations {self.operations}"
+        if self.skipped:
+            line += f" --skip {spelled(self.skipped)}"
         return line + (f" --without '{','.join(self.without)}'" if self.without else "")
 
 
@@ -57,6 +66,7 @@ def run(failure: Failure) -> Failure | None:
         clients=failure.clients,
         operations=failure.operations,
         focus=failure.focus,
+        skipped=failure.skipped,
     )
     try:
         simulation.run()
@@ -67,10 +77,55 @@ def run(failure: Failure) -> Failure | None:
 
 
 def shrink(failure: Failure) -> Failure:
-    """The failure with as little as it needs; some eighty simulations."""
+    """The failure with as little as it needs; some hundreds of simulations."""
     for smaller in _fewer():
-        failure = run(smaller(failure)) or failure
+        failure = _kept(failure, smaller(failure))
+    shape = Simulation(failure.seed, focus=failure.focus).shape
+    left = [
+        (client, number)
+        for client in range(min(shape.clients, failure.clients or shape.clients))
+        for number in range(min(shape.operations, failure.operations or shape.operations))
+    ]
+    for size in (16, 4, 1):
+        for some in [left[start : start + size] for start in range(0, len(left), size)]:
+            skipped = tuple(sorted({*failure.skipped, *some}))
+            failure = _kept(failure, replace(failure, skipped=skipped))
+        left = [one for one in left if one not in failure.skipped]
     return failure
+
+
+def _kept(failure: Failure, smaller: Failure) -> Failure:
+    """The smaller one, if it fails alike."""
+    if smaller == failure:
+        return failure
+    found = run(smaller)
+    return found if found is not None and found.kind == failure.kind else failure
+
+
+def spelled(skipped: Iterable[tuple[int, int]]) -> str:
+    """Which operations are left out, as an argument: `0:1-3,5/2:7`."""
+    runs: dict[int, list[list[int]]] = {}
+    for client, number in sorted(skipped):
+        mine = runs.setdefault(client, [])
+        if mine and mine[-1][1] == number - 1:
+            mine[-1][1] = number
+        else:
+            mine.append([number, number])
+    return "/".join(
+        f"{client}:{','.join('-'.join(map(str, sorted(set(one)))) for one in mine)}"
+        for client, mine in runs.items()
+    )
+
+
+def read_skipped(text: str) -> tuple[tuple[int, int], ...]:
+    """As it is spelled."""
+    found: list[tuple[int, int]] = []
+    for one in filter(None, text.split("/")):
+        client, _, numbers = one.partition(":")
+        for run in numbers.split(","):
+            first, _, last = run.partition("-")
+            found += [(int(client), number) for number in range(int(first), int(last or first) + 1)]
+    return tuple(found)
 
 
 def _fewer() -> Iterator[Shorter]:

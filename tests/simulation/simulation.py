@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.limits import MINUTE_MS
@@ -20,6 +19,7 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.curing import cure, mend_all
+from tests.simulation.draws import Draws
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
 from tests.simulation.kinesis_operations import INGESTING, small_records
@@ -54,6 +54,7 @@ class Simulation:
         clients: no more of them than this, or None.
         operations: no more for each than this, or None.
         focus: what it does alone, or None as the seed draws it.
+        skipped: which operations are left out: the number of the client, and of its operation.
         memory: what its clients share.
         happened: how often each accident happened.
     """
@@ -63,12 +64,13 @@ class Simulation:
     clients: int | None = None
     operations: int | None = None
     focus: str | None = None
+    skipped: Iterable[tuple[int, int]] = ()
     memory: Memory = field(default_factory=Memory)
     happened: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Draw the shape, and make the world."""
-        random = Random(self.seed)  # noqa: S311 - a simulation
+        random = Draws(self.seed)
         out = set(self.without)
         shape = drawn(random, {one.name: one.weight for one in OPERATIONS}, self.focus)
         weights = {name: 0 if name in out else one for name, one in shape.weights.items()}
@@ -119,7 +121,8 @@ class Simulation:
         for number in range(self.shape.clients):
             region = world.home if number == 0 else random.choice(world.regions)
             client = Client(world, region, f"client {number}", self.memory)
-            world.schedule.spawn(client.name, partial(self._live, client))
+            skipped = {operation for one, operation in self.skipped if one == number}
+            world.schedule.spawn(client.name, partial(self._live, client, skipped))
         span_ms = self.shape.operations * self.shape.gap_ms
         for _ in range(self.shape.accidents):
             name, at_ms = random.choice(list(ACCIDENTS)), random.random() * span_ms
@@ -140,9 +143,10 @@ class Simulation:
             self.happened[name] += 1
             ACCIDENTS[name](self.world)
 
-    def _live(self, client: Client) -> None:
+    def _live(self, client: Client, skipped: set[int]) -> None:
         home = client.region == self.world.home
-        client.live([one for one in OPERATIONS if home or not one.home], self.shape.operations)
+        possible = [one for one in OPERATIONS if home or not one.home]
+        client.live(possible, self.shape.operations, skipped)
         client.end(CLOSE)
         self._left -= 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from countledger.ledger.errors import ConditionFailed, Throttled
 from countledger.ledger.operations import Check, Delete, Put, Update
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Write
 
 Key: TypeAlias = "tuple[str, str]"
-_INDEXED: Final = "due_bucket"
 
 
 class Conflict(Throttled):
@@ -132,10 +131,6 @@ class Table:
         for watcher in self.watchers:
             watcher(change)
         return True
-
-    def indexed(self, value: Any) -> list[Item]:  # noqa: ANN401 - any attribute value
-        """The items that the sparse index lists under a value."""
-        return [item for item in self.items.values() if item.get(_INDEXED) == value]
 
 
 def written_key(write: Write) -> Key:

@@ -58,7 +58,6 @@ BEGIN_MS: Final = 1_800_000_000_000.0
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of a simulation
 _FREEZE_MS: Final = 2_400_000
 _TTL_OLDEST_MS: Final = 5 * 365 * DAY_MS
-_TTL_LATE_MS: Final = 48 * 3_600_000
 
 
 class Service(Process):
@@ -113,7 +112,6 @@ class World:
     rules: dict[str, Remembered[DueRule | None]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
     ingest: IngestWay | None = None
-    ids: int = 0
     closing: list[Callable[[], object]] = field(default_factory=list)
     _folder: TemporaryDirectory[str] | None = None
 
@@ -154,6 +152,7 @@ class World:
 
     def _open_alarms(self, region: str, counters: Table) -> None:
         account = self.auditor.alerts[region] = AlertAccount(region, self.schedule)
+        account.standing.skew_ms = self.shape.skew_ms
         self.alarms[region] = Alarms(Targets(account.take))
         self.bells[region] = Mailbox(partial(_check_copy, counters))
         counters.watchers.append(
@@ -186,9 +185,8 @@ class World:
 
     def new_id(self, at_ms: int) -> str:
         """An id that nobody else has, time in front."""
-        self.ids += 1
         time = f"{at_ms:012x}"
-        return f"{time[:8]}-{time[8:]}-7000-8000-{self.ids:012x}"
+        return f"{time[:8]}-{time[8:]}-7000-8000-{self.random.getrandbits(48):012x}"
 
     def folder(self) -> Path:
         """Where its processes keep files; it goes with the world."""
@@ -269,7 +267,7 @@ class World:
             if there is not None and there.get("expires_at") == at_s and key not in table.locked:
                 table.store(key, None)
 
-        late_ms = self.random.random() * _TTL_LATE_MS
+        late_ms = self.random.random() * self.shape.expiry_ms
         self.schedule.at(at_s * 1_000 - self.schedule.now_ms + late_ms, expire)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,6 +74,11 @@ class World:
         plain = {"name": "r", "threshold": 100, "direction": Direction.RISING, "judge_in": REGION}
         rule = Rule(**{**plain, **words})  # type: ignore[arg-type]  # any of its fields
         return Rules(self.door, TABLE, REGION, self.clock).create(rule)
+
+    @property
+    def passed(self) -> list[tuple[int, object]]:
+        """Version and threshold of what was told, in order."""
+        return [(alert.version, alert.threshold) for alert in self.told.alerts]
 
     def judge(self, rule: Rule, old: int, new: int, version: int) -> None:
         """The judge meets a record of this update."""
@@ -164,6 +169,82 @@ def test_a_later_crossing_alerts_as_ever(world: World) -> None:
     world.judge(rule, 50, 120, version=5)
 
     assert [alert.version for alert in world.told.alerts] == [3, 5]
+
+
+def test_crossings_that_the_judge_meets_later_are_told_as_well(world: World) -> None:
+    """A total that stands beyond by the time it is read has come there by moves of their own."""
+    rule = world.rule(counter="a:1", step=10, threshold=10)
+    world.clock.at_ms = rule.effective_from_ms
+    world.total("a:1", 35, version=6)
+    assert world.standing.tell(rule) == 1
+
+    world.judge(rule, 5, 12, version=4)
+    world.judge(rule, 12, 25, version=5)
+    world.judge(rule, 25, 35, version=6)
+
+    assert world.passed == [(6, 30), (4, 10), (5, 20)]
+    assert world.standing.tell(rule) == 0
+
+
+def test_re_arming_goes_on_from_where_the_judge_was(world: World) -> None:
+    """Behind where the total stood the rule has alerted, whatever came before."""
+    rule = world.rule(counter="a:1", rearm=50)
+    world.clock.at_ms = rule.effective_from_ms
+    world.total("a:1", 150, version=6)
+    assert world.standing.tell(rule) == 1
+
+    totals = {3: 40, 4: 120, 5: 45, 6: 150, 7: 60, 8: 130, 9: 40, 10: 110}
+    for version in range(4, 11):
+        world.judge(rule, totals[version - 1], totals[version], version=version)
+
+    assert world.passed == [(6, 100), (4, 100), (10, 100)]
+
+
+def test_a_total_that_fell_to_where_it_stands_alerts_for_the_fall(world: World) -> None:
+    """It is beyond, and it crossed the threshold the other way to come there."""
+    rule = world.rule(counter="a:1", direction=Direction.BOTH)
+    world.clock.at_ms = rule.effective_from_ms
+    world.total("a:1", 100, version=6)
+    assert world.standing.tell(rule) == 1
+
+    world.judge(rule, 130, 100, version=6)
+
+    assert [str(alert.direction) for alert in world.told.alerts] == ["rising", "falling"]
+
+
+def test_what_an_older_revision_tells_arms_no_newer_one(world: World) -> None:
+    """Somebody is late with the question; the revision of now has alerted, and is not back yet."""
+    first = world.rule(counter="a:1", threshold=90)
+    rules = Rules(world.door, TABLE, REGION, world.clock)
+    second = rules.set("r", lambda _: replace(first, threshold=100, rearm=50))
+    world.clock.at_ms = second.effective_from_ms
+    world.judge(second, 40, 150, version=4)
+    world.judge(second, 150, 95, version=5)
+    world.total("a:1", 95, version=5)
+    assert world.standing.tell(first) == 1
+
+    world.judge(second, 95, 120, version=6)
+
+    assert world.passed == [(4, 100), (5, 90)]
+
+
+def test_what_the_last_revision_has_still_to_judge_is_not_lost(world: World) -> None:
+    """The stream lags; meanwhile the rule was changed, and the total told by the new revision."""
+    first = world.rule(counter="a:1")
+    world.clock.at_ms = first.effective_from_ms
+    world.judge(first, 50, 150, version=4)
+    world.judge(first, 150, 50, version=5)
+    made_ms = world.clock.at_ms
+    rules = Rules(world.door, TABLE, REGION, world.clock)
+    second = rules.set("r", lambda _: world_rule(first, 120))
+    world.total("a:1", 160, version=6)
+    assert world.standing.tell(second) == 1
+
+    world.clock.at_ms = made_ms
+    world.judge(first, 50, 150, version=4)
+    world.judge(first, 50, 160, version=6)
+
+    assert world.passed == [(4, 100), (6, 120), (6, 100)]
 
 
 def test_a_prefix_finds_its_counters(world: World) -> None:

@@ -54,6 +54,22 @@ def test_a_total_that_was_deleted_and_made_anew_alerts_though_its_versions_begin
     assert _stored(world).version == 2
 
 
+@pytest.mark.parametrize("apart", [True, False], ids=["one by one", "in one batch"])
+def test_a_counter_that_was_made_again_where_a_rule_is_armed_alerts(apart: bool) -> None:  # noqa: FBT001 - a parameter
+    """Its making is no move, and its first move leads away from there."""
+    world = World([rule(10, rearm=5)])
+    world.deliver([record(800, 3, 12, method="atomic")])
+    anew = [
+        record(900, 4, 7, at_s=1, method="atomic"),
+        record(901, 7, 11, at_s=2, method="atomic"),
+    ]
+
+    for batch in [[one] for one in anew] if apart else [anew]:
+        world.deliver(batch)
+
+    assert [version for _, _, version in world.alerts()] == ["800", "901"]
+
+
 def test_a_late_mark_of_a_total_that_stood_does_not_settle_what_its_record_set_off() -> None:
     """Both have the same version and revision; what was told is not the same."""
     wanted = rule(10, step=10)
