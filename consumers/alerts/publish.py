@@ -79,10 +79,17 @@ class ServicePublisher:
     backoff: Backoff = _TRIES
 
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
-        """Send alerts in their order: one call for each ten, and more for what is not taken."""
+        """Send alerts in their order: one call for each ten, and more for what is not taken.
+
+        Behind a silence the rest is not sent: ten of them would outlast the function.
+        """
         refused: list[Refused] = []
         for batch in _batches(alerts):
-            refused += self._publish_batch(batch, target)
+            silence = next((one.reason for one in refused if one.silent), None)
+            if silence is None:
+                refused += self._publish_batch(batch, target)
+            else:
+                refused += [Refused(alert, silence, silent=True) for alert in batch]
         return refused
 
     def _publish_batch(self, batch: list[Alert], target: Target) -> list[Refused]:

@@ -226,6 +226,21 @@ def test_a_bus_that_says_nothing_is_asked_twice(telling: Telling) -> None:
     assert len(attempts) == 2
 
 
+def test_a_silent_bus_is_asked_twice_for_all_that_one_update_sets_off(telling: Telling) -> None:
+    """A hundred alerts are ten calls, and twenty silences would outlast the function for ever."""
+    telling.rules[:] = [rule(1, name="one", step=1)]
+    publisher: Any = telling.judge.publisher
+    silence = repeat(Fault(Kind.TIMEOUT))
+
+    with faults(
+        publisher.events, plan=silence, then=lambda: publisher.clock.sleep_ms(10_000)
+    ) as attempts:
+        outcome = telling.deliver(history([100], counter=f"{uuid4().hex[:8]}:c"))
+
+    assert (outcome.dead, len(telling.dead())) == (100, 100)
+    assert len(attempts) == 2
+
+
 @pytest.mark.parametrize("kind", [Kind.THROTTLE, Kind.SERVER_ERROR, Kind.UNREACHABLE])
 def test_a_bus_that_says_no_is_asked_five_times_for_each(telling: Telling, kind: Kind) -> None:
     """A burst passes: what comes behind it may find the way free."""
