@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.message import alert_in, message_of
 from countledger.consumers.alerts.rule import target_of
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadInput, BadPayload, Unclear
+from countledger.ledger.errors import BadInput, BadPayload, CountledgerError, Unclear
 from countledger.ledger.limits import CALL_MESSAGES, REASON_MAX_CHARACTERS
 from countledger.ledger.service_errors import translated
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Target
 
 _FORMAT: Final = 1
-# Longer than one run takes: a letter that fails again is met once in it.
+# Longer than most runs take.
 _HIDDEN_S: Final = 600
 
 
@@ -96,16 +97,23 @@ class QueueDeadLetters:
     def receive(self) -> Generator[Received]:
         """Each letter of the queue once, hidden from other readers for ten minutes.
 
-        Close it before its end, and letters that were not taken yet are shown to others again.
+        One that shows again, for this takes longer or the queue gives it twice, stays hidden until
+        the end. Close it before its end, and letters that were not taken yet are shown to others.
         """
-        while messages := self._receive_batch():
-            waiting = deque(Received(_read(one["Body"]), one["ReceiptHandle"]) for one in messages)
-            try:
+        met: set[str] = set()
+        waiting: deque[Received] = deque()
+        again: list[Received] = []
+        try:
+            while messages := self._receive_batch():
+                for one in messages:
+                    received = Received(_read(one["Body"]), one["ReceiptHandle"])
+                    (again if one["MessageId"] in met else waiting).append(received)
+                    met.add(one["MessageId"])
                 while waiting:
                     yield waiting.popleft()
-            finally:
-                for received in waiting:
-                    self.put_back(received)
+        finally:
+            for received in (*waiting, *again):
+                self.put_back(received)
 
     def _receive_batch(self) -> list[MessageTypeDef]:
         with translated("ReceiveMessage from the dead letters of alerts"):
@@ -124,7 +132,11 @@ class QueueDeadLetters:
 
     def put_back(self, received: Received) -> None:
         """Show a letter to other readers again."""
-        with translated("ChangeMessageVisibility of the dead letters of alerts"):
+        # Else it shows again by itself, a little later.
+        with (
+            suppress(CountledgerError),
+            translated("ChangeMessageVisibility of the dead letters of alerts"),
+        ):
             self.client.change_message_visibility(
                 QueueUrl=self.queue_url, ReceiptHandle=received.handle, VisibilityTimeout=0
             )

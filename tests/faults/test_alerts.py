@@ -195,6 +195,34 @@ def test_letters_that_were_not_sent_again_are_seen_by_the_next_reader(telling: T
     assert len(list(resender.resend())) == 5
 
 
+class Again:
+    """Lets a queue show letters again while they are hidden, so many times."""
+
+    def __init__(self, client: Any, times: int) -> None:  # noqa: ANN401 - a boto3 client
+        self.times = times
+        self.shown: list[Any] = []
+        client.meta.events.register("after-call.sqs.ReceiveMessage", self.show)
+
+    def show(self, parsed: dict[str, Any], **_: object) -> None:
+        """What was shown before, where nothing else is."""
+        self.shown += parsed.get("Messages", [])
+        if not parsed.get("Messages") and self.times:
+            self.times -= 1
+            parsed["Messages"] = self.shown[:10]
+
+
+def test_a_letter_that_shows_again_while_others_are_sent_is_sent_once(telling: Telling) -> None:
+    """A long run meets what it put aside at its beginning; it ends, and all lies there again."""
+    telling.rules[:] = [rule(1, name="dead", step=1, target=NO_TOPIC)]
+    telling.deliver(history([5], counter=f"{uuid4().hex[:8]}:c"))
+    Again(telling.letters.client, times=3)
+
+    resent = list(Resender(telling.letters, telling.judge.publisher).resend())
+
+    assert len(resent) == 5
+    assert len(telling.dead()) == 5
+
+
 def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
     """Somebody put it there."""
     client = telling.letters.client
