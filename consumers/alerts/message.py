@@ -23,7 +23,7 @@ from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.clock import to_ms
-from countledger.ledger.errors import BadPayload
+from countledger.ledger.errors import BadPayload, BadTime, CorruptItem
 
 SOURCE: Final = "countledger"
 DETAIL_TYPE: Final = "Threshold crossed"
@@ -73,7 +73,20 @@ class AlertMessage(BaseModel):
 
 
 def message_of(alert: Alert) -> AlertMessage:
-    """The message of an alert."""
+    """The message of an alert.
+
+    Raises:
+        CorruptItem: none can hold it: it was stored by hand.
+    """
+    try:
+        return _message_of(alert)
+    except (BadTime, TypeError, ValueError) as error:
+        what = f"an alert of rule {alert.rule!r} for counter {alert.counter!r}"
+        said = " ".join(str(error).split())
+        raise CorruptItem(f"no message can tell of {what}: {said}") from error
+
+
+def _message_of(alert: Alert) -> AlertMessage:
     is_range = alert.through is not None
     return AlertMessage(
         v=1,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.consumers.record import Poison, created_at_ms, subject_of
 from countledger.ledger import amount, keys
+from countledger.ledger.errors import shown
 from countledger.ledger.limits import FORMAT, STREAM_RECORD_MAX_AGE_MS
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 _OF_A_LEDGER: Final = "entries"
 # What a sequence says of itself; one that was made, rather than drawn from, tells its `first`.
 _SEQUENCE: Final = {"S": "sequence"}
-_VERSION_MAX: Final = 10**18
+# What a message of an alert holds (`message`): versions that are exact in any reader's JSON, and
+# numbers as long as a sum of any entries, to the last place that one of them has.
+_VERSION_MAX: Final = 2**53
+_TOTAL_LIMIT: Final = 10**77
+_LAST_PLACE: Final = -38
 
 
 class Move(NamedTuple):
@@ -91,11 +96,21 @@ def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
     return image
 
 
+def is_tellable(total: Amount, version: int = 0) -> bool:
+    """Whether a message holds a total and its version: it does, unless they were set by hand."""
+    if not 0 <= version < _VERSION_MAX or not -_TOTAL_LIMIT < total < _TOTAL_LIMIT:
+        return False
+    return isinstance(total, int) or int(total.as_tuple().exponent) >= _LAST_PLACE
+
+
 def _value(image: Mapping[str, Any]) -> Amount:
     try:
-        return amount.from_number(image["total"]["N"])
+        total = amount.from_number(image["total"]["N"])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Poison("an image has no well-formed total") from None
+    if not is_tellable(total):
+        raise Poison(f"no message of an alert holds a total of {shown(image['total']['N'])}")
+    return total
 
 
 def _version(image: Mapping[str, Any]) -> int:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
 from countledger.consumers.alerts.rule import Bus
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import CountledgerError, SetupError, Unclear, Unreachable
+from countledger.ledger.errors import (
+    CorruptItem,
+    CountledgerError,
+    SetupError,
+    Unclear,
+    Unreachable,
+)
 from countledger.ledger.limits import CALL_MESSAGES, SECOND_MS
 from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
@@ -82,6 +88,9 @@ class ServicePublisher:
         """Send alerts in their order: one call for each ten, and more for what is not taken.
 
         Behind a silence the rest is not sent: ten of them would outlast the function.
+
+        Raises:
+            CorruptItem: no message can tell of one of them.
         """
         refused: list[Refused] = []
         for batch in _batches(alerts):
@@ -98,6 +107,8 @@ class ServicePublisher:
             began_ms = self.clock.now_ms()
             try:
                 refused = self._send(left, target)
+            except CorruptItem:
+                raise
             except CountledgerError as error:
                 silent = self.clock.now_ms() - began_ms >= _SILENCE_MS
                 refused = [Refused(alert, str(error), silent) for alert in left]

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.chain import ChainJudge, Link
-from countledger.consumers.alerts.move import Move
+from countledger.consumers.alerts.move import Move, is_tellable
 from countledger.consumers.alerts.state import decide_now
 from countledger.consumers.alerts.state_item import write_now_of
 from countledger.consumers.alerts.teller import Teller
@@ -120,7 +120,7 @@ def _standing_still(item: Item, now_ms: int) -> Move | None:
     except CorruptItem:
         # Its next record goes to the quarantine, where it is reported.
         return None
-    if total.bins > 1:
+    if total.bins > 1 or not is_tellable(total.total, total.version):
         return None
     at_ms = now_ms // SECOND_MS * SECOND_MS
     return Move(0, total.counter, total.total, total.total, total.version, at_ms)

@@ -103,7 +103,7 @@ def decode_state(item: Item) -> State:
     rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX)
     firing = item.get("firing")
     try:
-        return State(
+        state = State(
             counter,
             rule,
             require(item, "revision", str),
@@ -118,6 +118,11 @@ def decode_state(item: Item) -> State:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptItem(f"{describe(item)}: it is no state of an alert: {error!r}") from error
+    fired = state.firing
+    if fired and (fired.version, fired.revision) != (state.version, state.revision):
+        # Its mark would never be set, and its alerts be told without end.
+        raise CorruptItem(f"{describe(item)}: its alerts are of another version or revision")
+    return state
 
 
 def _encode_before(state: State) -> dict[str, Any]:

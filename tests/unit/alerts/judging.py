@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from countledger.consumers.alerts.dead_letters import encode_letter
 from countledger.consumers.alerts.judge import Judge, Outcome
+from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.publish import Refused
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_book import RuleBook
@@ -98,7 +100,7 @@ def history(
 
 @dataclass(slots=True)
 class Targets:
-    """Takes alerts, unless it is told to refuse.
+    """Takes alerts as messages, unless it is told to refuse.
 
     Attributes:
         taken: what was published, in order; doubles included.
@@ -118,6 +120,8 @@ class Targets:
 
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
         """Take them, or refuse."""
+        for alert in alerts:
+            body_of(alert)
         self.calls += 1
         self.on_call()
         if self.refuses:
@@ -143,6 +147,7 @@ class Letters:
 
     def put(self, letter: DeadLetter) -> None:
         """Keep, or refuse."""
+        encode_letter(letter)
         if self.refuses:
             self.refuses -= 1
             raise Throttled("the dead-letter queue takes nothing")

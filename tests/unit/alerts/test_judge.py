@@ -300,6 +300,35 @@ def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object])
     assert "alert#rule" in reason
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"new": "1E+99"},
+        {"region": 7},
+        {"at": "today"},
+        {"at": 10**18},
+        {"version": 7},
+        {"version": "1"},
+        {"revision": "r9"},
+    ],
+)
+def test_p8_alerts_that_cannot_be_told_or_marked_block_nobody(spoilt: dict[str, object]) -> None:
+    """Somebody edited what lay in the state untold: set aside with the reason, the others go on."""
+    world = World([rule(10)])
+    world.deliver(history([15]))
+    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
+    firing = {**item["firing"], **spoilt}
+    world.door.put(Put(TABLE, {**item, "told": False, "firing": firing}))
+    batch = [record(2, 5, 15), *history([15], counter="c:d")]
+
+    outcome = world.deliver(batch)
+
+    assert (outcome.retry_from, outcome.quarantined, outcome.told) == (None, 1, 1)
+    ((kept, reason),) = world.quarantine.records
+    assert kept == batch[0]
+    assert COUNTER in reason
+
+
 def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass() -> None:
     """It lies in the quarantine with the reason and the stream that it came from."""
     world = World([rule(10)])

@@ -139,6 +139,10 @@ def _spoilt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
         (_spoilt(version=None), "no well-formed version"),
         (_spoilt(version={"N": "1.5"}), "no well-formed version"),
         (_spoilt(version={"N": "0"}), "out of range"),
+        (_spoilt(version={"N": str(2**53)}), "out of range"),
+        (_spoilt(total={"N": "1E+77"}), "no message of an alert holds"),
+        (_spoilt(total={"N": "-1E+125"}), "no message of an alert holds"),
+        (_spoilt("OldImage", total={"N": "1E-39"}), "no message of an alert holds"),
         (_spoilt(v={"N": "2"}), "this release reads 1"),
     ],
 )
@@ -148,6 +152,15 @@ def test_p8_a_record_that_cannot_be_understood_is_poison(
     """With a reason that a person can act on."""
     with pytest.raises(Poison, match=reason):
         _move(poison)
+
+
+@pytest.mark.parametrize("value", ["9" * 38 + "0" * 39, "-" + "9" * 38, "1E-38", "-1.5E-37"])
+def test_whatever_a_total_may_sum_up_to_is_judged(value: str) -> None:
+    """More digits than one entry has, and the last place that one has."""
+    found = _move(_spoilt(total={"N": value}, version={"N": str(2**53 - 1)}))
+
+    assert found is not None
+    assert (found.new, found.version) == (Decimal(value), 2**53 - 1)
 
 
 def test_a_record_older_than_the_stream_keeps_is_poison() -> None:
