@@ -80,7 +80,7 @@ def watch(
         raise BadUsage(f"{len(names)} counters are too many: at most {COUNTERS_MAX} are watched")
     try:
         with open_view(options) as shows:
-            _follow(client, names, shows, every_ms, lasting_ms, SystemClock())
+            follow(client, names, shows, every_ms, lasting_ms, SystemClock())
     except KeyboardInterrupt:
         # How a user ends it: nothing was interrupted.
         return
@@ -96,7 +96,7 @@ def _found(client: CountLedger, prefix: str) -> list[str]:
     return found[:COUNTERS_MAX]
 
 
-def _follow(  # noqa: PLR0917 - what to watch, how, and for how long
+def follow(  # noqa: PLR0917 - what to watch, how, and for how long
     client: CountLedger,
     names: list[str],
     shows: Shows,
@@ -114,9 +114,10 @@ def _follow(  # noqa: PLR0917 - what to watch, how, and for how long
     while True:
         now_ms = clock.now_ms()
         try:
-            changed = watching.look(client.totals(names), now_ms)
-            heard = watching.hear(_newest(client))
-            shows(watching, changed, heard)
+            # Both are read before either is taken in: what a look does not show, the next one does.
+            totals, newest = client.totals(names), list(_newest(client))
+            changed = watching.look(totals, now_ms)
+            shows(watching, changed, watching.hear(newest))
         except ServiceFailed as error:
             notice(f"this look failed, the next one is due: {error}")
         left_ms = every_ms if lasting_ms is None else begun_ms + lasting_ms - clock.now_ms()

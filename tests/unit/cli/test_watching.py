@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
@@ -12,11 +12,17 @@ from countledger import Total
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.alert_log import LoggedAlert
 from countledger.consumers.alerts.rule import Direction
+from countledger.infra.cli.watch import follow
 from countledger.infra.cli.watch_view import alert_line, signed, table_of
 from countledger.infra.cli.watching import Watching
+from countledger.ledger.errors import Throttled
+from tests.unit.ledger.clocks import ManualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from countledger import Amount
+    from countledger.infra.cli.watching import Seen
 
 
 def _total(value: Amount, counter: str = "a:1") -> dict[str, Total]:
@@ -98,6 +104,45 @@ def test_alerts_that_lay_there_are_not_news() -> None:
     assert watching.hear([two, one, other, old]) == [one, two]
     assert watching.hear([two, one, old]) == []
     assert list(watching.alerts) == [one, two]
+
+
+class Looked:
+    """A stack with one counter that grows; its alert log fails as often as it is told to."""
+
+    def __init__(self, fails: int) -> None:
+        self.fails = fails
+        self.looks = 0
+
+    @property
+    def alerts(self) -> Looked:
+        """Its log."""
+        return self
+
+    def totals(self, _names: list[str]) -> dict[str, Total]:
+        """Ten more each time."""
+        self.looks += 1
+        return _total(10 * self.looks)
+
+    def log(self, *, limit: int) -> Iterator[LoggedAlert]:
+        """Nothing, or no answer."""
+        assert limit > 0
+        if self.looks > 1 and self.fails:
+            self.fails -= 1
+            raise Throttled("slow down")
+        return iter(())
+
+
+def test_a_look_that_fails_half_way_loses_no_change() -> None:
+    """What it did not show, the next one does: whoever adds up the changes has the total."""
+    client: Any = Looked(fails=1)
+    shown: list[tuple[Amount, Amount | None]] = []
+
+    def note(_watching: Watching, changed: list[Seen], _heard: list[LoggedAlert]) -> None:
+        shown.extend((seen.total.total, seen.change) for seen in changed)
+
+    follow(client, ["a:1"], note, 1_000, 2_500, ManualClock())
+
+    assert shown == [(10, None), (30, 20), (40, 10)]
 
 
 def test_the_table_holds_every_counter_and_the_alerts_below() -> None:
