@@ -59,7 +59,7 @@ def log(
 ) -> None:
     """List the alerts of the last ninety days, newest first.
 
-    One that its target did not take stands there with the reason; resend sends it again.
+    One that its target did not take stands there with the reason, also when resend has sent it.
 
     Examples:
       countledger alert log --limit 20

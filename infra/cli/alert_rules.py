@@ -77,6 +77,14 @@ JudgeIn = Annotated[
         show_default=False,
     ),
 ]
+JudgedIn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGION",
+        help="The region where it is judged, and kept. [dim]By default this one[/dim]",
+        show_default=False,
+    ),
+]
 Now = Annotated[
     bool,
     typer.Option(
@@ -171,11 +179,13 @@ def set_rule(
     rearm: Rearm = None,
     step: Step = None,
     to: To = None,
+    judge_in: JudgedIn = None,
     now: Now = False,
 ) -> None:
     """Change a rule; what is not named stays.
 
-    The change takes effect five seconds later; until then the rule judges as it was.
+    The change takes effect five seconds later; until then the rule judges as it was. A rule stays
+    in the region that judges it; to move it, delete it and make it there.
 
     Examples:
       countledger alert set busy --threshold 2000
@@ -194,7 +204,7 @@ def set_rule(
     if words == RuleWords() and not now:
         raise BadUsage(f"nothing to change of rule {name!r}: give an option")
     wish = words.wish()
-    alerts = options.client().alerts
+    alerts = _at(options, judge_in).client().alerts
     _show_changed(options, alerts, alerts.set(name, **wish), now=now)
 
 

@@ -106,11 +106,18 @@ def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Command,
 
 
 def test_another_region_is_refused_where_no_stack_is(command: Command, name: str) -> None:
-    """A rule is kept where it is judged."""
-    refused = command(*_rule(name), "--judge-in", "eu-west-1")
+    """A rule is kept where it is judged, and changed there."""
+    assert command(*_rule(name)).code == 0
+    away = ("--judge-in", "eu-west-1")
 
-    assert refused.code == 2
-    assert "eu-west-1" in refused.err
+    for refused in (
+        command(*_rule(name), *away),
+        command("alert", "set", name, "--threshold", "7", *away),
+    ):
+        assert refused.code == 2
+        assert "eu-west-1" in refused.err
+    here = command("alert", "set", name, "--threshold", "7", "--judge-in", "us-east-1", "--json")
+    assert here.json["threshold"] == 7
 
 
 def test_a_settings_file_is_applied(command: Command, name: str, tmp_path: Path) -> None:
