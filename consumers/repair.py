@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from countledger.consumers.verify import Finding, Verifier
     from countledger.ledger.attributes import Item
     from countledger.ledger.due import DueRule
-    from countledger.ledger.expressions import Condition
+    from countledger.ledger.expressions import Clause, Condition
 
 # A table of usual size has some tens of shards within a day. Beyond this many, those of which
 # nothing is left to deliver get no watermark: 34 bytes each would make the total a large item.
@@ -176,7 +176,7 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
             f"records of {len(raised)} stream shards may be delivered again, and one write raises "
             f"the watermarks of {_RAISED_MAX}: try again when some of them are closed and handled"
         )
-    clauses = (
+    clauses: tuple[Clause, ...] = (
         Assign("total", exact.sum),
         Assign("events", exact.events),
         Assign("entries", exact.entries),
