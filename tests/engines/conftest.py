@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.engines import simulated
+from tests.engines.differences import Difference
 from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
 
@@ -41,6 +42,16 @@ def store(request: pytest.FixtureRequest, kept: Callable[[str], Store]) -> Itera
                 yield made
         case name:
             yield kept(name)
+
+
+@pytest.fixture
+def tables(store: Store) -> Iterator[Store]:
+    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
+    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
+        yield store
+        return
+    with fresh_store(store.engine) as own:
+        yield own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

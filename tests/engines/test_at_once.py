@@ -1,6 +1,5 @@
 """P6 and P9: several strict counters in one transaction, and one set exactly, on every engine."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -28,20 +27,10 @@ from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
 from tests.engines.differences import Difference
-from tests.engines.store import Store, fresh_store
+from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
 
 TAKING_PART = [method for method in Method if method is not Method.SET]
-
-
-@pytest.fixture
-def tables(store: Store) -> Iterator[Store]:
-    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
-    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
-        yield store
-        return
-    with fresh_store(store.engine) as own:
-        yield own
 
 
 @pytest.fixture

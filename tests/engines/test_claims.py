@@ -23,19 +23,9 @@ from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
 from tests.engines.differences import Difference
 from tests.engines.numbering import all_items, at_once, claims_of, own_table, units
-from tests.engines.store import Store, fresh_store
+from tests.engines.store import Store
 
 THREADS = 32
-
-
-@pytest.fixture
-def tables(store: Store) -> Iterator[Store]:
-    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
-    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
-        yield store
-        return
-    with fresh_store(store.engine) as own:
-        yield own
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Snapshots, and ledger counters set to a value, on every engine; what each costs."""
 
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -13,18 +12,8 @@ from countledger.ledger.errors import BadCounterName, RequestRejected, TooManyCo
 from countledger.producers.strict.counters import StrictCounters
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
-from tests.engines.store import Store, fresh_store
+from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
-
-
-@pytest.fixture
-def tables(store: Store) -> Iterator[Store]:
-    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
-    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
-        yield store
-        return
-    with fresh_store(store.engine) as own:
-        yield own
 
 
 def _reader(tables: Store) -> SnapshotReader:

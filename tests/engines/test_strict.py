@@ -1,6 +1,5 @@
 """P6 and P9: strict counters on every engine; what each call says, and what it costs."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -31,21 +30,11 @@ from countledger.producers.strict.outcome import (
     SetFull,
 )
 from tests.engines.differences import Difference
-from tests.engines.store import Store, fresh_store
+from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
 
 REMEMBERING = [method for method in Method if method is not Method.ATOMIC]
 TOKENLESS = (Method.CRT,)
-
-
-@pytest.fixture
-def tables(store: Store) -> Iterator[Store]:
-    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
-    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
-        yield store
-        return
-    with fresh_store(store.engine) as own:
-        yield own
 
 
 @pytest.fixture
