@@ -73,8 +73,7 @@ class Groups:
         completes what a crash left half done.
 
         Returns:
-            Those that were no members before. (After a lost answer of AWS a new one may be left
-            out.)
+            Those that were no members before; one whose answer was lost may be left out.
 
         Raises:
             AlreadyRanked: the group is ranked, and so is another one that has the counter.
