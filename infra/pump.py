@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 
-IDLE_PAUSE_S: Final = 0.05
+# A stream that is still is asked ever less often, down to four times a second as Lambda does it:
+# a stack that somebody left running should cost no processor time to speak of.
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 0.25
 FIRST_BACK_OFF_S: Final = 0.05
 LONGEST_BACK_OFF_S: Final = 5.0
 LISTING_AGE_S: Final = 1.0
@@ -174,7 +177,7 @@ class Pump:
             self._stopping.clear()
 
     def _run(self) -> None:
-        back_off_s = FIRST_BACK_OFF_S
+        back_off_s, pause_s = FIRST_BACK_OFF_S, FIRST_PAUSE_S
         while not self._stopping.is_set():
             try:
                 step = self.step()
@@ -188,7 +191,10 @@ class Pump:
                 continue
             back_off_s = FIRST_BACK_OFF_S
             if step.idle:
-                self._stopping.wait(IDLE_PAUSE_S)
+                self._stopping.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            else:
+                pause_s = FIRST_PAUSE_S
 
     # ---- shards ----
 
