@@ -321,6 +321,32 @@ def test_everything_can_be_encrypted_with_the_customers_key() -> None:
             assert one["Properties"]["SqsManagedSseEnabled"]["Fn::If"][2] is True
 
 
+def test_who_sends_may_use_the_customers_key_for_it() -> None:
+    """A queue or stream under a key of one's own asks its senders for a data key as well."""
+    allowed: dict[str, set[str]] = {}
+    for where, statement in statements():
+        allowed.setdefault(where, set()).update(listed(statement["Action"]))
+    senders = {
+        where
+        for where, actions in allowed.items()
+        if actions & {"sqs:SendMessage", "kinesis:PutRecords"}
+    }
+
+    assert {"OperatePolicy", "KinesisPolicy", "JudgeRole"} <= senders
+    assert all("kms:GenerateDataKey" in allowed[where] for where in senders)
+
+
+def test_who_operates_may_empty_the_queue_of_failed_compactions() -> None:
+    """As the runbook says; what lies there is due still."""
+    emptied = [
+        (where, statement["Resource"])
+        for where, statement in statements()
+        if "sqs:PurgeQueue" in listed(statement["Action"])
+    ]
+
+    assert emptied == [("OperatePolicy", {"Fn::GetAtt": ["CompactionFailures", "Arn"]})]
+
+
 def test_every_role_takes_the_boundary() -> None:
     """An account that demands a permissions boundary can deploy it."""
     for name, one in RESOURCES.items():
