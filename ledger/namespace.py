@@ -199,17 +199,18 @@ class Namespaces:
         self._known[name] = changed
         return changed
 
-    def get(self, name: str) -> Namespace:
+    def get(self, name: str, wanted: Kind = Kind.LEDGER) -> Namespace:
         """A namespace, read once per process: it cannot change. One read unit.
 
         Raises:
-            NamespaceUnknown: there is none that can be seen from here.
+            NamespaceUnknown: none can be seen from here; with how to make one of the kind wanted.
         """
         namespace = self._find(name)
         if namespace is None:
+            option = "" if wanted is Kind.LEDGER else f" --kind {wanted}"  # it will be fixed
             raise NamespaceUnknown(
                 f"namespace {name!r} does not exist (or has not reached {self.region} yet): "
-                f"`countledger namespace create {name}` makes it"
+                f"`countledger namespace create {name}{option}` makes it"
             )
         return namespace
 
@@ -239,7 +240,7 @@ class Namespaces:
             NamespaceUnknown: there is none that can be seen from here.
             WrongKind: its counters are of another kind.
         """
-        return _of_kind(counter, self.get(keys.namespace_of(counter)), kind)
+        return _of_kind(counter, self.get(keys.namespace_of(counter), kind), kind)
 
     def is_of_a_ledger(self, counter: str) -> bool:
         """Whether a counter can have a ledger: unless its namespace exists and is of another kind.
@@ -289,7 +290,7 @@ def _of_kind(counter: str, namespace: Namespace, kind: Kind) -> Namespace:
     if namespace.kind != kind:
         raise WrongKind(
             f"counter {counter!r} is in namespace {namespace.name!r} of kind {namespace.kind}; "
-            f"this call is for counters of kind {kind}"
+            f"this call is for counters of kind {kind} (the kind of a namespace is fixed)"
         )
     return namespace
 

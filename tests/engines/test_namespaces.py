@@ -159,3 +159,14 @@ def test_settings_that_cannot_be_read_stop_the_producer(
         store.recorder().record(Event(f"{namespace}:a", 1))
 
     assert store.entry_items(f"{namespace}:a") == []
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_the_line_that_says_how_to_make_it_makes_one_of_the_kind(
+    store: Store, namespace: str, kind: Kind
+) -> None:
+    """A namespace of another kind would be in the way for good."""
+    option = "" if kind is Kind.LEDGER else f" --kind {kind}"
+
+    with pytest.raises(NamespaceUnknown, match=f"namespace create {namespace}{option}`"):
+        store.namespaces().expect(f"{namespace}:a", kind)
