@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # it; each attempt leaves fewer changes.
 _ATTEMPTS: Final = 10
 _CLEANED_AT_ONCE: Final = 100
+_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,8 @@ class TotalWriter:
 
     def _apply(self, counter: str, changes: Changes) -> tuple[int, Item]:
         """Write what is not in yet; how many that was, and the total's item as it is now."""
+        if not keys.is_counter(counter):
+            raise RequestRejected(f"{counter[:_SHOWN]!r} is no name of a counter")
         pending = changes
         also = () if self.also is None else self.also(counter)
         for _ in range(_ATTEMPTS):

@@ -80,6 +80,19 @@ def test_a_batch_is_one_update_for_each_counter_and_one_for_progress() -> None:
     assert _progress(door).handled_through_ms == NOW_MS
 
 
+@pytest.mark.parametrize("name", ["alerts#rules", "stream#label/s", "a:", "x" * 513, "a\nb"])
+def test_what_no_counter_can_be_called_gets_no_total(name: str) -> None:
+    """An entry written by hand must not lie among items of ours; the others are applied."""
+    door, quarantine = MemoryDoor(), Collecting()
+    records = [record(100, 1, counter=name), record(101, 2, counter="a:x")]
+
+    outcome = _materializer(door, quarantine).apply(records, SHARD)
+
+    assert (outcome.retry_from, outcome.quarantined) == (None, 1)
+    assert quarantine.kept[0][0] is records[0]
+    assert _totals(door) == {"a:x": 2}
+
+
 def test_the_lowest_record_that_is_not_applied_is_asked_for_again() -> None:
     """Progress stays where it was; what was applied is dropped the next time."""
     door = MemoryDoor(faults=[Fault(Throttled("slow"))])

@@ -271,7 +271,8 @@ def test_an_entry_that_was_spoilt_by_hand_stops_no_other_counter(
         world.handle(world.emit(10**37, counter=counter), 10**37)
     (item,) = (one for one in world.door.items(LEDGER) if one["counter"] == "a:spoilt")
     world.door.put(Put(LEDGER, {**item, attribute: value}))
-    world.door.put(Put(LEDGER, {**item, "entry": f"{item['entry'][:-1]}0", "delta": 10**37}))
+    beside = f"{item['entry'][:-1]}{'1' if item['entry'].endswith('0') else '0'}"
+    world.door.put(Put(LEDGER, {**item, "entry": beside, "delta": 10**37}))
 
     spoilt, sound = world.verifier().verify(["a:spoilt", "a:sound"])
 
