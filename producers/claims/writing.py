@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.last_word import raise_end
-from countledger.producers.strict.means import PASSING, POLICY, Attempts
+from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
     while True:
         failure: CountledgerError
         try:
-            met = _send(means, writes, token, steps)
+            with attempts.sending():
+                met = _send(means, writes, token, steps)
             if not met:
                 return True
             _refuse(met)
@@ -89,6 +90,8 @@ def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
                 return False
             step, found = met[0]
             raise step.refused(found)
+        except Forgotten as late:
+            raise_end(attempts, what, late)
         except PASSING as error:
             failure = error
         if not attempts.again(failure):

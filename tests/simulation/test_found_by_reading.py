@@ -1,4 +1,4 @@
-"""Several strict counters at once: what is said to be out stays out, each as a course of events."""
+"""What reading the code against the design has found, each as the shortest course of events."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     Reason,
     TransactionCancelled,
+    Unclear,
 )
 from countledger.ledger.limits import DAY_MS, HOUR_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind
+from countledger.producers.claims.claim import Claim
+from countledger.producers.own_items import ItemChange
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Unknown
 from tests.simulation.calm import calm_world, script
 from tests.simulation.faults import Fault
+from tests.simulation.number_account import POSTS
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
 
@@ -150,3 +154,27 @@ def test_a_refusal_behind_a_void_marker_is_final() -> None:
 
     assert isinstance(seller.strict.at_once.change(CHANGES, key="order-1"), BoundReached)
     assert not isinstance(seller.strict.at_once.give_up("order-1"), Duplicate)
+
+
+def test_claims_that_stood_still_write_over_nothing_that_came_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt without an answer is in; its token is forgotten when the next one would leave."""
+    world = calm_world(watched=False)
+    app = Product(world.process("home", "app"))
+    posts, key = world.copies["home"][POSTS], ("p-1", "post")
+    posts.store(key, {"counter": "p-1", "part": "post", "title": "first"})
+    script(world, Fault.AFTER, Fault.FROZEN)
+    change = ItemChange(POSTS, {"counter": "p-1", "part": "post"}, {"title": "second"})
+
+    def freeze_ms() -> float:
+        world.schedule.now_ms += 2 * TOKEN_LIFE_MS
+        posts.store(key, {"counter": "p-1", "part": "post", "title": "third"})
+        return 0
+
+    monkeypatch.setattr(world, "freeze_ms", freeze_ms)
+
+    with pytest.raises(Unclear):
+        app.claims.take(Claim("title", "second", owner="p-1"), own=[change])
+
+    assert posts.items[key]["title"] == "third"
