@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
 from countledger.consumers.stream import (
+    CLOSED,
     CLOSELY,
     QUICKLY,
     LedgerStream,
@@ -129,7 +130,7 @@ class Prover:
             return By.CHILD
         if mine and mine.handled_through_ms > limit_ms:
             return By.PROGRESS
-        pages = CLOSELY if closely or one.closed else QUICKLY
+        pages = CLOSED if one.closed else CLOSELY if closely else QUICKLY
         after = mine.sequence if mine else None
         for record in self.stream.after(one.shard, after, empty_pages=pages):
             if counts(record):

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 # An answer may be empty although there is more, and how many of them may come in a row is promised
 # by nobody. So many are taken for the end of an open shard, which has no other mark: five at a
-# quick look, more where something is done on its account. Each costs a round trip.
+# quick look, more where something is done on its account. Each costs a round trip. A closed shard
+# ends by itself; that it is not waited for without end is all that this number is for.
 QUICKLY: Final = 5
-CLOSELY: Final = 20
+CLOSELY: Final = 10
+CLOSED: Final = 100
 _OFF: Final = ("DISABLING", "DISABLED")
 
 
