@@ -149,8 +149,10 @@ def test_a_namespace_nobody_made_is_unknown() -> None:
     """The message says how to make it; asking did not."""
     door = MemoryDoor()
 
-    with pytest.raises(NamespaceUnknown, match="countledger namespace create likes"):
+    with pytest.raises(NamespaceUnknown, match="countledger namespace create likes` makes"):
         _namespaces(door).get("likes")
+    with pytest.raises(NamespaceUnknown, match="create likes --kind sequence` makes"):
+        _namespaces(door).expect("likes:a", Kind.SEQUENCE)
     assert door.items(TABLE) == []
 
 
