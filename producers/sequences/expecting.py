@@ -71,7 +71,8 @@ class Expecting:
             Unclear: no attempt got a clear answer; one number may be lost.
             Throttled: others were faster every time, or the service was busy.
         """
-        found = known
+        # That nothing is left is not believed, but looked at.
+        found = None if known == SEQUENCE_LAST else known
         in_doubt = False
         while True:
             failure: CountledgerError

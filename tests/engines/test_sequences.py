@@ -104,6 +104,7 @@ def test_what_was_known_may_be_old_or_wrong(sequences: Sequences, sequence: str)
 
     assert sequences.draw_expected(sequence, known=2) == 6
     assert sequences.draw_expected(sequence, known=10**9) == 7
+    assert sequences.draw_expected(sequence, known=SEQUENCE_LAST) == 8
 
 
 def test_each_draw_moves_the_version_by_one(
