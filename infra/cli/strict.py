@@ -123,7 +123,7 @@ def set_bounds(
     """Move a counter's bounds while it is in use; "none" takes one away.
 
     If the value would lie outside it is refused; with --force it is done, and changes towards that
-    bound are refused until the value is back inside.
+    bound are refused until the value is back inside. A counter with bins cannot be forced.
 
     Examples:
       countledger strict set tickets:hall --lower 20      [dim]keep twenty back[/dim]

@@ -189,10 +189,11 @@ class StrictCounters:
             lower: the new lower bound; None takes it away, `KEEP` leaves it.
             upper: the new upper bound, likewise.
             force: accept a bound that the value has passed already: changes towards it are refused
-                until the value is back inside.
+                until the value is back inside. Not with bins.
 
         Raises:
-            BadBounds: they cross, or the value lies outside of them and force is not given.
+            BadBounds: they cross; or the value lies outside of them and force is not given, or
+                there are bins.
             NoSuchCounter: there is none of that name.
             Throttled: changes were in the way of every attempt.
         """

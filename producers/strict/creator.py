@@ -48,6 +48,12 @@ _FORCE: Final = (
     "`force` (on the command line --force) sets the bound all the same, and changes towards it are "
     "refused until the value is back inside"
 )
+# Each bin would have its share of the room that is missing; what a change the other way gives back
+# to one of them would be given out again there, while the others are still over theirs.
+_NOT_SPREAD: Final = (
+    "not even with `force`, for its value lies in bins: bring it inside first, by changes or by "
+    "setting it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +163,8 @@ def set_bounds(
     """Move bounds.
 
     Raises:
-        BadBounds: they cross, or the value lies outside of them and force is not given.
+        BadBounds: they cross; or the value lies outside of them and force is not given, or there
+            are bins.
         Redefined: the counter is not the one that was read.
         Throttled: changes were in the way of every attempt.
     """
@@ -165,10 +172,11 @@ def set_bounds(
     while True:
         states = read_states(means, definition)
         bounds, total = _wanted(states, lower, upper)
-        if not force:
-            bounds.check_inside(total, _FORCE)
+        forced = force and definition.bins == 1
+        if not forced:
+            bounds.check_inside(total, _FORCE if definition.bins == 1 else _NOT_SPREAD)
         writes = [
-            plan_bounds(means.table, place, state, target, force=force)
+            plan_bounds(means.table, place, state, target, force=forced)
             for place, state, target in zip(
                 definition.places, states, targets(states, bounds), strict=True
             )

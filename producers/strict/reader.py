@@ -12,7 +12,7 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Query
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.definition import Definition, Method, decode_definition
-from countledger.producers.strict.spread import read_bins
+from countledger.producers.strict.spread import bin_items
 from countledger.producers.strict.state import State, decode_state
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def read_counter(means: Means, definition: Definition, main: Item) -> StrictCoun
     """
     if definition.bins == 1:
         return _shown(definition, decode_state(main), main)
-    return _shown(definition, whole_of(read_bins(means, definition)), main)
+    bins = bin_items(means, definition)
+    return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
 def list_counters(means: Means, namespace: str) -> Iterator[StrictCounter]:

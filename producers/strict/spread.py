@@ -28,7 +28,7 @@ from countledger.producers.strict.state import State, decode_state, refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attributes import Key
+    from countledger.ledger.attributes import Item, Key
     from countledger.producers.strict.change import Change
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.means import Means
@@ -117,7 +117,16 @@ def read_states(means: Means, definition: Definition) -> list[State]:
 
 
 def read_bins(means: Means, definition: Definition) -> list[State]:
-    """The bins as of one moment: two read units each.
+    """The states of the bins as of one moment: two read units each.
+
+    Raises:
+        Redefined, Throttled: as `bin_items`.
+    """
+    return [decode_state(item) for item in bin_items(means, definition)]
+
+
+def bin_items(means: Means, definition: Definition) -> list[Item]:
+    """The bins as of one moment, as they are stored: two read units each.
 
     Raises:
         Redefined: one is gone, or belongs to another making of the counter.
@@ -133,6 +142,7 @@ def read_bins(means: Means, definition: Definition) -> list[State]:
                 raise Throttled(f"bins of {definition.counter!r} not read: {error}") from error
             means.clock.sleep_ms(wait_ms)
             continue
-        if any(item is None or item.get("made") != definition.made for item in items):
+        there = [item for item in items if item is not None]
+        if len(there) < len(items) or any(item.get("made") != definition.made for item in there):
             raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
-        return [decode_state(item) for item in items if item is not None]
+        return there

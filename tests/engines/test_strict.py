@@ -29,6 +29,7 @@ from countledger.producers.strict.outcome import (
     GivenUp,
     SetFull,
 )
+from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
@@ -296,6 +297,43 @@ def test_p6_bins_are_one_counter(
     total = tables.totals().read(counter)
     assert (total.total, total.method, total.bins) == (20, method, 4)
     assert tables.totals().read_many([counter])[counter] == total
+
+
+@pytest.mark.parametrize("method", SPREADABLE)
+def test_p6_a_bound_of_bins_is_not_forced_past_the_value(
+    seller: StrictCounters, counter: str, method: Method
+) -> None:
+    """What one bin gives back would be given out again while the others are over their share."""
+    seller.create(counter, method=method, lower=0, upper=20, opening=10, bins=2)
+
+    for bounds in ({"upper": 8}, {"lower": 12}):
+        with pytest.raises(BadBounds, match=r"not even with `force`.* bins"):
+            seller.set_bounds(counter, **bounds, force=True)
+    seller.set_bounds(counter, upper=11, force=True)
+
+    for _ in range(3):
+        seller.change(counter, -3)
+        told = [seller.change(counter, 1) for _ in range(9)]
+        assert isinstance(told[-1], BoundReached)
+        assert seller.show(counter).value == 11
+
+
+@pytest.mark.parametrize("method", [Method.ATOMIC, Method.MARKER])
+def test_a_counter_with_bins_shows_when_it_was_changed_last(
+    tables: Store, method: Method, counter: str
+) -> None:
+    """Whichever bin took it; alone and in the list."""
+    clock = HandClock()
+    seller = seller_of(tables, clock=clock)
+    made = seller.create(counter, method=method, opening=10, bins=3).updated_at
+    clock.sleep_ms(5_000)
+
+    seller.change(counter, -1)
+
+    shown = seller.show(counter)
+    assert made is not None
+    assert shown.updated_at == made + timedelta(seconds=5)
+    assert next(seller.list(keys.namespace_of(counter))) == shown
 
 
 @pytest.mark.parametrize("method", SPREADABLE)
