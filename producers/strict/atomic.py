@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Unclear
@@ -91,7 +92,8 @@ class AtomicSending:
         )
         if not (isinstance(outcome, BoundReached) and self.attempts.doubtful):
             return outcome
-        ended = use_up(self.means, self.definition, token, self.attempts.until_ms)
+        fence = partial(use_up, self.means, self.definition, token, self.attempts.until_ms)
+        ended = self.attempts.fenced(self.change.counter, fence)
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, None)
         if isinstance(ended, GivenUp):

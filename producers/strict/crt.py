@@ -24,6 +24,7 @@ token: if it was ours, the late request meets a mismatch; if not, ours does, and
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import TokenMismatch
@@ -114,7 +115,9 @@ class CrtSending:
         return self.attempts.unknown(self.change.counter)
 
     def _end(self) -> Outcome:
-        return give_up(self.means, self.definition, self.change.id, self.attempts.until_ms)
+        until_ms = self.attempts.until_ms
+        fence = partial(give_up, self.means, self.definition, self.change.id, until_ms)
+        return self.attempts.fenced(self.change.counter, fence)
 
     def _taken(self) -> Outcome:
         """The token stands for another body: for none, if the key was given up."""

@@ -32,7 +32,6 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
     Reason,
     TransactionCancelled,
-    Unreachable,
 )
 from countledger.ledger.expressions import Absent
 from countledger.ledger.ids import IdempotencyKey, id_of_key
@@ -158,7 +157,7 @@ class MarkedSending:
     def settle(self, refused: Refusal) -> Outcome:
         """Make a refusal final: one read unit, or a write unit where a request may still land."""
         if self.attempts.doubtful:
-            ended = self._fence()
+            ended = self.attempts.fenced(self.request.what, self._fence)
             if isinstance(ended, GivenUp):
                 return refused
             if not isinstance(ended, Duplicate):
@@ -174,10 +173,7 @@ class MarkedSending:
 
     def _fence(self) -> Outcome:
         until_ms = self.attempts.until_ms
-        try:
-            return give_up(self.means, self.request.id, self.request.what, until_ms)
-        except Unreachable:
-            return self.unknown()  # nothing was sent just now, but before
+        return give_up(self.means, self.request.id, self.request.what, until_ms)
 
     def unknown(self) -> Outcome:
         """Nobody can tell; the same key again will."""

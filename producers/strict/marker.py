@@ -28,6 +28,7 @@ Then a void marker is put in its way. If that finds the marker, the request has 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
@@ -147,7 +148,8 @@ class MarkerSending:
         if not self.attempts.doubtful:
             return self._refused(refused)
         until_ms = self.attempts.until_ms
-        ended = give_up(self.means, self.definition, self.change.id, until_ms)
+        fence = partial(give_up, self.means, self.definition, self.change.id, until_ms)
+        ended = self.attempts.fenced(self.change.counter, fence)
         if isinstance(ended, GivenUp):
             return refused
         if isinstance(ended, Duplicate):

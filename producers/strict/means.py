@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.door import Door
+    from countledger.producers.strict.outcome import Outcome
 
 # After these another attempt may go through. Only an `Unclear` one may have been carried out.
 PASSING: Final = (Throttled, Unclear, Unreachable)
@@ -137,6 +138,27 @@ class Attempts:
         """
         with looking(self._refuse_late):
             yield
+
+    def fenced(self, counter: str, fence: Callable[[], Outcome]) -> Outcome:
+        """What closing the way of a request in doubt came to.
+
+        Args:
+            counter: its name.
+            fence: gives the change up.
+
+        Returns:
+            What that says; `Unknown` where nothing answers any more. For the fence that is to say
+            that nothing was sent, but something was before it.
+
+        Raises:
+            Unreachable: the same where nothing is in doubt.
+        """
+        try:
+            return fence()
+        except Unreachable:
+            if not self.doubtful:
+                raise
+            return self.unknown(counter)
 
     @property
     def _late(self) -> bool:

@@ -21,6 +21,7 @@ Then a token of zero is put in its way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import BadDelta, ConditionFailed
@@ -147,7 +148,8 @@ class SetSending:
         """Put a token of zero in the way of a request that may still land: one more write."""
         if not self.attempts.doubtful or isinstance(refused, SetFull):
             return refused
-        ended = give_up(self.means, self.definition, self.change.id)
+        fence = partial(give_up, self.means, self.definition, self.change.id)
+        ended = self.attempts.fenced(self.change.counter, fence)
         if isinstance(ended, GivenUp):
             return refused
         if isinstance(ended, Duplicate):

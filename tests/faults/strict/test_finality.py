@@ -18,6 +18,7 @@ from countledger.producers.strict.outcome import (
     GivenUp,
     Outcome,
     Refusal,
+    Unknown,
 )
 from countledger.producers.strict.state import State
 from countledger.producers.strict.token_set import SetSending
@@ -168,6 +169,29 @@ def test_a_refusal_after_a_lost_answer_is_final(
         assert isinstance(outcome, BoundReached)
         _expect_value(victim, counter, 0)
         assert late.landings == [400]
+
+
+@pytest.mark.parametrize("method", REMEMBERING)
+def test_a_refusal_is_not_said_where_nothing_answers_its_fence(
+    store: Store, counter: str, method: Method
+) -> None:
+    """Nor that nothing was sent: the late request lands, and the same key tells."""
+    victim, other = seller_of(store), seller_of(store)
+    victim.create(counter, method=method, upper=1)
+    away = chain([None], repeat(Fault(Kind.UNREACHABLE)))
+
+    with (
+        held_back(victim, method) as late,
+        faults(client_of(victim), at=write_of(method), plan=away),
+    ):
+        others_change([other], counter, 1)
+        outcome = victim.change(counter, 1, key="order-1")
+    others_change([other], counter, -1)
+    late.land()
+
+    assert isinstance(outcome, Unknown)
+    assert isinstance(seller_of(store).change(counter, 1, key="order-1"), Duplicate)
+    _expect_value(victim, counter, 1)
 
 
 @pytest.mark.parametrize("method", REMEMBERING)
