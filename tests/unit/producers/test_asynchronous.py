@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     BadDelta,
     IdempotencyKeyReused,
+    KeyExpired,
     NoCredentials,
     RequestRejected,
     Throttled,
@@ -188,6 +190,33 @@ def test_an_old_entry_is_refused_and_a_rejected_batch_is_sent_one_by_one() -> No
 
     run(work())
     assert len(entries_in(door)) == 2
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_what_stands_still_behind_its_check_is_not_sent(key: str | None) -> None:
+    """The last look is taken as the request leaves, whichever way it goes."""
+    clock = ManualClock()
+
+    class Frozen(LoopDoor):
+        async def put_soon(self, write: Put) -> None:
+            clock.at_ms += DAY_MS + 1
+            leave()
+            await super().put_soon(write)
+
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            clock.at_ms += DAY_MS + 1
+            leave()
+            return await super().put_batch_soon(table, items)
+
+    door = Frozen()
+
+    async def work() -> None:
+        async with producer_on(door, Buffering(linger_ms=1), clock) as producer:
+            with pytest.raises(KeyExpired):
+                await (await producer.add("a:b", 1, key=key))
+
+    run(work())
+    assert entries_in(door) == []
 
 
 def test_a_failure_is_told_once_and_is_its_counters_alone() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -135,12 +136,13 @@ def test_coalesced_events_are_one_entry_with_their_sum_and_number() -> None:
         zero = [producer.add("a:zero", delta) for delta in (1, -1)]
         producer.add("a:b", 7, key="k")
         producer.add("a:b", 7, note={"n": "1"})
+        producer.add("a:b", 7, occurred_at=datetime(2026, 1, 1, tzinfo=UTC))
         producer.flush()
         assert len({pending.result().id for pending in pendings}) == 1
 
     items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
     facts = sorted((i["counter"], i["delta"], i.get("events", 1)) for i in items)
-    assert facts == [("a:b", -2, 3), ("a:b", 7, 1), ("a:b", 7, 1), ("a:zero", 0, 2)]
+    assert facts == [("a:b", -2, 3), *[("a:b", 7, 1)] * 3, ("a:zero", 0, 2)]
     assert zero[0] is zero[1]
 
 
@@ -263,11 +265,15 @@ def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
 
 
 def test_a_full_buffer_hurries() -> None:
-    """Who waits for room does not wait for company as well."""
+    """Who waits for room does not wait for company as well, nor does what would coalesce."""
     door = MemoryDoor()
-    with producer_on(door, Buffering(max_entries=30, linger_ms=PATIENT_MS)) as producer:
-        for _ in range(100):
-            producer.add("a:b", 1)
+    buffering = Buffering(max_entries=30, linger_ms=PATIENT_MS, coalesce=True)
+    with producer_on(door, buffering) as producer:
+        events = [Event(f"a:{n}", 1) for n in range(100)]
+        adder = threading.Thread(target=producer.add_many, args=(events,), daemon=True)
+        adder.start()
+        adder.join(20)
+        assert not adder.is_alive()
 
     assert len(entries_in(door)) == 100
 
@@ -465,14 +471,15 @@ def test_a_fork_begins_with_nothing_in_hand() -> None:
 
 
 def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
-    """Without a word of its own: at its exit."""
+    """Without a word of its own: at its exit, also where nothing of `multiprocessing` is loaded."""
     code = (
-        "import atexit\n"
+        "import atexit, sys\n"
         "atexit.register(lambda: print(len(entries_in(door))))\n"
         "from tests.unit.ledger.memory import MemoryDoor\n"
         "door = MemoryDoor()\n"
         "from tests.unit.producers.buffers import producer_on\n"
         "from tests.unit.producers.senders import entries_in\n"
+        "sys.modules.pop('multiprocessing.util', None)\n"
         "[producer_on(door).add('a:b', 1) for _ in range(3)]\n"
     )
     done = subprocess.run(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,
@@ -14,6 +17,7 @@ from countledger.ledger.errors import (
     Unacknowledged,
     Unreachable,
 )
+from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.producers.event import Event
 from countledger.producers.kinesis.aggregate import unpack
 from countledger.producers.kinesis.message import decode
@@ -160,6 +164,23 @@ def test_what_may_be_in_the_stream_comes_back_before_what_concerns_every_event()
     back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
     assert len(outcomes) == len(large)
     assert back == deltas(stream)
+
+
+def test_a_process_that_stands_still_for_too_long_sends_nothing_more() -> None:
+    """A bare key counts as made when its record arrives: hours later it would be another one."""
+    clock = ManualClock()
+
+    class Frozen(MemoryStream):
+        def put_records(self, **call: Any) -> dict[str, Any]:  # noqa: ANN401 - handed on
+            clock.at_ms += HORIZON_MIN_MS
+            leave()
+            return MemoryStream.put_records(self, **call)
+
+    stream = Frozen()
+    (outcome,) = producer_on(stream, clock).send_many([Event("a:b", 1, "key")])
+
+    assert isinstance(outcome, Unacknowledged)
+    assert stream.records == []
 
 
 def test_a_refused_resend_is_raised() -> None:
