@@ -39,7 +39,8 @@ Retries = Literal["none", "standard"]
 _TIMEOUTS: Final[dict[str, Any]] = {"connect_timeout": 3, "read_timeout": 10}
 # An own user agent spares botocore from gathering one anew for every call (a fifth of its time).
 _USER_AGENT: Final = "countledger"
-_CONNECTIONS: Final = 32
+# As many as a buffer may have senders: one beyond them would shake hands anew for each request.
+_CONNECTIONS: Final = 64
 _RETRIES: Final[dict[Retries, Any]] = {
     "none": {"mode": "standard", "total_max_attempts": 1},
     "standard": {"mode": "standard", "total_max_attempts": 4},

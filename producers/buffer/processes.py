@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 # They are kept alive until they are closed: what they hold must not be collected with them.
 _OPEN: Final[dict[Holder, None]] = {}
+# One for all of them, as long as `multiprocessing` knows of it.
+_FINALIZERS: Final[list[Any]] = []
 
 
 def opened(producer: Holder) -> None:
@@ -66,7 +68,8 @@ def _multiprocessing() -> Any:  # noqa: ANN401 - a module
 
 def _close_at_its_end(util: Any) -> None:  # noqa: ANN401 - a module
     """A worker of `multiprocessing` ends without `atexit`, but by finalizers of its own."""
-    util.Finalize(None, _close_all, exitpriority=0)
+    if not any(one.still_active() for one in _FINALIZERS):
+        _FINALIZERS[:] = [util.Finalize(None, _close_all, exitpriority=0)]
 
 
 atexit.register(_close_all)

@@ -9,6 +9,7 @@ import pytest
 
 from countledger.ledger.connection import Connection
 from countledger.ledger.settings import Settings
+from countledger.producers.buffer import buffering
 
 
 def _proxies(endpoint_url: str | None) -> object:
@@ -36,6 +37,14 @@ def test_loopback_is_seen_in_the_environment(
     monkeypatch.setenv(variable, "http://127.0.0.1:1234")
 
     assert _proxies(None) == {}
+
+
+def test_every_sender_of_a_buffer_keeps_its_connection() -> None:
+    """One beyond them would shake hands anew for each request, and botocore warn of each."""
+    session = boto3.Session("a", "b", region_name="eu-west-1")
+    config: Any = Connection(Settings(), session).door("none").client.meta.config
+
+    assert config.max_pool_connections >= buffering._SENDERS_MAX
 
 
 def test_other_endpoints_keep_the_users_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

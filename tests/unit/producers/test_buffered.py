@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing.util
 import os
 import subprocess
 import sys
@@ -524,6 +525,17 @@ def test_a_worker_of_multiprocessing_that_ends_sends_what_it_has_in_hand() -> No
     )
 
     assert sorted(done.stdout.split()) == ["1", "2"]
+
+
+def test_producers_that_are_closed_leave_nothing_behind() -> None:
+    """A process may make one for each piece of its work."""
+    registry = multiprocessing.util._finalizer_registry  # type: ignore[attr-defined]
+    producer_on(MemoryDoor()).close()
+    before = len(registry)
+    for _ in range(5):
+        producer_on(MemoryDoor()).close()
+
+    assert len(registry) == before
 
 
 def test_where_no_thread_can_be_started_who_waits_sends(monkeypatch: pytest.MonkeyPatch) -> None:
