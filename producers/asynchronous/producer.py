@@ -47,7 +47,11 @@ _CHUNK: Final = 500
 
 
 class AsyncBufferedProducer:
-    """Adds events at once and sends them in the background of an event loop."""
+    """Adds events at once and sends them in the background of an event loop.
+
+    A spool is written on the loop itself, which stands still for as long as that takes: with
+    `fsync` for as long as the disk does, at each `add`.
+    """
 
     def __init__(
         self,
