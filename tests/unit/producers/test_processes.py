@@ -1,0 +1,114 @@
+"""A buffered producer and its process: what a fork inherits, and what an end leaves."""
+
+from __future__ import annotations
+
+import multiprocessing.util
+import os
+import subprocess
+import sys
+
+from countledger.producers.buffer.errors import ProducerClosed
+from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.producers.buffers import producer_on
+from tests.unit.producers.senders import TABLE, entries_in
+
+
+def test_a_fork_begins_with_nothing_in_hand() -> None:
+    """Its own events are its own, its parent's entries are its parent's, and no id comes twice."""
+    door = MemoryDoor()
+    producer = producer_on(door)
+    before = producer.add("a:parent", 1)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        try:
+            mine = [producer.add("a:child", 1) for _ in range(30)]
+            producer.flush(20)
+            refused = 0
+            for ask in (lambda: before.result(20), lambda: before.add_done_callback(print)):
+                try:
+                    ask()
+                except ProducerClosed:
+                    refused += 1
+            parents = [i for i in door.items(TABLE) if i["counter"] == "a:parent"]
+            ids = ",".join(pending.result().id for pending in mine)
+            os.write(write, f"{refused} {len(parents)} {ids}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        refused_there, parents_there, ids = pipe.read().split()
+    os.waitpid(child, 0)
+    ours = [producer.add("a:parent", 1) for _ in range(30)]
+    producer.close()
+
+    assert (refused_there, parents_there) == ("2", "0")
+    assert not set(ids.split(",")) & {pending.result().id for pending in ours}
+    assert len(entries_in(door)) == 31
+
+
+def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
+    """Without a word of its own: at its exit, also where nothing of `multiprocessing` is loaded."""
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(len(entries_in(door))))\n"
+        "from tests.unit.ledger.memory import MemoryDoor\n"
+        "door = MemoryDoor()\n"
+        "from tests.unit.producers.buffers import producer_on\n"
+        "from tests.unit.producers.senders import entries_in\n"
+        "sys.modules.pop('multiprocessing.util', None)\n"
+        "[producer_on(door).add('a:b', 1) for _ in range(3)]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.stdout.strip(), done.stderr) == ("3", "")
+
+
+WORKER = """
+import multiprocessing, sys
+from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.producers.buffers import producer_on
+
+class Loud(MemoryDoor):
+    def put_batch(self, table, items):
+        print(len(items), flush=True)
+        return super().put_batch(table, items)
+
+inherited = producer_on(Loud())
+
+def work():
+    inherited.add("a:b", 1)
+    producer_on(Loud()).add_many([inherited_event] * 2)
+
+from countledger import Event
+inherited_event = Event("a:b", 1)
+worker = multiprocessing.get_context("fork").Process(target=work)
+worker.start()
+worker.join()
+"""
+
+
+def test_a_worker_of_multiprocessing_that_ends_sends_what_it_has_in_hand() -> None:
+    """It ends without `atexit`; both the producer that it made and the one that it inherited."""
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert sorted(done.stdout.split()) == ["1", "2"]
+
+
+def test_producers_that_are_closed_leave_nothing_behind() -> None:
+    """A process may make one for each piece of its work."""
+    registry = multiprocessing.util._finalizer_registry  # type: ignore[attr-defined]
+    producer_on(MemoryDoor()).close()
+    before = len(registry)
+    for _ in range(5):
+        producer_on(MemoryDoor()).close()
+
+    assert len(registry) == before
