@@ -91,6 +91,15 @@ def test_a_target_that_no_alert_would_reach_is_refused(
     assert command("alert", "show", name).code == 2
 
 
+def test_a_bus_that_is_not_there_is_refused(command: Command, name: str) -> None:
+    """Exit 2, one line, no rule."""
+    refused = command(*_rule(name), env={"COUNTLEDGER_ALERT_BUS": "nobody-made-it"})
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "no alert would arrive: event bus 'nobody-made-it'" in refused.err
+    assert command("alert", "show", name).code == 2
+
+
 def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Command, name: str) -> None:
     """Exit 2."""
     spread = ["--method", "atomic", "--lower", "0", "--opening", "10", "--bins", "4"]

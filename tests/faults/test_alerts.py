@@ -284,37 +284,65 @@ def test_a_bus_that_says_no_is_asked_five_times_for_each(telling: Telling, kind:
 
 
 class Failing:
-    """Lets EventBridge fail entries of a call that succeeds, so many in each call."""
+    """Lets a service fail alerts of a call that succeeds, so many in each call.
 
-    def __init__(self, client: Any, counts: list[int]) -> None:  # noqa: ANN401 - a boto3 client
+    Attributes:
+        counts: how many, for each call; none of those behind.
+        silently: whether the answer says nothing of them.
+    """
+
+    def __init__(
+        self,
+        client: Any,  # noqa: ANN401 - a boto3 client
+        counts: list[int],
+        *,
+        silently: bool = False,
+    ) -> None:
         self.counts = iter(counts)
-        self.failed = 0
-        client.meta.events.register("provide-client-params.events.PutEvents", self.take_out)
-        client.meta.events.register("after-call.events.PutEvents", self.put_back)
+        self.silently = silently
+        self.failed: list[dict[str, Any]] = []
+        for call in ("events.PutEvents", "sns.PublishBatch"):
+            client.meta.events.register(f"provide-client-params.{call}", self.take_out)
+            client.meta.events.register(f"after-call.{call}", self.put_back)
 
     def take_out(self, params: dict[str, Any], **_: object) -> dict[str, Any]:
-        """What fails does not reach the bus."""
-        self.failed = min(next(self.counts, 0), len(params["Entries"]) - 1)
-        return {**params, "Entries": params["Entries"][self.failed :]}
+        """What fails does not reach the service."""
+        (name,) = params.keys() & {"Entries", "PublishBatchRequestEntries"}
+        count = min(next(self.counts, 0), len(params[name]) - 1)
+        self.failed = params[name][:count]
+        return {**params, name: params[name][count:]}
 
     def put_back(self, parsed: dict[str, Any], **_: object) -> None:
-        """The answer tells."""
-        lost = [{"ErrorCode": "InternalFailure", "ErrorMessage": "no"}] * self.failed
-        parsed["Entries"] = [*lost, *parsed["Entries"]]
-        parsed["FailedEntryCount"] = self.failed
+        """The answer tells, or does not."""
+        if self.silently:
+            return
+        if "Entries" in parsed:
+            lost = [{"ErrorCode": "InternalFailure", "ErrorMessage": "no"}] * len(self.failed)
+            parsed["Entries"] = [*lost, *parsed["Entries"]]
+            parsed["FailedEntryCount"] = len(self.failed)
+        else:
+            why = {"Code": "InternalFailure", "Message": "no", "SenderFault": False}
+            parsed["Failed"] = [{"Id": one["Id"], **why} for one in self.failed]
 
 
-def test_a_failed_entry_of_a_call_that_succeeds_is_sent_again(telling: Telling) -> None:
-    """It is a failure, though the call is none: only those entries go again."""
-    telling.rules[:] = [rule(1, name="many", step=1)]
+@pytest.mark.parametrize("silently", [False, True], ids=["it says so", "it says nothing"])
+@pytest.mark.parametrize("service", ["bus", "topic"])
+def test_what_fails_of_a_call_that_succeeds_is_sent_again(
+    telling: Telling, service: str, *, silently: bool
+) -> None:
+    """It is a failure, though the call is none; and so is an answer that leaves some out."""
+    to = {} if service == "bus" else {"target": telling.topic}
+    telling.rules[:] = [rule(1, name="many", step=1, **to)]
     publisher: Any = telling.judge.publisher
-    Failing(publisher.events, [4, 2])
+    client = publisher.events if service == "bus" else publisher.topics
+    Failing(client, [4, 2], silently=silently)
     batch = history([10], counter=f"{uuid4().hex[:8]}:c")
 
     assert telling.deliver(batch).dead == 0
 
-    arrived = [one["threshold"] for one in telling.arrived()]
-    assert sorted(map(int, arrived)) == list(range(1, 11))
+    arrived = [int(one["threshold"]) for one in telling.arrived()]
+    assert set(arrived) == set(range(1, 11))
+    assert silently or len(arrived) == 10
 
 
 def test_the_message_comes_with_what_filters_ask_for(telling: Telling) -> None:
