@@ -331,7 +331,7 @@ def test_what_fails_of_a_call_that_succeeds_is_sent_again(
     telling: Telling, service: str, *, silently: bool
 ) -> None:
     """It is a failure, though the call is none; and so is an answer that leaves some out."""
-    to = {} if service == "bus" else {"target": telling.topic}
+    to: dict[str, Any] = {} if service == "bus" else {"target": telling.topic}
     telling.rules[:] = [rule(1, name="many", step=1, **to)]
     publisher: Any = telling.judge.publisher
     client = publisher.events if service == "bus" else publisher.topics
