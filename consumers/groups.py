@@ -139,7 +139,7 @@ class Groups:
         return self._totals_of(group, None if after is None else keys.check_counter(after))
 
     def delete(self, group: str) -> int:
-        """Delete a group, and no counter: as `remove` for each member; a write unit, 3 read units.
+        """Delete a group, and no counter: as `remove` for each member; a write unit, 4 read units.
 
         What somebody adds in the meantime stays, in a group of that name that is not ranked.
 

@@ -248,5 +248,12 @@ def test_p9_several_changes_cost_two_units_each_and_two_for_the_key(
     at_once.set_value(names[0], 4, key=f"t-4 {counter}")
     spent.append(metered(door))
 
+    seller.create(f"{counter}-bins", method="atomic", opening=5, bins=3)
+    seller.show(f"{counter}-bins")
+    binned = metered(door)
+    at_once.set_value(f"{counter}-bins", 6, key=f"t-5 {counter}")
+    set_at = metered(door)
+
     costs = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(spent)]
     assert costs == [(6, 0), (8, 0), (8, 1), (4, 1)]
+    assert (set_at[0] - binned[0], set_at[1] - binned[1]) == (2 * 3 + 2, 2 * 3)

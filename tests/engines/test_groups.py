@@ -1,5 +1,7 @@
 """Groups on every engine: members by group and by counter, totals page by page, their top."""
 
+from itertools import pairwise
+
 import pytest
 
 from countledger.consumers.fold import Step
@@ -257,6 +259,29 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     groups.remove(namespace, names[:1])
     assert metered(door)[0] - added[0] == 4
     assert _moved(store, names[0], 4, 5) == 3
+
+
+def test_p9_switching_a_group_costs_two_units_for_each_member(store: Store, namespace: str) -> None:
+    """And one for the group; to delete it two more for each, and one."""
+    _believable(store)
+    names = _recorded(store, namespace, 3)
+    groups = _groups(store)
+    door = groups.totals.door
+    groups.add(namespace, names)
+    spent = [metered(door)]
+
+    groups.switch_ranking(namespace, on=True)
+    spent.append(metered(door))
+    groups.switch_ranking(namespace, on=False)
+    spent.append(metered(door))
+    groups.switch_ranking(namespace, on=True)
+    before = metered(door)
+    groups.delete(namespace)
+    deleted = metered(door)
+
+    costs = [(w - v, r - q) for (v, q), (w, r) in pairwise(spent)]
+    assert costs == [(1 + 3 * 2, 3 + 3), (1 + 3 * 2, 3 + 2)]
+    assert (deleted[0] - before[0], deleted[1] - before[1]) == (3 * 4 + 1, 1 + 3 + 4)
 
 
 def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace: str) -> None:

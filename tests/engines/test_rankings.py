@@ -1,6 +1,7 @@
 """Rankings on every engine: in order, ties by name, and free where nothing is ranked."""
 
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 
@@ -209,6 +210,20 @@ def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: 
         costs.append(metered(seller.means.door)[0] - before)
 
     assert costs == [3, 1]
+
+
+def test_p9_switching_costs_two_units_for_each_total(store: Store, namespace: str) -> None:
+    """And one for the rule; done again, or where nothing is ranked, the rule alone."""
+    _believable(store)
+    _ledger(store, namespace, a=3, b=4, c=5)
+    rankings = _rankings(store)
+    spent = [metered(rankings.door)[0]]
+
+    for switch in (rankings.switch_on, rankings.switch_on, rankings.switch_off):
+        switch(namespace)
+        spent.append(metered(rankings.door)[0])
+
+    assert [b - a for a, b in pairwise(spent)] == [1 + 3 * 2, 1, 1 + 3 * 2]
 
 
 def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace: str) -> None:
