@@ -220,11 +220,12 @@ class AlertAccount:
         return self._message(counter, revision, move, Passed(threshold, None, 1), way)
 
     def _messages(self, counter: str, revision: Revision, move: Move) -> Iterator[dict[str, Any]]:
-        if move.old is None:
-            return
-        way = "rising" if move.new > move.old else "falling"
-        for passed in crossed(move.old, move.new, revision.levels):
+        for passed, way in _crossed_by(move, revision):
             yield self._message(counter, revision, move, passed, way)
+
+    def _id(self, counter: str, revision: Revision, move: Move, threshold: int, way: str) -> str:
+        rule = f"{revision.item['name']}@{revision.item['revision']}"
+        return f"{self.region}/{rule}/{move.version}/{threshold}/{way}/{counter}"
 
     def _message(
         self, counter: str, revision: Revision, move: Move, passed: Passed, way: str
@@ -232,7 +233,7 @@ class AlertAccount:
         threshold, through, count = passed
         rule, known = revision.item["name"], revision.item["revision"]
         at = to_datetime(move.at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = f"{self.region}/{rule}@{known}/{move.version}/{threshold}/{way}/{counter}"
+        name = self._id(counter, revision, move, threshold, way)
         wide = {} if through is None else {"through": str(through), "count": str(count)}
         return {
             "v": 1,
@@ -295,7 +296,10 @@ class AlertAccount:
                 armed = {True, False}
             if is_back(move.new if move.old is None else move.old, levels):
                 armed = {True}
-            ids = {one["id"] for one in self._messages(counter, revision, move)}
+            ids = {
+                self._id(counter, revision, move, passed.threshold, way)
+                for passed, way in _crossed_by(move, revision)
+            }
             behind = set(armed)
             if ids and True in armed:
                 allowed |= ids
@@ -305,6 +309,14 @@ class AlertAccount:
             elif levels.rearm is not None and is_back(move.new, levels):
                 behind = {True}
             armed = behind if sure else armed | behind
+
+
+def _crossed_by(move: Move, revision: Revision) -> Iterator[tuple[Passed, str]]:
+    """What a move passes, and which way."""
+    if move.old is not None:
+        way = "rising" if move.new > move.old else "falling"
+        for passed in crossed(move.old, move.new, revision.levels):
+            yield passed, way
 
 
 def _old_of(before: Any, after: Any) -> int | None:  # noqa: ANN401 - items

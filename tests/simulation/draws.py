@@ -6,7 +6,13 @@ shorter without becoming another course of events.
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Draws(Random):
@@ -37,3 +43,26 @@ class Draws(Random):
     def of(self, name: str) -> Random:
         """The source of that name, at its beginning."""
         return Random(f"{self._seed} {name}")  # noqa: S311 - a simulation
+
+
+@contextmanager
+def nothing_else() -> Iterator[None]:
+    """No part of the product draws from anything else: what it does could not be replayed.
+
+    Raises:
+        AssertionError: one is made with a source that has no seed.
+    """
+    seed = Random.seed
+
+    def seeded(one: Random, a: object = None, version: int = 2) -> None:
+        # Behind the source's own making it is whoever makes it.
+        maker = str(sys._getframe(2).f_globals.get("__name__"))
+        if a is None and maker.startswith("countledger."):
+            raise AssertionError(f"something of {maker} is made without a source to draw from")
+        seed(one, a, version)  # type: ignore[arg-type]  # as it came
+
+    Random.seed = seeded  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        Random.seed = seed  # type: ignore[method-assign]

@@ -108,7 +108,8 @@ class JudgeFunction:
     def _new(self, process: Process) -> Judge:
         door = self.world.door(process, retries=True)
         parts = alerting(self.world, process)
-        rules = RuleCache(Rules(door, COUNTERS, process.region, process), process)
+        random = self.world.random
+        rules = RuleCache(Rules(door, COUNTERS, process.region, process, random=random), process)
         quarantine = quarantine_of(self.world, process, Source.COUNTERS)
         return Judge(
             door, COUNTERS, rules, parts.publisher, parts.letters, quarantine, clock=process

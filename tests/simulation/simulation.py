@@ -19,7 +19,7 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.curing import cure, mend_all
-from tests.simulation.draws import Draws
+from tests.simulation.draws import Draws, nothing_else
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
 from tests.simulation.kinesis_operations import INGESTING, small_records
@@ -101,7 +101,8 @@ class Simulation:
         """
         self.world.schedule.spawn("conductor", self._conduct)
         world = self.world
-        with in_turn(world.random), under(world, SimulatedSpool), small_records(world.random):
+        ours = in_turn(world.random), under(world, SimulatedSpool), small_records(world.random)
+        with ours[0], ours[1], ours[2], nothing_else():
             try:
                 world.schedule.run()
             finally:

@@ -226,6 +226,8 @@ class World:
 
     def tell(self, text: str) -> None:
         """Note what happened."""
+        if self._folder is not None:
+            text = text.replace(self._folder.name, "folder")
         at_s = (self.schedule.now_ms - BEGIN_MS) / 1_000
         self.told.append(f"{at_s:>12.3f} s  step {self.schedule.steps:>6}  {text}")
 
