@@ -50,6 +50,7 @@ _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
 _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
 _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_START_HERE: Final = '`eval "$(countledger up)"`'
 # The setting that each output of the stack fills.
 _OUTPUTS: Final = {
     "ledger_table": "LedgerTableName",
@@ -122,9 +123,15 @@ class Connection:
         region = self.session.region_name
         if not region:
             raise BadSetting(
-                "no AWS region: set AWS_REGION, give --region, or name it in a profile"
+                "no AWS region: set AWS_REGION, give --region, or name it in a profile; for a "
+                f"stack of this machine {_START_HERE}"
             )
         return region
+
+    @property
+    def stays_here(self) -> bool:
+        """Whether calls go to this machine's own loopback, and no AWS account is meant."""
+        return _is_loopback(self.endpoint_url, "cloudformation")
 
     @property
     def partition(self) -> str:
@@ -147,7 +154,7 @@ class Connection:
             if "does not exist" not in str(error):
                 raise
             raise StackNotFound(
-                f"no stack {name!r} in {self.region}: start one here with `countledger up`, or "
+                f"no stack {name!r} in {self.region}: start one here with {_START_HERE}, or "
                 "name yours with --stack-name or COUNTLEDGER_STACK_NAME"
             ) from error
         return {o["OutputKey"]: o["OutputValue"] for o in stacks[0].get("Outputs", [])}

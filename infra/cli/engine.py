@@ -88,6 +88,8 @@ def up(
     already = "already runs" if running.was_running else "runs"
     notice(f"stack {running.stack_name} {already} on {running.url}")
     notice("its data live as long as it runs; `countledger down` ends it and forgets them")
+    if sys.stdout.isatty():  # then no shell has taken them
+        notice('this shell does not know of it yet: eval "$(countledger up)"')
     return code
 
 

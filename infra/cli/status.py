@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Final
 from countledger import CountLedger
 from countledger.infra.cli.engine import document_of, engine_is_installed
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import show, show_json
+from countledger.infra.cli.output import notice, show, show_json
 from countledger.infra.cli.status_view import document, show_facts
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
-from countledger.ledger.errors import BadSetting, StackNotFound
+from countledger.ledger.errors import BadSetting, StackNotFound, Unreachable
 from countledger.ledger.settings import Settings
 
 if TYPE_CHECKING:
     from countledger.infra.background import Running
 
 FINDINGS: Final = 1
+# A shell outlives the stack that `up` pointed it at.
+_ENDED: Final = (
+    'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
+    "another, `unset AWS_ENDPOINT_URL` leads to AWS again"
+)
 
 
 @shared
@@ -44,12 +49,16 @@ def status(options: Options) -> int:
     client = options.client() if running is None else _client_of(running)
     try:
         _ = client.connection.region
-    except BadSetting:  # nothing of AWS is configured: a stack of this machine was meant
-        return _nothing(options, name)
+    except BadSetting as error:  # nothing of AWS is configured: a stack of this machine was meant
+        return _nothing(options, name, str(error))
     try:
         facts = Gathering(client).facts()
-    except StackNotFound:
-        return _nothing(options, name)
+    except StackNotFound as error:
+        return _nothing(options, name, str(error))
+    except Unreachable:
+        if not client.connection.stays_here:
+            raise
+        return _nothing(options, name, _ENDED)
     found = findings(facts)
     if options.json:
         here = {"stack_name": name, "running": True} if running is None else document_of(running)
@@ -59,8 +68,9 @@ def status(options: Options) -> int:
     return FINDINGS if found else 0
 
 
-def _nothing(options: Options, name: str) -> int:
+def _nothing(options: Options, name: str, reason: str) -> int:
     show(options, [{"stack": name, "running": False}], {"stack_name": name, "running": False})
+    notice(reason)
     return FINDINGS
 
 

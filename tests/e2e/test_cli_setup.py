@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import uuid
@@ -163,6 +164,7 @@ def test_up_serves_a_shell_until_down(process: Process) -> None:
         )
         running = process("status", "--stack-name", name, "--json")
         up_again = process("up", "--stack-name", name, "--json")
+        seen = on_a_terminal(process, "up", "--stack-name", name)
     finally:
         down = process("down", "--stack-name", name, "--json")
     gone = process("status", "--stack-name", name, "--json")
@@ -170,6 +172,8 @@ def test_up_serves_a_shell_until_down(process: Process) -> None:
 
     assert {line.split()[0] for line in up.out.splitlines()} == {"unset", "export"}
     assert "data live as long as it runs" in up.err
+    assert "does not know of it yet" in seen
+    assert "does not know of it yet" not in up.err
     assert json.loads(emitted.stdout)["delta"] == -5
     assert [running.code, running.json["running"]] == [0, True]
     assert up_again.json["was_running"]
@@ -177,6 +181,23 @@ def test_up_serves_a_shell_until_down(process: Process) -> None:
     assert down.json == {"stack_name": name, "stopped": True}
     assert [gone.code, gone.json["running"]] == [1, False]
     assert down_again.json == {"stack_name": name, "stopped": False}
+
+
+def on_a_terminal(command: Command, *arguments: str) -> str:
+    """What a command says on stderr where a person reads its output."""
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            command.line(*arguments),
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            env=command.variables(),
+            check=True,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return done.stderr.decode()
 
 
 def entries_like(stack: LocalStack, counter: str) -> int:

@@ -102,6 +102,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["total", "x", "--output", "xml"], "not one of 'table', 'json'"),
         (["total", "x", "--stack-name", ""], "COUNTLEDGER_STACK_NAME is ''"),
         (["total", "x"], "no AWS region"),
+        (["total", "x"], 'eval "$(countledger up)"'),
         (["total", "x", "--profile", "no-such"], "no-such"),
         (["entries", "x", "--limit", "0"], "greater than or equal to 1"),
         (["verify"], "give counters, or --all"),
@@ -176,6 +177,27 @@ def test_nothing_at_the_endpoint_is_a_matter_of_set_up(
 
     assert run(["total", "x"]) == 2
     assert "AWS_ENDPOINT_URL" in capsys.readouterr().err
+
+
+def test_status_says_what_to_do_when_the_local_stack_has_ended(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell outlives the stack that `up` pointed it at: that is "does not run", and no riddle."""
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+
+    assert run(["status", "--stack-name", "ended"]) == 1
+
+    printed = capsys.readouterr()
+    assert "ended\tno" in printed.out
+    assert 'eval "$(countledger up)"' in printed.err
+
+
+def test_status_of_nothing_says_how_to_get_a_stack(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where nothing of AWS is configured, a stack of this machine was meant."""
+    assert run(["status", "--stack-name", "none"]) == 1
+    assert 'eval "$(countledger up)"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
