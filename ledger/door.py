@@ -183,7 +183,7 @@ class Door:
             TransactionCancelled: with a reason for each write.
             TokenMismatch: the token stands for other writes.
         """
-        what = "TransactWriteItems"
+        what = f"TransactWriteItems on {', '.join(sorted({write.table for write in writes}))}"
         with translated(what), self._conditions(2.0 * len(writes)):
             actions: Any = [action(write) for write in writes]
             answer = self.client.transact_write_items(

@@ -54,7 +54,7 @@ _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "TransactionInProgressException": Unclear,
 }
 _ADVICE: Final[dict[type[CountledgerError], str]] = {
-    TableNotFound: "check the stack name, the region and COUNTLEDGER_*_TABLE",
+    TableNotFound: "check the table, the stack name, the region and COUNTLEDGER_*_TABLE",
     AccessDenied: "attach the stack's policy for what it does (docs/permissions.md)",
     NoCredentials: "set AWS_PROFILE or AWS_ACCESS_KEY_ID / AWS_SECRET_ACCESS_KEY, or sign in again",
     BadSetting: "set AWS_REGION and AWS_PROFILE to ones that exist",

@@ -16,6 +16,7 @@ from countledger.ledger.errors import (
     ItemInTheWay,
     NotClaimed,
     Refused,
+    TableNotFound,
     WrongRegion,
 )
 from countledger.producers.claims.claim import Claim
@@ -327,6 +328,13 @@ def test_what_cannot_be_one_transaction_is_refused(
     with pytest.raises(error):
         call(claims)
     assert units(claims) == (0, 0)
+
+
+def test_a_table_that_is_not_there_is_named(claims: Claims, scope: str) -> None:
+    """The service does not say which one it misses; and nothing is claimed."""
+    with pytest.raises(TableNotFound, match=r"no-such-users.*check the table"):
+        claims.take(Claim(scope, "ann@x.org", "u-1"), own=[_ann("no-such-users")])
+    assert claims.owner(scope, "ann@x.org") is None
 
 
 def test_claims_live_at_home(claims: Claims, scope: str) -> None:
