@@ -141,7 +141,7 @@ def create(
     to it.
 
     Examples:
-      countledger alert create busy --counter likes:1 \
+      countledger alert create busy --counter likes:post-1 \
         --direction rising --threshold 1000
       countledger alert create low --prefix stock: \
         --direction falling --threshold 5 --rearm 20

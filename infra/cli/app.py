@@ -32,7 +32,7 @@ from countledger.infra.cli import (
     watch,
 )
 from countledger.infra.cli.arguments import SignedCommand
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import Options, reflowed, shared
 from countledger.infra.cli.output import show_text
 
 HELP = """Counters on DynamoDB in which a retry never counts twice.
@@ -58,7 +58,7 @@ Exit codes:
 """
 
 app = typer.Typer(
-    help=HELP,
+    help=reflowed(HELP),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

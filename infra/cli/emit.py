@@ -67,7 +67,7 @@ def emit(
       countledger emit clicks 1 --note source=web --note page=/
       countledger emit --file events.jsonl
       zcat old.jsonl.gz | countledger emit --file -
-      countledger emit --file clicks.jsonl --coalesce         [dim]far fewer write units[/dim]
+      countledger emit --file clicks.jsonl --coalesce         [dim]fewer write units[/dim]
 
     A line of a file: {"counter": "likes:post-1", "delta": 3} and, as wanted, "key", "at",
     "occurred_at" and "note". A delta with a fraction is best written as text: "12.50". A bad line
@@ -76,7 +76,8 @@ def emit(
     With --coalesce, lines of one counter become one entry with their sum and their number; those
     with a key, a note or a time of their own stay what they are.
 
-    TIME is ISO 8601 with an offset, or milliseconds since 1970.
+    TIME is ISO 8601 with an offset, or milliseconds since 1970. That of a key may lie no further
+    back than the horizon of its namespace, 24 hours unless it was made with another.
     """
     if file is not None:
         if any(value for value in (counter, delta, key, at, occurred_at, note)):

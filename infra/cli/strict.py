@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -16,13 +16,26 @@ from countledger.infra.cli.output import notice, show, show_json_array, show_row
 from countledger.infra.cli.strict_rows import document, row, warnings
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger.amount import to_text
+from countledger.ledger.clock import show_duration
+from countledger.ledger.limits import (
+    HISTORY_DEFAULT,
+    MARKER_WINDOW_DEFAULT_MS,
+    SET_TOKENS_DEFAULT,
+)
 from countledger.producers.strict.bounds import KEEP
 from countledger.producers.strict.definition import Method  # noqa: TC001 - Typer reads it
 
 if TYPE_CHECKING:
     from countledger.producers.strict.reader import StrictCounter
 
+_WINDOW: Final = show_duration(MARKER_WINDOW_DEFAULT_MS).replace(" ", "")
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+def _by(default: object) -> str:
+    """How help tells a default that holds for one method alone."""
+    return f"[dim]By default {default}[/dim]"
 
 
 @app.callback()
@@ -52,13 +65,16 @@ def create(
     opening: Annotated[str, typer.Option(metavar="N", help="Its first value.")] = "0",
     bins: Annotated[int, typer.Option(help="Items to spread it over (atomic, crt, marker).")] = 1,
     history: Annotated[
-        int | None, typer.Option(metavar="N", help="Changes to remember (history).")
+        int | None,
+        typer.Option(metavar="N", help=f"Changes to remember (history). {_by(HISTORY_DEFAULT)}"),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Changes to take in all (set).")
+        int | None,
+        typer.Option(metavar="N", help=f"Changes to take in all (set). {_by(SET_TOKENS_DEFAULT)}"),
     ] = None,
     window: Annotated[
-        str | None, typer.Option(help="For how long to remember a key, as in 24h (marker).")
+        str | None,
+        typer.Option(help=f"For how long to remember a key, as in 7d (marker). {_by(_WINDOW)}"),
     ] = None,
 ) -> None:
     """Make a strict counter. Its method, bins and memory are fixed; its bounds may move.
