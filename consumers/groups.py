@@ -4,8 +4,8 @@
     index `members`                          the same by counter
     (`group#`, `group#<group>`)              the group in the directory of groups: ranked or not
 
-A group's totals are read by one query of its members and a BatchGetItem of their totals. A group
-whose ranking is switched on also has its board; `group_ranks` keeps that.
+A group's totals are read by one query of its members and a BatchGetItem of their totals. A ranked
+one also has its board (`group_board`).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Groups:
     def delete(self, group: str) -> int:
         """Delete a group, and no counter: as `remove` for each member; a write unit, 4 read units.
 
-        What somebody adds in the meantime stays, in a group of that name that is not ranked.
+        What is added meanwhile stays, in a group of that name that is not ranked.
 
         Returns:
             How many members it had.
@@ -158,7 +158,7 @@ class Groups:
         for counter in added:
             board.take_off(counter)
         if added:
-            self._make(group)  # they came meanwhile, and were told to be in it
+            self._make(group)  # they were told to be in it
         return len(removed)
 
     def switch_ranking(self, group: str, *, on: bool) -> int:
@@ -186,8 +186,7 @@ class Groups:
         return members
 
     def _sweep(self, group: str, *, on: bool) -> int:
-        board = self._board(group)
-        members = []
+        board, members = self._board(group), []
         try:
             for counter in board.members():
                 members.append(counter)
@@ -249,10 +248,10 @@ class Groups:
         return None if item is None else bool(is_on(item))
 
     def _switch(self, group: str, *, on: bool) -> None:
-        there = Compare("counter", "=", keys.GROUP_PREFIX)
-        key, clauses = keys.group_key(group), (Assign("on", on),)
+        there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX))
+        write = Update(self._table, keys.group_key(group), (Assign("on", on),), there)
         try:
-            self._door.update(Update(self._table, key, clauses, AllOf(there)))
+            self._door.update(write)
         except ConditionFailed:
             raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
 
