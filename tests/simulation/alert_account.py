@@ -187,41 +187,42 @@ class AlertAccount:
         """
         if message.get("test"):
             return
-        counter, version = message["counter"], message["version"]
         revision = self.revisions.get(message["revision"])
-        moves = [one for one in self.moves[counter] if one.version == version]
-        possible = [
-            one
-            for move in moves
-            if revision is not None and revision.covers(counter) and revision.may_judge(move)
-            for one in self._messages(counter, revision, move)
-        ]
-        stood = revision is not None and message == self._standing(message, revision)
-        if stood:
+        if revision is None or not revision.covers(message["counter"]):
+            raise Wrong(f"{message} was told in {self.region}, and no rule asks for it")
+        if message == self._standing(message, revision):
             self.standing.told(message)
-        elif message not in possible:
-            raise Wrong(f"{message} was told in {self.region}; possible were {possible}")
+        elif message not in self._messages(message, revision):
+            raise Wrong(f"{message} was told in {self.region}, and nothing of the kind happened")
         self.taken[message["id"]] += 1
 
     def _standing(self, message: dict[str, Any], revision: Revision) -> dict[str, Any] | None:
         """What may be told of a total that stands where the message says."""
         counter, levels = message["counter"], revision.levels
         item = revision.item
+        if item["name"] not in self.standing.asked or message["old"] != message["new"]:
+            return None
         total = self.standing.total_at(counter, message["version"], item["effective_from"])
         at_ms = int(datetime.fromisoformat(message["at"]).timestamp()) * SECOND_MS
         latest_ms = self.schedule.now_ms + self.standing.skew_ms
         if total is None or not item["effective_from"] <= at_ms <= latest_ms:
             return None
         threshold = last_passed(total, levels)
-        if threshold is None or item["name"] not in self.standing.asked:
+        if threshold is None:
             return None
         way = "falling" if levels.direction == "falling" else "rising"
         move = Move(message["version"], total, total, at_ms, sure=True)
         return self._message(counter, revision, move, Passed(threshold, None, 1), way)
 
-    def _messages(self, counter: str, revision: Revision, move: Move) -> Iterator[dict[str, Any]]:
-        for passed, way in _crossed_by(move, revision):
-            yield self._message(counter, revision, move, passed, way)
+    def _messages(self, message: dict[str, Any], revision: Revision) -> Iterator[dict[str, Any]]:
+        """Those of moves that could have the id of a message."""
+        counter = message["counter"]
+        for move in self.moves[counter]:
+            if move.version != message["version"] or not revision.may_judge(move):
+                continue
+            for passed, way in _crossed_by(move, revision):
+                if self._id(counter, revision, move, passed.threshold, way) == message["id"]:
+                    yield self._message(counter, revision, move, passed, way)
 
     def _id(self, counter: str, revision: Revision, move: Move, threshold: int, way: str) -> str:
         rule = f"{revision.item['name']}@{revision.item['revision']}"

@@ -88,9 +88,8 @@ class JudgeFunction:
 
     def __call__(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         """One invocation: in an environment that is free, or a new one; who dies takes it along."""
-        environment = (process, self._new(process))
-        if self.idle and self.world.random.random() < 0.9:
-            environment = self.idle.pop()
+        warm = bool(self.idle) and self.world.random.random() < 0.9
+        environment = self.idle.pop() if warm else (process, self._new(process))
         here, judge = environment
         records = event.get("Records") or []
         stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
