@@ -30,6 +30,27 @@ class Difference(Enum):
     KEEPS_NUMBERS_AS_SENT = "a number is stored as it was spelled: 1.0 stays 1.0"
 
 
+# Where it is told what DynamoDB does: pages of its developer guide, or calls of its API reference.
+_NUMBERS: Final = "HowItWorks.NamingRulesDataTypes: 38 digits, zeroes at either end are trimmed"
+_UNITS: Final = "read-write-operations: a unit for each 4 KB read, half if eventual; 1 KB written"
+SOURCES: Final = {
+    Difference.SIZE_FAILS_ON_ABSENT: "Expressions.OperatorsAndFunctions: size of an attribute",
+    Difference.NO_OP_PUT_WRITES_A_RECORD: "Streams: no record where a write changes nothing",
+    Difference.ADD_PASSES_38_DIGITS: _NUMBERS,
+    Difference.ADD_FAILS_ON_EXPONENTS: _NUMBERS,
+    Difference.READ_UNITS_ALWAYS_ONE: _UNITS,
+    Difference.UNITS_ARE_INVENTED: _UNITS,
+    Difference.NO_UNITS_FOR_BATCH_GET: "API_BatchGetItem: ConsumedCapacity",
+    Difference.LOSES_UPDATES_UNDER_THREADS: "WorkingWithItems: atomic counters",
+    Difference.SHARDS_LOOK_CLOSED: "API_streams_SequenceNumberRange: an open shard has no end",
+    Difference.QUERIES_TAKE_LONG: "measured by this suite",
+    Difference.TRANSACTIONS_COPY_THEIR_TABLES: "measured by this suite",
+    Difference.IGNORES_TOKENS: "API_TransactWriteItems: ClientRequestToken, for ten minutes",
+    Difference.TRANSACT_GET_TAKES_25: "API_TransactGetItems: up to 100 items",
+    Difference.KEEPS_NUMBERS_AS_SENT: _NUMBERS,
+}
+
+
 @dataclass(frozen=True)
 class Engine:
     """One engine that runs, and what is different on it.
