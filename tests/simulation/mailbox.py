@@ -80,7 +80,10 @@ class MailboxClient:
             self.process.world.random.shuffle(found)
             for one in found[:_BATCH]:
                 letters[one].hidden_until_ms = now_ms + VisibilityTimeout * _SECOND_MS
-            shown = [{"ReceiptHandle": one, "Body": letters[one].body} for one in found[:_BATCH]]
+            shown = [
+                {"MessageId": one, "ReceiptHandle": one, "Body": letters[one].body}
+                for one in found[:_BATCH]
+            ]
             return {"Messages": shown} if shown else {}
 
         return self._write("ReceiveMessage", request)
