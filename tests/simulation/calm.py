@@ -28,14 +28,16 @@ class Scripted(Faults):
 
 
 def calm_world(*, watched: bool = True) -> World:
-    """One region, clocks that agree, nothing stale.
+    """One region, clocks that agree, nothing stale or slow.
 
     Args:
         watched: whether the auditor looks at what is written; it knows the product's items alone.
     """
     random = Random(1)  # noqa: S311 - a test's
     schedule = Schedule(random)
-    shape = replace(drawn(random, {}), regions=1, skew_ms=0, page_items=100, names_all=True)
+    shape = replace(
+        drawn(random, {}), regions=1, skew_ms=0, latency_ms=2.0, page_items=100, names_all=True
+    )
     auditor = Auditor(shape, schedule, "home", by_hand=not watched)
     return World(random, schedule, shape, Scripted(random, {}), auditor, Queue(), Scheduler())
 
