@@ -202,10 +202,11 @@ class AlertAccount:
         item = revision.item
         if item["name"] not in self.standing.asked or message["old"] != message["new"]:
             return None
-        total = self.standing.total_at(counter, message["version"], item["effective_from"])
+        total = int(message["new"])
+        totals = self.standing.totals_at(counter, message["version"], item["effective_from"])
         at_ms = int(datetime.fromisoformat(message["at"]).timestamp()) * SECOND_MS
         latest_ms = self.schedule.now_ms + self.standing.skew_ms
-        if total is None or not item["effective_from"] <= at_ms <= latest_ms:
+        if total not in totals or not item["effective_from"] <= at_ms <= latest_ms:
             return None
         threshold = last_passed(total, levels)
         if threshold is None:

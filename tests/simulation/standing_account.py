@@ -82,14 +82,15 @@ class StandingAccount:
         """Somebody who asked heard that all is told."""
         self.answers.append(Answer(revision, since_ms, until_ms))
 
-    def total_at(self, counter: str, version: int, effective_ms: int) -> int | None:
-        """What a counter held at a version, if it still did so once a rule was in force."""
+    def totals_at(self, counter: str, version: int, effective_ms: int) -> set[int | None]:
+        """What a counter held at a version once a rule was in force; made anew, it has two."""
         values = self.values[counter]
-        for one, behind in zip(values, [*values[1:], None], strict=True):
-            lasted = behind is None or behind.at_ms >= effective_ms - self.skew_ms
-            if one.version == version and lasted:
-                return one.total
-        return None
+        return {
+            one.total
+            for one, behind in zip(values, [*values[1:], None], strict=True)
+            if one.version == version
+            and (behind is None or behind.at_ms >= effective_ms - self.skew_ms)
+        }
 
     def told(self, message: dict[str, Any]) -> None:
         """A target took an alert for where a total stood."""
@@ -103,8 +104,9 @@ class StandingAccount:
         return sorted(version for version, revision in told if revision == rule["revision"])
 
     def is_alone(self, counter: str, rule: dict[str, Any]) -> bool:
-        """Whether nothing else was told of where it stood, under a rule of that name."""
-        return len(self._told[counter, rule["name"]]) == 1
+        """Whether it was told once of where it stood under that name, and its versions grew."""
+        versions = [one.version for one in self.values[counter] if one.total is not None]
+        return len(self._told[counter, rule["name"]]) == 1 and versions == sorted(versions)
 
     def check_end(self, revisions: Iterable[Revision], taken: Iterable[str]) -> None:
         """Once all is quiet: whoever was answered was told.
