@@ -63,7 +63,7 @@ def emit(
       countledger emit likes:post-1 3
       countledger emit likes:post-1 -5                        [dim]no -- needed[/dim]
       countledger emit stock:bolts 12.50 --key delivery-4711
-      countledger emit clicks 1 --key c-1 --at 2026-01-31T12:00:00Z
+      countledger emit clicks 1 --key c-1 --at $(date -u +%FT%TZ)
       countledger emit clicks 1 --note source=web --note page=/
       countledger emit --file events.jsonl
       zcat old.jsonl.gz | countledger emit --file -

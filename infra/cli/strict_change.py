@@ -48,7 +48,7 @@ def change(
 
     Examples:
       countledger strict change tickets:hall -2 --key order-4711      [dim]no -- needed[/dim]
-      countledger strict change tickets:hall -1 --key o-1 --at 2026-01-31T12:00:00Z
+      countledger strict change tickets:hall -1 --key o-1 --at $(date -u +%FT%TZ)
       countledger strict change seats:free -1 --prefer over           [dim]method atomic[/dim]
     """
     # What can be refused is refused before anything is looked up.
