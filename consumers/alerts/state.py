@@ -113,7 +113,7 @@ def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
     stood = course.stood_ahead(state, move)
     if stood is not None and course.was_told(stood, move, rule):
         return None
-    behind = _state_behind(known, move, rule)
+    behind = _state_behind(known, move, rule) or _begun(state, move, rule)
     if behind is None:
         return None
     tells_of_one = state is not None and course.stood_in(state) is not None
@@ -166,6 +166,19 @@ def _state_behind(known: State | None, move: Move, rule: Rule) -> State | None:
     if not was_armed and _was_back(move, rule):
         return _state_of(move, rule, armed=True)
     return None
+
+
+def _begun(state: State | None, move: Move, rule: Rule) -> State | None:
+    """The state of a total that was made anew on its armed side, where the last one disarmed it.
+
+    It says nothing new of this move. But the next one has a version above the old state's, and
+    would be taken for a move of the old total.
+    """
+    if state is None or course.of_this_total(state, move) is not None:
+        return None
+    if course.is_armed(state, move, rule) or not _was_back(move, rule):
+        return None
+    return _state_of(move, rule, armed=True)
 
 
 def _was_back(move: Move, rule: Rule) -> bool:

@@ -8,30 +8,29 @@ from uuid import uuid4
 import pytest
 
 from tests.engines import simulated
-from tests.engines.differences import Difference
+from tests.engines.differences import Engine
 from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
 
 
 @pytest.fixture(scope="session")
-def kept() -> Iterator[Callable[[str], Store]]:
-    """Both tables on an engine that is a server, made at their first use."""
+def server() -> Iterator[Callable[[str], Engine]]:
+    """An engine that is a server, started at its first use."""
     with ExitStack() as running:
 
         @cache
-        def store_on(name: str) -> Store:
-            engine = running.enter_context(STARTERS[name]())
-            return running.enter_context(fresh_store(engine))
+        def start(name: str) -> Engine:
+            return running.enter_context(STARTERS[name]())
 
-        yield store_on
+        yield start
 
 
 @pytest.fixture(scope="module", params=[*STARTERS, simulated.NAME])
-def store(request: pytest.FixtureRequest, kept: Callable[[str], Store]) -> Iterator[Store]:
-    """Both tables on each engine in turn.
+def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> Iterator[Store]:
+    """Both tables on each engine in turn, new for each module.
 
-    moto copies a table with all that its stream ever had for every transaction: tables that last
-    for a module keep that short.
+    What one module spoils no other one lists; and moto copies a table with all that its stream ever
+    had for every transaction.
     """
     match request.param:
         case simulated.NAME:
@@ -41,17 +40,8 @@ def store(request: pytest.FixtureRequest, kept: Callable[[str], Store]) -> Itera
             with moto() as engine, fresh_store(engine) as made:
                 yield made
         case name:
-            yield kept(name)
-
-
-@pytest.fixture
-def tables(store: Store) -> Iterator[Store]:
-    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
-    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
-        yield store
-        return
-    with fresh_store(store.engine) as own:
-        yield own
+            with fresh_store(server(name)) as made:
+                yield made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -70,6 +70,21 @@ def test_a_counter_that_was_made_again_where_a_rule_is_armed_alerts(apart: bool)
     assert [version for _, _, version in world.alerts()] == ["800", "901"]
 
 
+@pytest.mark.parametrize("apart", [True, False], ids=["one by one", "in one batch"])
+def test_a_total_made_anew_on_its_armed_side_alerts_though_the_one_before_left_its_rule_disarmed(
+    apart: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Its first version is none above the last; the next would be taken for one of that total."""
+    world = World([rule(10, rearm=5)])
+    world.deliver([record(1, 0, 12)])
+    anew = [record(1, 0, 7, at_s=100), record(2, 7, 11, at_s=200)]
+
+    for batch in [[one] for one in anew] if apart else [anew]:
+        world.deliver(batch)
+
+    assert [version for _, _, version in world.alerts()] == ["1", "2"]
+
+
 def test_a_late_mark_of_a_total_that_stood_does_not_settle_what_its_record_set_off() -> None:
     """Both have the same version and revision; what was told is not the same."""
     wanted = rule(10, step=10)
