@@ -91,10 +91,12 @@ def test_p1_faults_without_end_are_handed_back(
     recorder = known(recorder_of(store), counter)
 
     producer = buffered_on(recorder, buffering)
-    for _ in range(30):
-        producer.add(counter, 7)
-    with faults(writer_of(recorder), plan=repeat(fault)), pytest.raises(NotRecorded) as raised:
-        producer.close()
+    # A full batch leaves at once: the faults have to be there before it.
+    with faults(writer_of(recorder), plan=repeat(fault)):
+        for _ in range(30):
+            producer.add(counter, 7)
+        with pytest.raises(NotRecorded) as raised:
+            producer.close()
     back = [failure.entry for failure in raised.value.failures if failure.entry]
     later = buffered_on(recorder_of(store), buffering)
     for entry in back:
