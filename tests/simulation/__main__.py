@@ -102,7 +102,8 @@ def _table(coverage: Coverage) -> Table:
 def _simulate(console: Console, given: Namespace) -> int:
     done = _run(console, given)
     # Whatever holds it: a cell that is cut off tells nothing.
-    console.print(_table(done.coverage), width=max(console.width, _TABLE_WIDTH), crop=False)
+    wide = Console(width=max(console.width, _TABLE_WIDTH), soft_wrap=True)
+    wide.print(_table(done.coverage))
     legend = (f"{number} {fault}" for number, fault in enumerate(Fault, 1))
     console.print(f"faults: {', '.join(legend)}", highlight=False)
     happened = ", ".join(f"{name} {done.coverage.accidents[name]}" for name in ACCIDENTS)
