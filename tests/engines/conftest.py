@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.engines import simulated
-from tests.engines.differences import Engine
+from tests.engines.differences import Difference, Engine
 from tests.engines.running import STARTERS, moto
 from tests.engines.store import Store, fresh_store
 
@@ -42,6 +42,16 @@ def store(request: pytest.FixtureRequest, server: Callable[[str], Engine]) -> It
         case name:
             with fresh_store(server(name)) as made:
                 yield made
+
+
+@pytest.fixture
+def tables(store: Store) -> Iterator[Store]:
+    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
+    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
+        yield store
+        return
+    with fresh_store(store.engine) as own:
+        yield own
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
