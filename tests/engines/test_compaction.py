@@ -1,5 +1,6 @@
 """P4 and P5 on the engines: merged, interrupted anywhere, taken up again; never another number."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -17,11 +18,22 @@ from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from tests.engines.clock import HandClock
 from tests.engines.compacting import at_call, compactor, crash_at, fill, two_days_later
-from tests.engines.store import Store
+from tests.engines.differences import Difference
+from tests.engines.store import Store, fresh_store
 from tests.faults.injection import Crash
 
 COUNT = 12
 SUM = COUNT * (COUNT + 1) // 2
+
+
+@pytest.fixture
+def store(store: Store) -> Iterator[Store]:
+    """The shared tables; or the test's own, where a transaction takes longer the more they hold."""
+    if not store.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
+        yield store
+        return
+    with fresh_store(store.engine) as own:
+        yield own
 
 
 def _numbers(store: Store, counter: str) -> tuple[object, int, int]:
