@@ -25,14 +25,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from countledger.consumers.alerts import course
+from countledger.consumers.alerts import judged
 from countledger.consumers.alerts.alert import Firing, firing_of
 from countledger.consumers.alerts.crossings import crossings, direction_of, is_back, standing
 from countledger.consumers.alerts.rule import Direction
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.course import Stood
     from countledger.consumers.alerts.crossings import Crossing
+    from countledger.consumers.alerts.judged import Stood
     from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.rule import Rule
 
@@ -107,16 +107,16 @@ def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing, state.standing)
-    known = course.of_this_total(course.up_to(state, move), move)
-    if known is not None and course.has_judged(known, move):
+    known = judged.of_this_total(judged.up_to(state, move), move)
+    if known is not None and judged.has_judged(known, move):
         return None
-    stood = course.stood_ahead(state, move)
-    if stood is not None and course.was_told(stood, move, rule):
+    stood = judged.stood_ahead(state, move)
+    if stood is not None and judged.was_told(stood, move, rule):
         return None
     behind = _state_behind(known, move, rule) or _begun(state, move, rule)
     if behind is None:
         return None
-    tells_of_one = state is not None and course.stood_in(state) is not None
+    tells_of_one = state is not None and judged.stood_in(state) is not None
     return Write(replace(behind, stood=stood), over=state if tells_of_one else None)
 
 
@@ -130,8 +130,8 @@ def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | No
     """
     if state is not None and not state.told and state.firing is not None:
         return Tell(state.firing, state.standing)
-    known = course.of_this_total(state, move)
-    if known is not None and (move.version < known.version or course.has_met(known, rule)):
+    known = judged.of_this_total(state, move)
+    if known is not None and (move.version < known.version or judged.has_met(known, rule)):
         return None
     beyond = standing(move.new, rule)
     if beyond is None:
@@ -158,7 +158,7 @@ def told(state: State) -> State:
 
 def _state_behind(known: State | None, move: Move, rule: Rule) -> State | None:
     """The state behind a move that has not been judged, or None where it stays as it is."""
-    was_armed = course.is_armed(known, move, rule)
+    was_armed = judged.is_armed(known, move, rule)
     if was_armed or is_back(move.old, rule):
         crossed = crossings(move.old, move.new, rule)
         if crossed:
@@ -174,9 +174,9 @@ def _begun(state: State | None, move: Move, rule: Rule) -> State | None:
     It says nothing new of this move. But the next one has a version above the old state's, and
     would be taken for a move of the old total.
     """
-    if state is None or course.of_this_total(state, move) is not None:
+    if state is None or judged.of_this_total(state, move) is not None:
         return None
-    if course.is_armed(state, move, rule) or not _was_back(move, rule):
+    if judged.is_armed(state, move, rule) or not _was_back(move, rule):
         return None
     return _state_of(move, rule, armed=True)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.alert import Firing
-from countledger.consumers.alerts.course import Stood
 from countledger.consumers.alerts.crossings import Crossing
+from countledger.consumers.alerts.judged import Stood
 from countledger.consumers.alerts.rule import Direction, target_of
 from countledger.consumers.alerts.state import State
 from countledger.ledger import keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers import proof
-from countledger.consumers.alerts import course, rule_items
+from countledger.consumers.alerts import judged, rule_items
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.proof import Prover
@@ -34,7 +34,7 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
 
 def where_a_total_stood_hides_its_way(patch: pytest.MonkeyPatch) -> None:
     """Moves up to where a total was told to stand count as judged."""
-    patch.setattr(course, "up_to", lambda state, _move: state)
+    patch.setattr(judged, "up_to", lambda state, _move: state)
 
 
 def told_before_it_is_in_force(patch: pytest.MonkeyPatch) -> None:
