@@ -39,6 +39,16 @@ class PumpStalled(ServiceFailed):
     """The function went on failing for as long as `drain` may take; the message has the reason."""
 
 
+def next_pause_s(pause_s: float, *, idle: bool) -> float:
+    """How long to wait after the next round that finds nothing, in seconds.
+
+    Args:
+        pause_s: how long it was after this one.
+        idle: whether there was nothing in this one.
+    """
+    return min(2 * pause_s, LONGEST_PAUSE_S) if idle else FIRST_PAUSE_S
+
+
 def lambda_invoker(client: "LambdaClient", function_name: str) -> Invoke:
     """Invokes a deployed function and waits for its answer.
 
@@ -192,9 +202,7 @@ class Pump:
             back_off_s = FIRST_BACK_OFF_S
             if step.idle:
                 self._stopping.wait(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            else:
-                pause_s = FIRST_PAUSE_S
+            pause_s = next_pause_s(pause_s, idle=step.idle)
 
     # ---- shards ----
 
