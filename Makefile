@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: help demo test test-long smoke-aws simulate bench check docs format lock bundle dynoxide clean
+.PHONY: help demo test test-all test-long smoke-aws simulate mutate endurance bench check docs format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,8 +21,11 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY) ## Count this repository's history on the embedded engine (ARGS="--repo PATH")
 	@$(BIN)/countledger demo $(ARGS)
 
-test: $(READY) ## The test suite
-	$(PYTEST) -m "not long" $(ARGS)
+test: $(READY) ## The tests, in some minutes (ARGS="-k watermark" for a part)
+	$(PYTEST) -m "not thorough and not long" $(ARGS)
+
+test-all: test ## The tests, and then what they leave out: more engines, every command, every region
+	$(PYTEST) -m "thorough and not long" $(ARGS)
 
 test-long: $(READY) ## The whole suite, and what takes minutes
 	$(PYTEST) $(ARGS)
@@ -36,6 +39,11 @@ bench: $(READY) ## Benchmarks against peers in the same run (ARGS="--rounds 9 --
 simulate: $(READY) ## The whole system in a simulated world, from many seeds (SEEDS=1000)
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) $(ARGS)
 
+mutate: $(READY) ## Change 100 conditions, one at a time; fail if no test notices (ARGS="--seed 7")
+	@$(BIN)/python -m tests.mutation $(ARGS)
+
+endurance: $(READY) ## Long runs on the embedded engine, with kills (ARGS="--scale 0.01")
+	@$(BIN)/python -m tests.endurance $(ARGS)
 
 check: $(READY) ## Format, lint, types, imports, template
 	$(BIN)/ruff format --check .

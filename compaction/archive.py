@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.head import ArchiveRef, Head
+    from countledger.ledger.head import ArchiveRef
 
 
 class Archive(Protocol):
@@ -18,15 +18,17 @@ class Archive(Protocol):
     on where another died stores them again under the name that the head tells.
     """
 
-    def seal(self, counter: str, generation: int, run: str, entries: Sequence[Item]) -> ArchiveRef:
+    def seal(
+        self, counter: str, generation: int, incarnation: str, entries: Sequence[Item]
+    ) -> ArchiveRef:
         """Name and checksum of what `store` will store; nothing is stored yet."""
 
-    def store(self, counter: str, head: Head, entries: Sequence[Item]) -> None:
-        """Store the entries that this head covers, under the name that it tells.
+    def store(self, counter: str, ref: ArchiveRef, entries: Sequence[Item]) -> None:
+        """Store the entries that a head covers, under the name that `seal` gave them.
 
-        Asked after the head was published and before any of them is deleted; perhaps again.
+        Called after the head was published and before any of them is deleted; perhaps again.
 
         Raises:
-            CountledgerError: they could not be stored, or are not those that the head's checksum
-                is of. Nothing is deleted then; the sums stay right.
+            CountledgerError: they could not be stored, or are not those that the checksum is of.
+                Nothing is deleted then; the sums stay right.
         """

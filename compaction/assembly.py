@@ -22,7 +22,7 @@ from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from countledger.compaction.report import Report
     from countledger.compaction.schedule import Schedule
@@ -67,7 +67,11 @@ def dispatcher_of(connection: Connection) -> Dispatcher:
 
 
 def worker_of(
-    connection: Connection, regions: Regions | None = None, namespaces: Namespaces | None = None
+    connection: Connection,
+    regions: Regions | None = None,
+    namespaces: Namespaces | None = None,
+    *,
+    archive_as_found: bool = False,
 ) -> Worker:
     """A worker that compacts as the schedules say, which it reads once.
 
@@ -75,6 +79,7 @@ def worker_of(
         connection: to the stack.
         regions: of the ledger; they may be shared by many workers.
         namespaces: of the stack; the same.
+        archive_as_found: as `Compactor.archive_as_found`.
 
     Raises:
         WrongRegion: the connection is not to the home region.
@@ -96,6 +101,7 @@ def worker_of(
             limits_by(connection.settings, schedule.min_age_ms),
             schedule.retire,
             archive_at(connection, schedule.archive),
+            archive_as_found=archive_as_found,
         )
 
     return Worker(index, shared_namespaces, schedule_of, compactor_for)
@@ -107,7 +113,9 @@ def removals_of(
     namespaces: Namespaces,
     *,
     unproven: Callable[[str], str | None],
-    tidy: Callable[[str, int, int], None],
+    tidy: Callable[[str, int], Sequence[str]],
+    tidy_markers: Callable[[str, int], None],
+    seen: Callable[[str], Callable[[], object]],
     at_once: Mapping[Kind, Callable[[str], None]],
     names: Callable[[str], Iterator[str]],
 ) -> Removals:
@@ -128,8 +136,5 @@ def removals_of(
             compactor = Compactor(regions, namespaces, limits, schedule.retire, archive)
         return compactor.compact(counter)
 
-    def tidy_ledger(counter: str, before_ms: int) -> None:
-        tidy(counter, before_ms, 1)
-
-    ledger = LedgerRemover(door, table, regions, namespaces, limits, compact, unproven, tidy_ledger)
-    return Removals(ledger, at_once, tidy, names)
+    ledger = LedgerRemover(door, table, regions, namespaces, limits, compact, unproven, tidy)
+    return Removals(ledger, at_once, tidy_markers, names, seen)

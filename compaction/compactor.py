@@ -5,12 +5,14 @@ entry merged so far, its `covers` name those of the last generation, which may s
 table. A reader takes the head and the entries that the covers do not name.
 
     await     read the head; every region shows this generation, of this run
+    archive   store the entries that it covers, if it says so; then record that they are stored
     retire    delete every entry that it covers, if it is gone or still what was summed
     settle    no region shows a covered entry any more
     select    only now read the next entries: older than anyone may still send them, not covered,
               and shown alike by every region
     publish   replace the head by one of the next generation that has their deltas in its sum and
-              their keys in its covers, on condition that the generation is still the one awaited
+              their keys in its covers, on condition that the head is still the one awaited, of
+              that generation and that run
 
     round and round, until nothing is selected; then a closing generation, with no covers.
 
@@ -18,6 +20,7 @@ A crash after any of them leaves a head and its covers, and nothing else to reme
 reads the head and begins with `await`. What it finds:
 
     await     nothing changed
+    archive   the object, perhaps; without the record it is stored again, the same under its name
     retire    some covered entries are gone; readers skip the others, which are deleted again
     settle    as retire
     select    nothing changed: a selection lives in the run that made it, and dies with it
@@ -29,6 +32,7 @@ Why each rule is there:
 - *The condition of retire.* An entry with another delta was changed by hand. What was summed is not
   what lies there, so nothing more is touched and a person decides. Under a bare key another
   entry may lie by now, made later: that is not the one merged, and stays.
+- *The record of the archive.* That an entry is gone proves nothing: a person may have deleted it.
 - *Settle.* Covers are forgotten with the next generation. A covered entry that some region still
   shows would count twice there from then on.
 - *Select after settle.* What was read earlier may be merged by another run already, under covers
@@ -37,7 +41,9 @@ Why each rule is there:
   deletion; and a region whose stream never had it would lack it in its total.
 - *The condition of publish.* Of two runs that began with the same head one publishes. The other
   drops what it selected. However late a paused run wakes, its head is refused; its deletes
-  name only entries that a head awaited everywhere has taken in.
+  name only entries that a head awaited everywhere has taken in. Generations begin again after a
+  removal, so the run is part of the condition; "no head" has none, so such a run publishes nothing
+  once it is half a day old.
 - *The age.* See `limit`: no producer can still send what is merged.
 
 A deadline is looked at between requests. Past it a run begins nothing new, and leaves a closed head
@@ -89,6 +95,8 @@ class Compactor:
         limit: how old an entry of a namespace must be.
         retire: how merged entries are deleted.
         archive: where entries are kept before they are deleted, or None.
+        archive_as_found: archive the entries that an earlier run published and did not archive as
+            they are, although some were deleted or changed by hand since.
         clock: tells the time and waits.
         new_run: makes an id that no other run has.
         random: what jitter is drawn from.
@@ -110,6 +118,7 @@ class Compactor:
     covers_max: int = HEAD_COVERS_MAX
     patience_ms: int = _PATIENCE_MS
     workers: int = _WORKERS
+    archive_as_found: bool = False
 
     def compact(
         self,
@@ -121,7 +130,8 @@ class Compactor:
         """Merge all entries of a counter that are old enough, in as many generations as it takes.
 
         By transactions about 2.06 write units for each entry of up to 1 KB, by single deletes 1.06,
-        and one more; some read units for each 4 KB of entries, in every region. It may be called
+        and one more, with an archive one for each generation; some read units for each 4 KB of
+        entries, in every region. It may be called
         beside any other run; it can be stopped anywhere, and another run goes on.
 
         Args:
@@ -157,7 +167,9 @@ class Compactor:
         cutoff_ms = self.limit(namespace).cutoff_ms(self.clock.now_ms())
         views = self.regions.metered()
         head = views.head(counter)
-        estimate = cost.Estimate(self.retire, self.covers_max, head)
+        estimate = cost.Estimate(
+            self.retire, self.covers_max, head, archive=self.archive is not None
+        )
         for range_ in plan.ranges(namespace.spread, cutoff_ms):
             query = plan.page_of(self.regions.table, counter, range_, None, None)
             for items in views.home.pages(query):

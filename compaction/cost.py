@@ -52,11 +52,13 @@ class Estimate:
         retire: how entries are deleted.
         covers_max: how many entries one generation takes in.
         head: the head as it is; what it still covers is to be deleted, too.
+        archive: whether each generation is archived first, which is recorded.
     """
 
     retire: Retire
     covers_max: int
     head: Head
+    archive: bool = False
     _entries: int = 0
     _deletes: int = 0
     _covers: dict[str, Covered] = field(default_factory=dict)
@@ -84,9 +86,11 @@ class Estimate:
         closing = 1 if self._entries or left else 0
         deletes = (self._deletes + left) * _UNITS_PER_KB[self.retire]
         oldest, newest = self._times or (None, None)
-        return Plan(counter, self._entries, oldest, newest, deletes + self._heads + closing)
+        recorded = 1 if left and self.head.archive else 0
+        units = deletes + self._heads + closing + recorded
+        return Plan(counter, self._entries, oldest, newest, units)
 
     def _end_generation(self) -> None:
         head = replace(NO_HEAD, covers=self._covers)
-        self._heads += units_of(encode_head("", head))
+        self._heads += units_of(encode_head("", head)) + self.archive
         self._covers = {}

@@ -7,7 +7,7 @@ compact     a batch of work from the queue; what fails is reported message by me
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
@@ -102,29 +102,31 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         The messages that have to come again.
     """
     parts = _parts()
-    logger = parts.logger
-
-    def note(report: Report) -> None:
-        bad = report.outcome in {Outcome.FAILED, Outcome.TAMPERED}
-        (logger.error if bad else logger.debug)(
-            "a counter could not be compacted" if bad else "compacted",
-            counter=report.counter,
-            outcome=str(report.outcome),
-            reason=report.detail,
-        )
-
     batch = Batch(
         # Anew for each batch: schedules change.
         worker_of(parts.connection, parts.regions, parts.namespaces),
         sweeper_of(parts.connection),
         WorkQueue(parts.connection.queues(), parts.connection.setting("compaction_queue_url")),
         SystemClock(),
-        note,
+        partial(log_report, parts.logger),
     )
     messages = {one["messageId"]: one["body"] for one in event["Records"]}
     tally = batch.run(messages, _deadline_ms(context))
     _report(parts, tally)
     return {"batchItemFailures": [{"itemIdentifier": one} for one in tally.again]}
+
+
+def log_report(logger: Logger, report: Report) -> None:
+    """Log what became of a counter: as an error if it failed, else for debugging alone."""
+    fields: dict[str, Any] = {
+        "counter": report.counter,
+        "outcome": str(report.outcome),
+        "reason": report.detail,
+    }
+    if report.outcome in {Outcome.FAILED, Outcome.TAMPERED}:
+        logger.error("a counter could not be compacted", **fields)
+    else:
+        logger.debug("compacted", **fields)
 
 
 def _report(parts: _Parts, tally: Tally) -> None:

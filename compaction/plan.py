@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from countledger.compaction.report import Outcome
 from countledger.ledger import amount, keys
 from countledger.ledger.entry import Entry, decode_entry
-from countledger.ledger.errors import RequestRejected
+from countledger.ledger.errors import SumOverflow
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Between, Compare
 from countledger.ledger.head import Covered, Head, encode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX
-from countledger.ledger.operations import Put, Query
+from countledger.ledger.operations import Delete, Put, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -113,16 +113,17 @@ def next_head(
     """The head that has taken in the selected entries.
 
     Raises:
-        RequestRejected: the sum needs more digits than the service holds.
+        SumOverflow: the sum needs more digits than the service holds.
     """
     entries = [one.entry for one in selected]
     total = amount.add(head.sum, amount.total_of(entry.delta for entry in entries))
     if not amount.fits(total):
-        raise RequestRejected("the sum of the merged entries needs more than 38 digits")
+        raise SumOverflow("the sum of the merged entries needs more than 38 digits")
     times = [entry.at_ms for entry in entries]
     return Head(
         generation=head.generation + 1,
         run=run,
+        incarnation=head.incarnation or run,
         sum=total,
         events=head.events + sum(entry.events for entry in entries),
         entries=head.entries + len(entries),
@@ -144,10 +145,63 @@ def _known(at_ms: int | None) -> list[int]:
 
 def publish_of(table: str, counter: str, before: Head, after: Head) -> Put:
     """The write that replaces the head, if nobody has replaced it since it was read."""
-    unchanged: Condition = (
-        Compare("generation", "=", before.generation) if before.generation else Absent("entry")
-    )
-    return Put(table, encode_head(counter, after), unchanged)
+    return Put(table, encode_head(counter, after), is_still(before))
+
+
+def is_still(head: Head) -> Condition:
+    """That the head is the one that was read: of that generation and of that run.
+
+    "No head" identifies nothing: a counter can be removed and its name forgotten after it was read.
+    What is conditional on it must be sent within `RUN_LIFE_MS` of the read; a removal takes longer.
+    """
+    if not head.generation:
+        return Absent("entry")
+    return AllOf(Compare("generation", "=", head.generation), Compare("run", "=", head.run))
+
+
+def archived_of(table: str, counter: str, head: Head, name: str, seen: Item | None) -> Put:
+    """The record that the entries which a head covers are archived under a name: one write unit.
+
+    It is written before the first of them is deleted, so what is missing later proves nothing.
+
+    Args:
+        table: `ledger`.
+        counter: its name.
+        head: what covers the entries.
+        name: of the object.
+        seen: the record that this one replaces, or None. A late request finds another one, and
+            never replaces the record of a later head, of whichever incarnation.
+    """
+    item = {
+        **keys.archived_key(counter),
+        "generation": head.generation,
+        "run": head.run,
+        "incarnation": head.incarnation,
+        "name": name,
+    }
+    if seen is None:
+        return Put(table, item, Absent("entry"))
+    same = (Compare(name, "=", seen.get(name)) for name in ("generation", "run"))
+    return Put(table, item, AllOf(*same))
+
+
+def unarchived_of(table: str, counter: str, incarnation: str) -> Delete:
+    """The removal of that record with a counter that was removed: one write unit.
+
+    Args:
+        table: `ledger`.
+        counter: its name.
+        incarnation: of the head that was emptied; a record of another incarnation belongs to a
+            counter that uses the name again.
+    """
+    same = Compare("incarnation", "=", incarnation)
+    return Delete(table, keys.archived_key(counter), same)
+
+
+def is_archived(head: Head, record: Item | None) -> bool:
+    """Whether the record says that the entries which this very head covers are archived."""
+    recorded = (record or {}).get("generation"), (record or {}).get("run")
+    return recorded == (head.generation, head.run)
 
 
 def same_head(one: Head, other: Head) -> bool:
@@ -157,7 +211,7 @@ def same_head(one: Head, other: Head) -> bool:
 
 def arrived(head: Head, regions: Mapping[str, Head]) -> tuple[Outcome, str] | None:
     """Whether every region shows this head; if not, how the run ends if that does not change."""
-    newer = [name for name, one in regions.items() if one.generation > head.generation]
+    newer = [name for name, one in regions.items() if _follows(one, head)]
     if newer:
         return Outcome.OVERTAKEN, f"another run has published generation {head.generation + 1}"
     older = [name for name, one in regions.items() if not same_head(one, head)]
@@ -165,6 +219,12 @@ def arrived(head: Head, regions: Mapping[str, Head]) -> tuple[Outcome, str] | No
         names = ", ".join(sorted(older))
         return Outcome.WAITING, f"generation {head.generation} has not arrived in {names}"
     return None
+
+
+def _follows(one: Head, head: Head) -> bool:
+    """Whether the one was published after the other; of another incarnation nobody can tell."""
+    same = not head.generation or one.incarnation == head.incarnation
+    return same and one.generation > head.generation
 
 
 def still_there(head: Head, items: Iterable[Item]) -> dict[str, Item]:

@@ -10,12 +10,17 @@ counter is marked first, and removed once nothing that was made before the mark 
     merge     compact: all entries go into the head, and no number changes
     prove     the stream has been handled past that (the proof of `verify`)
     remove    one transaction: an empty head in place of the head, the total deleted, the mark told
-    tidy      alert states, alert log and memberships
+    tidy      alert states, alert log and memberships that are older than the removal
     forget    a day later these again (a late judge), the empty head and the mark
 
 What was made behind the mark stops it: the counter is in use, nothing is removed, and the mark
 starts anew from now. An entry that arrives between the last look and the transaction is none of
 what is removed: it makes a total of its own, and head and total agree at every moment.
+
+The name may be used again at any time after that transaction. So every write names what it saw: the
+head by its run, the mark by its id, a membership by its id. What is kept beside a counter carries a
+time instead of the counter's identity; it is removed if it is older than the transaction by more
+than clocks differ. Whatever stays is named in the report.
 
 | crash after | leaves |
 |---|---|
@@ -26,8 +31,9 @@ what is removed: it makes a total of its own, and head and total agree at every 
 
 Why the empty head stays for a day: a run of the compactor that began before there was any head
 publishes on condition that there is none. It must find one; a run that is half a day old publishes
-nothing any more (`run`). Versions of the total begin again as well, so a finding of `repair` that
-is older than that is not written either.
+nothing any more (`run`). An exact read that takes half a day starts over for the same reason.
+Versions of the total begin again as well, so a finding of `repair` that is older than that is not
+written either.
 
 Of a ledger with replicas nothing is removed: each region has totals of its own, and no transaction
 reaches them.
@@ -36,29 +42,37 @@ reaches them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from countledger.compaction import removal_mark
+from countledger.compaction import plan, removal_mark
 from countledger.compaction.removal_mark import Mark, decode_mark
-from countledger.compaction.removal_plan import RUN, plan_removal
-from countledger.compaction.removal_stage import Removal, Stage
+from countledger.compaction.removal_plan import empty_head, plan_removal, refuse_more_regions
+from countledger.compaction.removal_stage import Removal, Stage, what_is_left
 from countledger.compaction.report import Outcome
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
-    BadSetting,
     ConditionFailed,
     NoSuchCounter,
+    ServiceFailed,
     TransactionCancelled,
 )
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.limits import DAY_MS, STREAM_RECORD_MAX_AGE_MS
+from countledger.ledger.limits import (
+    DAY_MS,
+    HOUR_MS,
+    MEMBERSHIP_LEAVES_MS,
+    SECOND_MS,
+    STREAM_RECORD_MAX_AGE_MS,
+)
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from countledger.compaction.limit import AgeLimit
     from countledger.compaction.regions import Regions
@@ -71,6 +85,9 @@ if TYPE_CHECKING:
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS
 _MERGED: Final = frozenset({Outcome.MERGED, Outcome.NOTHING})
+# How long after the time that it carries the transaction may leave: with half a day for a run, and
+# the life of a request, that is less than a day.
+_EMPTIES_WITHIN_MS: Final = HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +102,10 @@ class LedgerRemover:
         limit: after how long nothing that was made can arrive.
         compact: merges all entries of a counter that are old enough.
         unproven: why a counter's total cannot be taken for its last word; None: it can.
-        tidy: removes what else is kept of a counter, up to a moment.
+        tidy: removes what else is kept of a counter and dated no later than a moment (ms), and
+            says what stays.
         clock: tells the time.
-        new_token: makes a client request token.
+        new_id: makes an id that is never used again: of a removal, or of a request.
     """
 
     door: Door
@@ -97,9 +115,9 @@ class LedgerRemover:
     limit: Callable[[Namespace], AgeLimit]
     compact: Callable[[str], Report]
     unproven: Callable[[str], str | None]
-    tidy: Callable[[str, int], None]
+    tidy: Callable[[str, int], Sequence[str]]
     clock: Clock = field(default_factory=SystemClock)
-    new_token: Callable[[], str] = lambda: uuid4().hex
+    new_id: Callable[[], str] = lambda: uuid4().hex
 
     def remove(self, counter: str) -> Removal:
         """Go on with the removal of a counter, as far as is safe now; the first call marks it.
@@ -116,12 +134,10 @@ class LedgerRemover:
         mark = self.mark(counter)
         if mark is None:
             return self._begin(counter, namespace)
-        if mark.removed_at_ms is None:
-            stopped = self._empty(mark, namespace)
-            if stopped is not None:
-                return stopped
-            mark = self.mark(counter) or mark
-        return self._finish(mark)
+        if mark.removed_at_ms is not None:
+            return self._finish(mark, namespace)
+        emptied = self._empty(mark, namespace)
+        return self._finish(emptied, namespace) if isinstance(emptied, Mark) else emptied
 
     def cancel(self, counter: str) -> bool:
         """Take the mark off a counter: one write unit. Whether there was one to take off.
@@ -143,7 +159,7 @@ class LedgerRemover:
         return None if item is None else decode_mark(item)
 
     def _begin(self, counter: str, namespace: Namespace) -> Removal:
-        self._refuse_more_regions(counter)
+        refuse_more_regions(self.regions.survey(), counter)
         total = self._total(counter)
         if total is None and not self._head(counter).generation and not self._has_entries(counter):
             raise NoSuchCounter(
@@ -151,17 +167,17 @@ class LedgerRemover:
             )
         now_ms = self.clock.now_ms()
         try:
-            self.door.put(removal_mark.mark_of(self.table, counter, now_ms))
+            self.door.put(removal_mark.mark_of(self.table, counter, self.new_id(), now_ms))
         except ConditionFailed as failed:
             # By somebody else, or by an attempt of ours whose answer was lost.
             now_ms = decode_mark(failed.item).at_ms if failed.item else now_ms
         ready_ms = self._ready_ms(now_ms, namespace, total)
         return Removal(counter, Stage.MARKED, ready_ms, "nothing is removed before then")
 
-    def _empty(self, mark: Mark, namespace: Namespace) -> Removal | None:
-        """Merge, prove, remove. None: it was done."""
+    def _empty(self, mark: Mark, namespace: Namespace) -> Removal | Mark:
+        """Merge, prove, remove: the mark as it is then, or why nothing was removed."""
         counter, now_ms = mark.counter, self.clock.now_ms()
-        self._refuse_more_regions(counter)
+        refuse_more_regions(self.regions.survey(), counter)
         total = self._total(counter)
         ready_ms = self._ready_ms(mark.at_ms, namespace, total)
         if now_ms < ready_ms:
@@ -173,14 +189,22 @@ class LedgerRemover:
         head = self._head(counter)
         if self._has_entries(counter) or (head.to_at_ms or 0) > mark.at_ms:
             return self._mark_again(mark, namespace)
-        writes = plan_removal((self.regions.table, self.table), mark, head, total, now_ms)
+        removed_ms = self.clock.now_ms()
+        writes = plan_removal((self.regions.table, self.table), mark, head, total, removed_ms)
         try:
-            self.door.transact(writes, self.new_token())
+            with looking(partial(self._refuse_if_late, removed_ms)):
+                self.door.transact(writes, self.new_id())
         except TransactionCancelled:
             done = self.mark(counter)
             if done is None or done.removed_at_ms is None:
                 return self._left(counter, "it moved at the last moment; call again")
-        return None
+            return done
+        return removal_mark.removed(mark, head, removed_ms)
+
+    def _refuse_if_late(self, removed_ms: int) -> None:
+        """The empty head stays for a day, counted from the time that is written with it."""
+        if self.clock.now_ms() - removed_ms > _EMPTIES_WITHIN_MS:
+            raise ServiceFailed("this removal stood still before it was sent; call again")
 
     def _unready(self, counter: str) -> str | None:
         """Why its head cannot be taken for all there was; None: it is, and its total knows."""
@@ -201,36 +225,38 @@ class LedgerRemover:
         detail = "it was changed after it was marked: stop its writers; it is marked anew from now"
         return Removal(mark.counter, Stage.IN_USE, ready_ms, detail)
 
-    def _finish(self, mark: Mark) -> Removal:
+    def _finish(self, mark: Mark, namespace: Namespace) -> Removal:
         """Tidy; a day later forget."""
         counter, removed_ms = mark.counter, mark.removed_at_ms or mark.at_ms
+        older_ms = removed_ms - self._doubt_ms(namespace)
         if not mark.tidied:
-            self.tidy(counter, removed_ms)
+            self.tidy(counter, older_ms)
             self._quietly(removal_mark.tidied_of(self.table, mark))
         forget_ms = removed_ms + EMPTY_HEAD_LIFE_MS
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
             return Removal(counter, Stage.REMOVED, forget_ms, detail)
         # Once more: what judged its last moves late has written its states since.
-        self.tidy(counter, removed_ms)
-        empty = AllOf(Compare("generation", "=", mark.generation), Compare("run", "=", RUN))
+        stays = [*self.tidy(counter, older_ms)]
+        # Before the head: whoever finds the name forgotten finds nothing of it.
+        if self.door.get(self.regions.table, keys.archived_key(counter), consistent=True):
+            self._quietly(plan.unarchived_of(self.regions.table, counter, mark.emptied))
+        empty = empty_head(mark, mark.generation or 0)
         # Where that fails it is gone, or the name is in use again and this is the head of that.
-        self._quietly(Delete(self.regions.table, keys.head_key(counter), empty))
+        self._quietly(Delete(self.regions.table, keys.head_key(counter), plan.is_still(empty)))
+        if self._has_numbers(counter):
+            stays.insert(0, "what was recorded since")
         self._quietly(removal_mark.unmark_of(self.table, mark))
-        return Removal(counter, Stage.FORGOTTEN, None, "nothing is left of it")
+        return Removal(counter, Stage.FORGOTTEN, None, what_is_left(stays))
 
-    def _refuse_more_regions(self, counter: str) -> None:
-        survey = self.regions.survey()
-        if survey.strong:
-            raise BadSetting(
-                f"counter {counter!r} cannot be removed: its ledger has multi-region strong "
-                "consistency and takes no transactions, so its numbers cannot go at once"
-            )
-        if survey.others:
-            raise BadSetting(
-                f"counter {counter!r} cannot be removed: its ledger is in other regions as well: "
-                f"{', '.join(survey.others)}. Its totals there would stay"
-            )
+    def _doubt_ms(self, namespace: Namespace) -> int:
+        """What is dated so long before the removal, or later, may belong to the next counter.
+
+        Clocks differ, alerts are dated in whole seconds, and a membership is dated before its
+        request leaves, which then may be on its way for as long as its signature is good.
+        """
+        limit = self.limit(namespace)
+        return limit.clock_skew_ms + MEMBERSHIP_LEAVES_MS + limit.request_life_ms + SECOND_MS
 
     def _ready_ms(self, marked_ms: int, namespace: Namespace, total: Item | None) -> int:
         limit = self.limit(namespace)
@@ -243,6 +269,11 @@ class LedgerRemover:
 
     def _head(self, counter: str) -> Head:
         return self.regions.metered().head(counter)
+
+    def _has_numbers(self, counter: str) -> bool:
+        """Whether anything was recorded under the name: three read units."""
+        head, total = self._head(counter), self._total(counter)
+        return bool(head.generation) or total is not None or self._has_entries(counter)
 
     def _has_entries(self, counter: str) -> bool:
         entries = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))

@@ -1,13 +1,16 @@
 """The mark of a counter that is being removed: when that was asked for, and how far it has come.
 
+id           of this removal alone; every later write of it asks for it
 at           asked for: what was made by then goes
 removed_at   head and total were emptied, in the same transaction as this was written
+generation   of the empty head
+emptied      the incarnation of the head that the empty one replaced
 tidied       what else was kept of the counter is gone
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
@@ -17,6 +20,7 @@ from countledger.ledger.operations import Delete, Put, Update
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
+    from countledger.ledger.head import Head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +29,20 @@ class Mark:
 
     Attributes:
         counter: its name.
+        id: of this removal; never used again.
         at_ms: when that was asked for.
         removed_at_ms: when its head and total were emptied; None: they were not yet.
         generation: of the empty head that was left in their place.
+        emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
         tidied: whether alert states, alert log and memberships are gone.
     """
 
     counter: str
+    id: str
     at_ms: int
     removed_at_ms: int | None = None
     generation: int | None = None
+    emptied: str = ""
     tidied: bool = False
 
 
@@ -48,16 +56,26 @@ def decode_mark(item: Item) -> Mark:
     check_format(item)
     return Mark(
         counter=require(item, "part", str),
+        id=require(item, "id", str),
         at_ms=require(item, "at", int),
         removed_at_ms=optional(item, "removed_at", int),
         generation=optional(item, "generation", int),
+        emptied=optional(item, "emptied", str) or "",
         tidied=item.get("tidied") is True,
     )
 
 
-def mark_of(table: str, counter: str, at_ms: int) -> Put:
+def removed(mark: Mark, head: Head, now_ms: int) -> Mark:
+    """The mark once this head was emptied."""
+    return replace(
+        mark, removed_at_ms=now_ms, generation=head.generation + 1, emptied=head.incarnation
+    )
+
+
+def mark_of(table: str, counter: str, mark_id: str, at_ms: int) -> Put:
     """Mark a counter that is not marked: one write unit."""
-    return Put(table, {**keys.removal_key(counter), "at": at_ms}, Absent("part"))
+    item = {**keys.removal_key(counter), "id": mark_id, "at": at_ms}
+    return Put(table, item, Absent("part"))
 
 
 def mark_again(table: str, mark: Mark, at_ms: int) -> Update:
@@ -66,24 +84,25 @@ def mark_again(table: str, mark: Mark, at_ms: int) -> Update:
     return Update(table, key, clauses, _pending(mark))
 
 
-def removed_of(table: str, mark: Mark, generation: int, at_ms: int) -> Update:
+def removed_of(table: str, mark: Mark, removed: Mark) -> Update:
     """Note that head and total were emptied; part of the transaction that does it."""
-    clauses = (Assign("removed_at", at_ms), Assign("generation", generation))
+    clauses = (
+        Assign("removed_at", removed.removed_at_ms),
+        Assign("generation", removed.generation),
+        Assign("emptied", removed.emptied),
+    )
     return Update(table, keys.removal_key(mark.counter), clauses, _pending(mark))
 
 
 def tidied_of(table: str, mark: Mark) -> Update:
     """Note that all else is gone: one write unit."""
-    same = Compare("at", "=", mark.at_ms)
-    return Update(
-        table, keys.removal_key(mark.counter), (Assign("tidied", value=True),), AllOf(same)
-    )
+    clauses = (Assign("tidied", value=True),)
+    return Update(table, keys.removal_key(mark.counter), clauses, _is(mark))
 
 
 def unmark_of(table: str, mark: Mark) -> Delete:
-    """Forget a mark as it was read: one write unit."""
-    as_read = Compare("at", "=", mark.at_ms)
-    return Delete(table, keys.removal_key(mark.counter), as_read)
+    """Forget the mark of a removal that has ended: one write unit."""
+    return Delete(table, keys.removal_key(mark.counter), _is(mark))
 
 
 def cancel_of(table: str, mark: Mark) -> Delete:
@@ -91,5 +110,9 @@ def cancel_of(table: str, mark: Mark) -> Delete:
     return Delete(table, keys.removal_key(mark.counter), _pending(mark))
 
 
+def _is(mark: Mark) -> Compare:
+    return Compare("id", "=", mark.id)
+
+
 def _pending(mark: Mark) -> AllOf:
-    return AllOf(Compare("at", "=", mark.at_ms), Absent("removed_at"))
+    return AllOf(_is(mark), Compare("at", "=", mark.at_ms), Absent("removed_at"))

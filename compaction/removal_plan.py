@@ -1,22 +1,30 @@
-"""The one write by which a ledger counter's numbers go."""
+"""The one write by which a ledger counter's numbers go, and where it cannot be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from countledger.compaction import removal_mark
+from countledger.compaction import plan, removal_mark
 from countledger.ledger import keys
-from countledger.ledger.expressions import Absent, AllOf, Compare
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.operations import Check, Delete, Put
 
 if TYPE_CHECKING:
+    from countledger.compaction.regions import Survey
     from countledger.compaction.removal_mark import Mark
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
 
-# The run that an empty head names: none of the compactor's.
-RUN: Final = "removed"
+
+def empty_head(mark: Mark, generation: int) -> Head:
+    """The empty head that a removal leaves: the first of a new incarnation.
+
+    Its `run` names the removal, so no other head is mistaken for it. Everything that was recorded
+    up to `to_at` was removed; what is dated later was not.
+    """
+    return Head(generation=generation, run=mark.id, incarnation=mark.id, to_at_ms=mark.at_ms)
 
 
 def plan_removal(
@@ -32,18 +40,30 @@ def plan_removal(
         now_ms: the time.
     """
     ledger, counters = tables
-    head_key, total_key = keys.head_key(mark.counter), keys.total_key(mark.counter)
-    as_read = (
-        AllOf(Compare("generation", "=", head.generation), Compare("run", "=", head.run))
-        if head.generation
-        else Absent("entry")
-    )
-    empty = Head(generation=head.generation + 1, run=RUN)
-    item = encode_head(mark.counter, empty)
+    total_key = keys.total_key(mark.counter)
+    empty = empty_head(mark, head.generation + 1)
     return (
-        Put(ledger, {**item, **head_key}, as_read),
+        Put(ledger, encode_head(mark.counter, empty), plan.is_still(head)),
         Check(counters, total_key, Absent("part"))
         if total is None
         else Delete(counters, total_key, Compare("version", "=", total.get("version"))),
-        removal_mark.removed_of(counters, mark, empty.generation, now_ms),
+        removal_mark.removed_of(counters, mark, removal_mark.removed(mark, head, now_ms)),
     )
+
+
+def refuse_more_regions(survey: Survey, counter: str) -> None:
+    """Refuse what no transaction can remove at once.
+
+    Raises:
+        BadSetting: the ledger has replicas, or takes no transactions.
+    """
+    if survey.strong:
+        raise BadSetting(
+            f"counter {counter!r} cannot be removed: its ledger has multi-region strong "
+            "consistency and takes no transactions, so its numbers cannot go at once"
+        )
+    if survey.others:
+        raise BadSetting(
+            f"counter {counter!r} cannot be removed: its ledger is in other regions as well: "
+            f"{', '.join(survey.others)}. Its totals there would stay"
+        )

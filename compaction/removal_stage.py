@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# How many of the things that stay a report names.
+_NAMED: Final = 5
 
 
 class Stage(StrEnum):
@@ -34,3 +41,11 @@ class Removal:
     stage: Stage
     next_at_ms: int | None
     detail: str
+
+
+def what_is_left(stays: Sequence[str]) -> str:
+    """What a report says of a counter that was removed, given what is kept under its name."""
+    if not stays:
+        return "nothing is left of it"
+    more = f" and {len(stays) - _NAMED} more" if len(stays) > _NAMED else ""
+    return f"the name is in use again; kept: {', '.join(stays[:_NAMED])}{more}"

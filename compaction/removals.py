@@ -31,14 +31,17 @@ class Removals:
     Attributes:
         ledger: removes ledger counters.
         at_once: deletes a counter of another kind.
-        tidy: removes what is kept beside a counter until a moment, given its number of bins.
+        tidy: removes the markers of a strict counter's earlier incarnations, given its number of
+            bins.
         names: the counters of a namespace that have a value.
+        seen: finds what is kept beside a counter now; the result removes that and nothing else.
     """
 
     ledger: LedgerRemover
     at_once: Mapping[Kind, Callable[[str], None]]
-    tidy: Callable[[str, int, int], None]
+    tidy: Callable[[str, int], None]
     names: Callable[[str], Iterator[str]]
+    seen: Callable[[str], Callable[[], object]]
 
     def remove(self, counter: str) -> Removal:
         """Remove a counter, or go on with its removal, as far as is safe now.
@@ -98,16 +101,21 @@ class Removals:
         return self.ledger.cancel(keys.check_counter(counter))
 
     def _delete(self, kind: Kind, counter: str) -> None:
-        """First the counter, then what lies beside it; a call after a crash does the rest."""
+        """First the counter, then what was beside it before; a call after a crash does the rest.
+
+        What is put beside it later belongs to a counter that uses the name again.
+        """
+        remove_seen = self.seen(counter)
         item = self.ledger.door.get(self.ledger.table, keys.total_key(counter)) or {}
-        now_ms = self.ledger.clock.now_ms()
         bins = item.get("bins") or 1
         try:
             self.at_once[kind](counter)
         except NoSuchCounter:
-            self.tidy(counter, now_ms, bins)
+            remove_seen()
+            self.tidy(counter, bins)
             raise
-        self.tidy(counter, now_ms, bins)
+        remove_seen()
+        self.tidy(counter, bins)
 
     def _kind(self, namespace: str) -> Kind:
         return self.ledger.namespaces.get(keys.check_namespace(namespace)).kind

@@ -1,7 +1,9 @@
 """Deleting what the head has taken in: nothing that is not exactly what was summed.
 
 Each delete stands on a condition: the entry is gone, or it carries the delta that was summed (and
-for a bare key, was made at that time). So every delete may be sent again, by anybody, at any time.
+for a bare key, was made at that time). So every delete may be sent again, by anybody, at any time
+at which that head's counter is there. What expired, or was quarantined, may be resent under its old
+id once the counter was removed; so a run sends no delete once it is half a day old.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -71,7 +74,8 @@ def refuse_changed(covered: Covered, item: Item | None) -> None:
     raise Tampered(
         f"counter {item.get('counter')!r}: entry {item.get('entry')!r} was merged with the delta "
         f"{covered.delta} and carries {item.get('delta')!r} now: it was changed by hand; write the "
-        "merged delta back, or delete the entry"
+        "merged delta back, or delete the entry (of a namespace with an archive, run "
+        "`countledger compact COUNTER --archive-as-found` after that)"
     )
 
 
@@ -90,6 +94,7 @@ class Retirer:
         random: what the jitter is drawn from.
         backoff: how often a conflict is tried again.
         workers: how many requests are under way at once.
+        look: raises where a request leaves so late that the counter may have been removed since.
     """
 
     door: Door
@@ -102,6 +107,7 @@ class Retirer:
     random: Random
     backoff: Backoff
     workers: int
+    look: Callable[[], None]
 
     def retire(self, keys: list[str], late: Callable[[], bool]) -> bool:
         """Delete the entries of those sort keys.
@@ -115,7 +121,7 @@ class Retirer:
 
         Raises:
             Tampered: one of them was changed by hand; deleting stops.
-            ServiceFailed: conflicts stayed through every attempt.
+            ServiceFailed: conflicts stayed through every attempt; or as `look`.
         """
         size = TRANSACTION_ACTIONS if self.how is Retire.TRANSACTION else 1
         feed = iter(sorted(keys))
@@ -125,7 +131,9 @@ class Retirer:
             if late():
                 return False
             covers = {key: self.head.covers[key] for key in batch}
-            self._transact(covers) if self.how is Retire.TRANSACTION else self._delete(covers)
+            # Each thread has a look of its own.
+            with looking(self.look):
+                self._transact(covers) if self.how is Retire.TRANSACTION else self._delete(covers)
             return True
 
         if self.workers == 1 or len(batches) == 1:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
+from countledger.compaction.keeper import Keeper
 from countledger.compaction.report import Outcome, Report, Step, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.departure import looking
@@ -79,10 +80,9 @@ class Run:
         error: CountledgerError | None = None
         try:
             end = self._work()
-        except Tampered as changed:
-            end, error = End(Outcome.TAMPERED, str(changed)), changed
         except CountledgerError as failed:
-            end, error = End(Outcome.FAILED, str(failed)), failed
+            outcome = Outcome.TAMPERED if isinstance(failed, Tampered) else Outcome.FAILED
+            end, error = End(outcome, str(failed)), failed
         return Report(
             counter=self._counter,
             outcome=end.outcome,
@@ -135,7 +135,7 @@ class Run:
         return self._until_nothing_is_missing(look)
 
     def _retire(self, head: Head) -> End | None:
-        """Delete what the head covers; archive it first."""
+        """Delete what the head covers, once it is archived."""
         if not head.covers:
             return None
         mine = head.run == self._run
@@ -143,7 +143,8 @@ class Run:
         items = self._still_there(head) if not mine else {}
         for key, item in items.items():
             refuse_changed(head.covers[key], item)
-        self._keep(head, [one.item for one in self._fresh] if mine else list(items.values()))
+        if end := self._keep(head, [c.item for c in self._fresh] if mine else [*items.values()]):
+            return end
         self._step(Verb.RETIRE, head)
         compactor = self._compactor
         retirer = Retirer(
@@ -157,26 +158,29 @@ class Run:
             random=compactor.random,
             backoff=compactor.backoff,
             workers=compactor.workers,
+            look=self._refuse_if_old,
         )
         if retirer.retire(list(head.covers if mine else items), self._late):
             return None
         return End(Outcome.STOPPED, "the deadline came; the next run goes on deleting")
 
-    def _keep(self, head: Head, items: list[Item]) -> None:
-        """Archive what the head covers, if it says so; where some is gone it was archived before.
+    def _keep(self, head: Head, items: list[Item]) -> End | None:
+        """Archive what the head covers, if it says so.
 
         Raises:
             CountledgerError: it could not be stored; nothing was deleted.
         """
-        if head.archive is None or len(items) < len(head.covers):
-            return
-        if self._compactor.archive is None:
-            raise BadSetting(
-                f"counter {self._counter!r}: generation {head.generation} is to be archived as "
-                f"{head.archive.key!r} before its entries are deleted: run with that archive"
-            )
+        if head.archive is None:
+            return None
+        keeper = Keeper(self._compactor, self._views, self._counter)
+        record = keeper.recorded()
+        if not keeper.owes(head, record):
+            return None
         self._step(Verb.ARCHIVE, head)
-        self._compactor.archive.store(self._counter, head, items)
+        with looking(self._refuse_if_old):
+            kept = keeper.keep(head, items, record)
+        overtaken = f"another run has replaced generation {head.generation}"
+        return None if kept else End(Outcome.OVERTAKEN, overtaken)
 
     def _settle(self, head: Head) -> End | None:
         """No region shows a covered entry any more."""
@@ -231,13 +235,14 @@ class Run:
         if self._compactor.archive is None:
             return None
         items = [one.item for one in selected]
-        return self._compactor.archive.seal(self._counter, head.generation + 1, self._run, items)
+        incarnation = head.incarnation or self._run
+        return self._compactor.archive.seal(self._counter, head.generation + 1, incarnation, items)
 
     def _publish(self, head: Head, after: Head) -> End | None:
         """Replace the head, if nobody has replaced it.
 
         Raises:
-            ServiceFailed: it would leave so late that another head could have that generation.
+            ServiceFailed: it would leave so late that "no head" could mean another counter.
         """
         self._step(Verb.PUBLISH, head)
         try:
@@ -249,6 +254,8 @@ class Run:
             if not plan.same_head(found, after):
                 self._head = found
                 detail = f"another run has published generation {found.generation}"
+                if not found.generation:
+                    detail = "its head was forgotten after the counter was removed"
                 return End(Outcome.OVERTAKEN, detail)
         self._head = after
         self._generations += 1
@@ -256,7 +263,7 @@ class Run:
 
     def _refuse_if_old(self) -> None:
         if self._compactor.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
-            raise ServiceFailed("this run stood still for half a day and publishes nothing more")
+            raise ServiceFailed("this run stood still for half a day and writes nothing more")
 
     def _close(self, head: Head) -> End:
         """Forget the covers, which are deleted everywhere, and tell how it ended."""

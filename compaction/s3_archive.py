@@ -4,9 +4,10 @@ An object holds one JSON line for each entry, `{"Item": {...}}` in DynamoDB's ow
 table's export to S3 has it: other tools read it, and it can be imported into a table. The lines
 stand in the order of the sort keys, gzip holds no time, and the name tells generation and checksum:
 
-    s3://bucket/prefix/<counter>/<generation>-<sha256 of the lines>.jsonl.gz
+    s3://bucket/prefix/<counter>/<incarnation>/<generation>-<sha256 of the lines>.jsonl.gz
 
-So storing again is storing the same under the same name.
+So storing again is storing the same under the same name. The incarnation of the head separates the
+counters that used one name, each after the removal of the one before: their generations are alike.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -41,13 +43,12 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
-    from countledger.ledger.head import Head
 
 _PLACE: Final = re.compile(
     r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefix>[\x20-\x7e]{0,512}))?"
 )
 _OBJECT: Final = re.compile(r"(?P<generation>[0-9]{12})-(?P<sha256>[0-9a-f]{64})\.jsonl\.gz")
-# A key has 1,024 bytes: 512 of prefix, this, and 120 of checksums and the rest.
+# A key has 1,024 bytes: 512 of prefix, this, and 160 of checksums, incarnation and the rest.
 _FOLDER_MAX: Final = 300
 # Of the answers that mean the bucket, and not this moment.
 _REFUSALS: Final = ("NoSuchBucket:", "InvalidBucketName:", "PermanentRedirect:", "KMS.")
@@ -77,13 +78,14 @@ class Place:
             raise BadSetting(f"archive {text!r} is no place in S3: give s3://bucket/prefix")
         return cls(match["bucket"], (match["prefix"] or "").strip("/"))
 
-    def folder(self, counter: str) -> str:
-        """What the keys of a counter's objects begin with."""
+    def folder(self, counter: str, incarnation: str) -> str:
+        """What the keys of the objects of one incarnation of a counter begin with."""
         name = quote(counter, safe=":").replace("~", "%7E")
         if len(name) > _FOLDER_MAX:
             digest = hashlib.blake2b(counter.encode(), digest_size=16).hexdigest()
             name = f"{name[:_FOLDER_MAX]}~{digest}"
-        return f"{self.prefix}/{name}/" if self.prefix else f"{name}/"
+        own = f"{name}/{incarnation}/"
+        return f"{self.prefix}/{own}" if self.prefix else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +100,16 @@ class S3Archive:
     client: S3Client
     place: Place
 
-    def seal(self, counter: str, generation: int, run: str, entries: Sequence[Item]) -> ArchiveRef:
-        """Name and checksum of what `store` will store; nothing is stored yet.
-
-        The run is no part of it: a generation is published once, by whomever.
-        """
-        del run
+    def seal(
+        self, counter: str, generation: int, incarnation: str, entries: Sequence[Item]
+    ) -> ArchiveRef:
+        """Name and checksum of what `store` will store; nothing is stored yet."""
         sha256 = checksum(lines_of(entries))
-        key = f"{self.place.folder(counter)}{generation:012d}-{sha256}.jsonl.gz"
+        folder = self.place.folder(counter, incarnation)
+        key = f"{folder}{generation:012d}-{sha256}.jsonl.gz"
         return ArchiveRef(f"s3://{self.place.bucket}/{key}", sha256)
 
-    def store(self, counter: str, head: Head, entries: Sequence[Item]) -> None:
+    def store(self, counter: str, ref: ArchiveRef, entries: Sequence[Item]) -> None:
         """Store the entries that a head covers, under the name that it tells: one PutObject.
 
         That name may be of another bucket than this archive's: a schedule may have been changed
@@ -119,19 +120,18 @@ class S3Archive:
             ArchiveRefused: the bucket does not exist, or refuses.
             ServiceFailed: it could not be stored now.
         """
-        if head.archive is None:
-            return
         lines = lines_of(entries)
-        if checksum(lines) != head.archive.sha256:
+        if checksum(lines) != ref.sha256:
             raise CorruptArchive(
-                f"counter {counter!r}: the entries of generation {head.generation} are not those "
-                f"that {head.archive.key!r} was sealed with: one was changed by hand; nothing is "
-                "deleted"
+                f"counter {counter!r}: the entries to be archived as {ref.key!r} are not those "
+                "that it was sealed with: one was changed by hand; nothing is deleted. Write it "
+                "back as it was, or archive what is there: "
+                "`countledger compact COUNTER --archive-as-found`"
             )
-        bucket, _, key = head.archive.key.removeprefix("s3://").partition("/")
+        bucket, _, key = ref.key.removeprefix("s3://").partition("/")
         body = gzip.compress(lines, mtime=0)
         digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
-        with _answers(f"PutObject to {head.archive.key}"):
+        with _answers(f"PutObject to {ref.key}"):
             self.client.put_object(
                 Bucket=bucket,
                 Key=key,
@@ -140,19 +140,30 @@ class S3Archive:
                 ChecksumSHA256=digest,
             )
 
-    def entries(self, counter: str) -> Iterator[Entry]:
+    def entries(self, counter: str, incarnation: str) -> Iterator[Entry]:
         """The archived entries of a counter, the last generation first, each verified.
+
+        A generation has two objects where all entries were stored, not recorded as stored, and
+        then archived as they were found; what is in both is one entry.
+
+        Args:
+            counter: its name.
+            incarnation: of its head; what was archived of a counter that had the name before, and
+                was removed, is not among them.
 
         Raises:
             CorruptArchive: an object is not what its name says.
             ArchiveRefused: the bucket does not exist, or refuses.
         """
-        for key in sorted(self._keys(counter), reverse=True):
-            found = [decode_entry(item) for item in self._items(key)]
-            yield from sorted(found, key=lambda entry: entry.at_ms, reverse=True)
+        names = sorted(self._keys(counter, incarnation), reverse=True)
+        for _, objects in groupby(names, key=_generation_of):
+            items = (item for key in objects for item in self._items(key))
+            found = {item["entry"]: item for item in items}
+            entries = map(decode_entry, found.values())
+            yield from sorted(entries, key=lambda entry: entry.at_ms, reverse=True)
 
-    def _keys(self, counter: str) -> list[str]:
-        folder = self.place.folder(counter)
+    def _keys(self, counter: str, incarnation: str) -> list[str]:
+        folder = self.place.folder(counter, incarnation)
         where = f"s3://{self.place.bucket}/{folder}"
         arguments: dict[str, Any] = {"Bucket": self.place.bucket, "Prefix": folder}
         found: list[str] = []
@@ -176,6 +187,10 @@ class S3Archive:
         if match is None or checksum(lines) != match["sha256"]:
             raise CorruptArchive(f"{name} does not hold what its checksum is of")
         return items_in(lines, name)
+
+
+def _generation_of(key: str) -> str:
+    return key.rpartition("/")[2].partition("-")[0]
 
 
 def archive_at(connection: Connection, place: str | None) -> S3Archive | None:

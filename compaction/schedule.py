@@ -120,4 +120,4 @@ def decode_schedule(item: Item) -> Schedule:
             archive=optional(item, "archive", str),
         )
     except ValueError as error:
-        raise CorruptItem(f"schedule of namespace {namespace!r}: {error}") from error
+        raise CorruptItem(f"schedule of namespace {namespace!r}: {error}", item) from error

@@ -19,7 +19,7 @@ from countledger.compaction.schedule import (
 )
 from countledger.compaction.wish import Wish, by_default, wished
 from countledger.ledger import keys
-from countledger.ledger.attributes import Item, require
+from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -31,13 +31,14 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Delete, Put, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from countledger.compaction.limit import AgeLimit
     from countledger.compaction.trigger import Triggers
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.door import Door
     from countledger.ledger.namespace import Namespace, Namespaces
 
@@ -119,15 +120,18 @@ class Schedules:
     def apply(self, wishes: Mapping[str, Wish]) -> Iterator[tuple[Schedule, Change]]:
         """Make every schedule what is wished, as a settings file does; others stay as they are.
 
-        All are checked before the first is written. Doing it again changes nothing.
+        All are checked before the first is written, those that are stored as well. Doing it again
+        changes nothing.
 
         Raises:
             As `create`, for the first that breaks a rule.
+            CorruptItem: a stored one cannot be read: delete it, and apply again.
         """
         wanted = [self._made(namespace, wish) for namespace, wish in wishes.items()]
-        for schedule in wanted:
-            found = self._find(schedule.namespace)
-            if found is not None and decode_schedule(found) == schedule:
+        stored = [self._find(schedule.namespace) for schedule in wanted]
+        before = [None if found is None else decode_schedule(found) for found in stored]
+        for schedule, found, there in zip(wanted, stored, before, strict=True):
+            if there == schedule:
                 self._trigger(schedule)
                 yield schedule, Change.UNCHANGED
                 continue
@@ -152,11 +156,23 @@ class Schedules:
         found = self._find(namespace)
         return None if found is None else decode_schedule(found)
 
-    def list(self) -> list[Schedule]:
-        """All schedules, by namespace: half a read unit for each namespace of the stack."""
-        names = [namespace.name for namespace in self.namespaces.list()]
-        found = self.door.get_many(self.table, [keys.schedule_key(name) for name in names])
-        return sorted(map(decode_schedule, found), key=lambda schedule: schedule.namespace)
+    def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Schedule]:
+        """All schedules, by namespace: half a read unit for each namespace of the stack.
+
+        Args:
+            on_corrupt: called with the error of each one that cannot be read, which is left out.
+
+        Raises:
+            CorruptItem: one cannot be read, and `on_corrupt` is not given.
+        """
+        # By the keys alone: the settings of a namespace need not be readable for this.
+        listed = Compare("directory", "=", keys.DIRECTORY)
+        read = Query(self.namespaces.table, listed, index=keys.NAMESPACES_INDEX)
+        namespaces = (item["counter"] for page in self.door.pages(read) for item in page)
+        wanted = [{"counter": name, "part": keys.SCHEDULE} for name in namespaces]
+        found = self.door.get_many(self.table, wanted)
+        schedules = decoded(found, decode_schedule, on_corrupt)
+        return sorted(schedules, key=lambda schedule: schedule.namespace)
 
     def state(self, namespace: str) -> str:
         """Whether a schedule runs: `enabled`, `disabled`, or `missing` at EventBridge Scheduler."""

@@ -19,6 +19,8 @@ from countledger.consumers.record import failures_from
 from countledger.consumers.shard import label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.copies import Copies
+from countledger.ledger.deadline import Deadline
+from countledger.ledger.errors import OutOfTime
 from countledger.ledger.quarantined import Source
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ def judge(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     parts = _parts()
     records = event.get("Records") or []
     stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
-    outcome = parts.judge.apply(records, stream)
+    deadline = Deadline.within(parts.judge.clock, context)
+    outcome = parts.judge.apply(records, stream, deadline)
     _report(parts, outcome, context)
     return answer_of(outcome, records)
 
@@ -93,9 +96,10 @@ def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[st
 
 def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
     for (counter, rule), error in outcome.failed.items():
-        parts.logger.error(
-            "a counter could not be judged", counter=counter, rule=rule, reason=str(error)
-        )
+        if not isinstance(error, OutOfTime):
+            parts.logger.error(
+                "a counter could not be judged", counter=counter, rule=rule, reason=str(error)
+            )
     unreadable = parts.rules.unreadable
     for rule, reason in unreadable.items():
         parts.logger.error("a rule cannot be read and is not judged", rule=rule, reason=reason)
@@ -107,6 +111,7 @@ def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
         alerts=outcome.told,
         dead_letters=outcome.dead,
         quarantined=outcome.quarantined,
+        late=outcome.late,
         lag_ms=outcome.lag_ms,
         retry_from=outcome.retry_from,
     )
@@ -115,7 +120,7 @@ def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
     metrics.add_metric("Alerts", MetricUnit.Count, outcome.told)
     metrics.add_metric("DeadLetters", MetricUnit.Count, outcome.dead)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
-    metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed))
+    metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed) - outcome.late)
     metrics.add_metric("UnreadableRules", MetricUnit.Count, len(unreadable))
     if outcome.lag_ms is not None:
         metrics.add_metric("LagMs", MetricUnit.Milliseconds, outcome.lag_ms)

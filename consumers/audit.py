@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from countledger.consumers.bookmarks import Bookmarks, NoBookmarks, Place
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker, start
+from countledger.ledger.errors import CorruptItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,8 @@ class Audit(Generic[Outcome]):
         is_wanted: whether a counter is one of a ledger; others have nothing to compare.
         segments: into how many parts each table is cut; a walk that goes on keeps its own.
         bookmarks: where its place is kept.
+        unread: makes the outcome of a counter whose namespace cannot be read, so that nobody knows
+            whether it is wanted; None: that ends the walk.
         has_time: asked behind each round whether another one may begin.
         counts: how often each outcome was met, earlier parts of the walk included.
         done: whether it has come to its end.
@@ -49,6 +52,7 @@ class Audit(Generic[Outcome]):
     segments: int = SEGMENTS_DEFAULT
     bookmarks: Bookmarks = field(default_factory=NoBookmarks)
     has_time: Callable[[], bool] = lambda: True
+    unread: Callable[[str, CorruptItem], Outcome] | None = None
     counts: Counter[str] = field(default_factory=Counter)
     done: bool = False
 
@@ -67,8 +71,8 @@ class Audit(Generic[Outcome]):
         self.counts.update(place.counts)
         self.bookmarks.save(place)  # if that fails, then before any work
         for one in self.walker.rounds(place.bookmark):
-            wanted = [counter for counter in one.counters if self.is_wanted(counter)]
-            outcomes = list(self.judge(wanted))
+            wanted, outcomes = self._wanted(one.counters)
+            outcomes += self.judge(wanted)
             self.counts.update(map(self.name_of, outcomes))
             yield outcomes
             self.bookmarks.save(Place(one.bookmark, dict(self.counts)))
@@ -76,3 +80,17 @@ class Audit(Generic[Outcome]):
                 return
         self.bookmarks.clear()
         self.done = True
+
+    def _wanted(self, counters: Iterable[str]) -> tuple[list[str], list[Outcome]]:
+        """The counters to be judged, and the outcomes of those of which nobody can tell."""
+        wanted: list[str] = []
+        outcomes: list[Outcome] = []
+        for counter in counters:
+            try:
+                if self.is_wanted(counter):
+                    wanted.append(counter)
+            except CorruptItem as error:
+                if self.unread is None:
+                    raise
+                outcomes.append(self.unread(counter, error))
+        return wanted, outcomes

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.audit import CHUNK, Audit
+from countledger.consumers.auditor import unrepaired
 from countledger.consumers.bookmarks import ItemBookmarks
 from countledger.consumers.repair import Remedy, Repair, Repairer
 from countledger.consumers.stream import LedgerStream
@@ -26,7 +27,7 @@ from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.exact import ExactReader
-from countledger.ledger.limits import MINUTE_MS
+from countledger.ledger.limits import MINUTE_MS, late_write_ms
 from countledger.ledger.namespace import Namespaces
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _parts() -> _Parts:
             ExactReader(door, ledger),
             LedgerStream(connection.streams(), connection.setting("ledger_stream_arn")),
             clock_skew_ms=connection.settings.clock_skew_ms,
+            late_ms=late_write_ms(connection.settings.clock_skew_ms),
             chunk=CHUNK,
         ),
         # It only asks what they are: where they are made means nothing here.
@@ -109,6 +111,7 @@ def _walk(parts: _Parts, mode: str, has_time: Callable[[], bool]) -> Audit[Repai
         parts.namespaces.is_of_a_ledger,
         bookmarks=ItemBookmarks(totals.door, totals.table, mode),
         has_time=has_time,
+        unread=partial(unrepaired, parts.verifier),
     )
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from countledger.consumers.audit import CHUNK, Audit
 from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
-from countledger.consumers.repair import Repair, Repairer
+from countledger.consumers.lost_progress import LostProgress
+from countledger.consumers.repair import Remedy, Repair, Repairer
+from countledger.consumers.stored import look_at
+from countledger.consumers.verdict import unreadable
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import keys
+from countledger.ledger.errors import CorruptItem
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespaces
 
 Outcome = TypeVar("Outcome")
+Judge: TypeAlias = "Callable[[Iterable[str]], Iterator[Outcome]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class Auditor:
 
     def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """`verify` for many counters, a hundred behind one proof."""
-        return self.verifier.verify(map(self._of_a_ledger, counters))
+        return self._each(self.verifier.verify, self._unread, counters)
 
     def verify_all(
         self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
@@ -58,9 +64,9 @@ class Auditor:
         Raises:
             BadSetting: when iterated: such segments cannot be, or the file is of something else.
         """
-        verifier = replace(self.verifier, chunk=CHUNK)
+        verify = replace(self.verifier, chunk=CHUNK).verify
         return self._audit(
-            "verify", verifier.verify, lambda one: str(one.verdict), segments, resume
+            "verify", verify, self._unread, lambda one: str(one.verdict), segments, resume
         )
 
     def repair(self, counter: str, *, dry_run: bool = False) -> Repair:
@@ -73,7 +79,7 @@ class Auditor:
 
     def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
         """`repair` for many counters, a hundred behind one proof."""
-        return Repairer(self.verifier, dry_run).repair(map(self._of_a_ledger, counters))
+        return self._each(Repairer(self.verifier, dry_run).repair, self._unrepaired, counters)
 
     def repair_all(
         self,
@@ -83,17 +89,55 @@ class Auditor:
         resume: Path | None = None,
     ) -> Audit[Repair]:
         """Repair every counter there is, and make the totals that are missing; as `verify_all`."""
-        repairer = Repairer(replace(self.verifier, chunk=CHUNK), dry_run)
+        repair = Repairer(replace(self.verifier, chunk=CHUNK), dry_run).repair
         task = "repair, dry run" if dry_run else "repair"
-        return self._audit(task, repairer.repair, lambda one: str(one.remedy), segments, resume)
+        return self._audit(
+            task, repair, self._unrepaired, lambda one: str(one.remedy), segments, resume
+        )
 
-    def _of_a_ledger(self, counter: str) -> str:
-        return of_a_ledger(self.namespaces, counter)
+    def mend_progress(self) -> Iterator[str]:
+        """Let every stream shard go on whose progress is lost; which. Repair all totals after it.
 
-    def _audit(
+        Raises:
+            SetupError: the stream was switched off.
+        """
+        one = self.verifier
+        return LostProgress(one.totals.door, one.totals.table, one.stream, one.clock).mend()
+
+    def _each(
+        self,
+        judge: Judge[Outcome],
+        unread: Callable[[str, CorruptItem], Outcome],
+        counters: Iterable[str],
+    ) -> Iterator[Outcome]:
+        """The outcomes of counters in their order, some at a time.
+
+        Of one whose namespace cannot be read nobody knows whether it has a ledger: nothing is
+        compared, and above all nothing repaired.
+        """
+        feed = iter(counters)
+        while chunk := list(islice(feed, self.verifier.chunk)):
+            outcomes: dict[int, Outcome] = {}
+            good: dict[int, str] = {}
+            for place, counter in enumerate(chunk):
+                try:
+                    good[place] = of_a_ledger(self.namespaces, counter)
+                except CorruptItem as error:
+                    outcomes[place] = unread(counter, error)
+            outcomes |= zip(good, judge(good.values()), strict=True)
+            yield from (outcomes[place] for place in range(len(chunk)))
+
+    def _unread(self, counter: str, error: CorruptItem) -> Verdict:
+        return unrepaired(self.verifier, counter, error).verdict
+
+    def _unrepaired(self, counter: str, error: CorruptItem) -> Repair:
+        return unrepaired(self.verifier, counter, error)
+
+    def _audit(  # noqa: PLR0917 - handed on
         self,
         task: str,
-        judge: Callable[[Iterable[str]], Iterator[Outcome]],
+        judge: Judge[Outcome],
+        unread: Callable[[str, CorruptItem], Outcome],
         name_of: Callable[[Outcome], str],
         segments: int,
         resume: Path | None,
@@ -108,7 +152,15 @@ class Auditor:
             self.namespaces.is_of_a_ledger,
             segments,
             NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
+            unread=unread,
         )
+
+
+def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
+    """What becomes of a counter whose namespace cannot be read: one read unit for its total."""
+    stored = look_at(counter, verifier.totals.item(counter))
+    verdict = unreadable(stored, None, str(error))
+    return Repair(counter, Remedy.LEFT, verdict, verdict.proof)
 
 
 def of_a_ledger(namespaces: Namespaces, counter: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countledger.consumers.changes import Changes, Row, row_of
-from countledger.consumers.record import Poison, change_of, created_at_ms, sequence_of
+from countledger.consumers.record import Poison, change_of, created_at_ms, place_of, sequence_of
 from countledger.consumers.sweep import sweep
 from countledger.ledger import amount
 
@@ -51,6 +51,20 @@ class Fold:
     records: int = 0
     last_sequence: str | None = None
     last_created_at_ms: int | None = None
+
+
+class Reached(NamedTuple):
+    """How far a batch was handled.
+
+    Attributes:
+        sequence: the sequence number of the last record handled, as the stream spells it.
+        created_at_ms: when the stream made it, or the last one before it that tells.
+        records: how many records that is.
+    """
+
+    sequence: str
+    created_at_ms: int
+    records: int
 
 
 class Step(NamedTuple):
@@ -104,6 +118,24 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
 
 def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, Changes]:
     return {counter: Changes(counter, found) for counter, found in rows.items()}
+
+
+def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Reached | None:
+    """How far a batch was handled whose first record left has that sequence number (None: none).
+
+    None: nothing before it tells number and time.
+    """
+    done = len(records) if retry_from is None else place_of(records, retry_from)
+    for last in range(done - 1, -1, -1):
+        created_at_ms = _last_created_at_ms(records[: last + 1])
+        try:
+            sequence_of(records[last])
+        except Poison:
+            continue
+        if created_at_ms is None:
+            return None
+        return Reached(records[last]["dynamodb"]["SequenceNumber"], created_at_ms, done)
+    return None
 
 
 def after(changes: Changes, watermark: int | None) -> Changes:

@@ -89,6 +89,15 @@ class GroupBoard:
         except ConditionFailed:
             return
 
+    def take_off_unless_member(self, counter: str) -> None:
+        """Take a counter off the board whose membership has ended: as `take_off`, and a read unit.
+
+        Where it is a member again, by an `add` that placed it meanwhile, it gets its place back.
+        """
+        self.take_off(counter)
+        if self._is_member(counter):
+            self.place(counter)
+
     def take_strays_off(self, members: Collection[str]) -> None:
         """Take off what is no member: half a read unit for each of the board's partitions.
 

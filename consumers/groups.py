@@ -1,55 +1,46 @@
 """Groups of counters: a counter belongs to many groups, a group has many counters.
 
-    (`group#<group>`, `member#<counter>`)    a membership, by group; it carries `member`
+    (`group#<group>`, `member#<counter>`)    a membership, by group (`memberships`)
     index `members`                          the same by counter
     (`group#`, `group#<group>`)              the group in the directory of groups: ranked or not
 
-A group's totals are read by one query of its members and a BatchGetItem of their totals. A ranked
-one also has its board (`group_board`).
+Its totals are read by a query of its members and a BatchGetItem. A ranked one has a `group_board`.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
+from countledger.consumers.group import Group, decode_group
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.leaders import check_limit, ranked, top_of
+from countledger.consumers.memberships import Memberships
 from countledger.ledger import keys
-from countledger.ledger.attributes import check_format, require
-from countledger.ledger.errors import BadInput, ConditionFailed, NoSuchGroup, Refused
+from countledger.ledger.attributes import decoded
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import BadInput, ConditionFailed, CorruptItem, NoSuchGroup, Refused
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.operations import Delete, Put, Query, Update
 from countledger.ledger.ranking import group_board, is_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from countledger.consumers.leaders import Ranked
     from countledger.consumers.totals import TotalsReader
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.door import Door
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.total import Total
 
-_INDEX: Final = "members"
 _WRITERS: Final = 8
 _PAGE: Final = 100
 # How often a ranking may be switched the other way while members are placed or taken off.
 _SWITCHES: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group.
-
-    Attributes:
-        name: its name.
-        ranked: whether its totals are kept in order.
-    """
-
-    name: str
-    ranked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +50,27 @@ class Groups:
     Attributes:
         totals: reads totals; its door's SDK may retry, every write here sets what is to be.
         namespaces: tell of what kind a counter is.
+        clock: dates memberships.
+        new_id: makes an id that is never used again.
     """
 
     totals: TotalsReader
     namespaces: Namespaces
+    clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[], str] = lambda: uuid4().hex
+
+    @property
+    def memberships(self) -> Memberships:
+        """Who belongs to which group, one by one."""
+        return Memberships(self._door, self._table, self.clock, self.new_id)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:
         """Put counters into a group, which is made if it is new.
 
         Two write units and a read unit for each; a read unit for the group, a write unit if it is
         new. Of a ranked group two write units and two read units more for each; a ledger counter
-        that was never recorded gets its total, of zeros. Adding a member again is no error, and
-        completes what a crash left half done.
+        that was never recorded gets its total, of zeros. Adding a member again is no error, renews
+        its membership, and completes what a crash left half done.
 
         Returns:
             Those that were no members before; one whose answer was lost may be left out.
@@ -90,9 +90,9 @@ class Groups:
         return [name for name, new in zip(names, added, strict=True) if new]
 
     def remove(self, group: str, counters: Iterable[str]) -> list[str]:
-        """Take counters out of a group: two write units and a read unit for each.
+        """Take counters out of a group: two write units and two read units for each.
 
-        Of a ranked group two write units more. What is no member is no error.
+        Of a ranked group two write units and a read unit more. What is no member is no error.
 
         Returns:
             Those that were members.
@@ -119,11 +119,11 @@ class Groups:
 
     def of(self, counter: str) -> Iterator[str]:
         """The groups that a counter belongs to, by name: half a read unit for each 4 KB of them."""
-        condition = Compare("member", "=", keys.check_counter(counter))
-        for page in self._door.pages(Query(self._table, condition, index=_INDEX)):
-            yield from (item["counter"].removeprefix(keys.GROUP_PREFIX) for item in page)
+        return self.memberships.groups_of(counter)
 
-    def show(self, group: str, *, after: str | None = None) -> Iterator[Total]:
+    def show(
+        self, group: str, *, after: str | None = None, on_corrupt: OnCorrupt | None = None
+    ) -> Iterator[Total]:
         """The totals of a group by name, read as they are asked for, a hundred at a time.
 
         Half a read unit for each 4 KB of memberships, and half of one for each total. No snapshot.
@@ -131,12 +131,14 @@ class Groups:
         Args:
             group: its name.
             after: the counter behind which to begin, as the last one that was shown.
+            on_corrupt: called with the error of each total that cannot be read, which is left out.
 
         Raises:
             NoSuchGroup: there is none of that name.
+            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
         self.get(group)
-        return self._totals_of(group, None if after is None else keys.check_counter(after))
+        return self._totals_of(group, after and keys.check_counter(after), on_corrupt)
 
     def delete(self, group: str) -> int:
         """Delete a group, and no counter: as `remove` for each member; a write unit, 4 read units.
@@ -149,7 +151,7 @@ class Groups:
         Raises:
             NoSuchGroup: there is none of that name.
         """
-        board = self._board(group)
+        board = self.board(group)
         members = list(board.members())
         board.take_strays_off(members)
         removed = self.remove(group, members)
@@ -186,24 +188,28 @@ class Groups:
         return members
 
     def _sweep(self, group: str, *, on: bool) -> int:
-        board, members = self._board(group), []
-        try:
-            for counter in board.members():
-                members.append(counter)
-                if on:
-                    board.place(counter)
-                else:
-                    board.take_off(counter)
-        except (Refused, BadInput):
+        board, members = self.board(group), []
+        for counter in board.members():
+            members.append(counter)
             if on:
-                self._switch(group, on=False)
-                self._sweep(group, on=False)
-            raise
+                self._place_or_switch_off(board, counter)
+            else:
+                board.take_off(counter)
         if not on:
             board.take_strays_off(members)
         return len(members)
 
-    def top(self, group: str, limit: int = 10) -> list[Ranked]:
+    def _place_or_switch_off(self, board: GroupBoard, counter: str) -> None:
+        try:
+            board.place(counter)
+        except (Refused, BadInput, CorruptItem):
+            self._switch(board.group, on=False)
+            self._sweep(board.group, on=False)
+            raise
+
+    def top(
+        self, group: str, limit: int = 10, *, on_corrupt: OnCorrupt | None = None
+    ) -> list[Ranked]:
         """The highest totals of a group, equal ones by name.
 
         Of a ranked group: a read unit, half of one for each of the board's four partitions, and for
@@ -212,25 +218,27 @@ class Groups:
         Args:
             group: its name.
             limit: how many, up to 1,000.
+            on_corrupt: called with the error of each total that cannot be read, which is left out.
 
         Raises:
             NoSuchGroup: there is none of that name.
+            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
             BadSetting: so many cannot be asked for.
         """
         check_limit(limit)
         if self.get(group).ranked:
             return top_of(self._door, self._table, group_board(group), limit)
-        found = self._totals_of(group, None)
+        found = self._totals_of(group, None, on_corrupt)
         return ranked(((one.counter, one.total) for one in found), limit)
 
-    def list(self) -> Iterator[Group]:
-        """All groups by name: half a read unit for each 4 KB of them."""
+    def list(self, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Group]:
+        """All groups by name: half a read unit for each 4 KB of them.
+
+        One that cannot be read is handed to `on_corrupt`; without that it raises CorruptItem.
+        """
         directory = Compare("counter", "=", keys.GROUP_PREFIX)
         for page in self._door.pages(Query(self._table, directory)):
-            for item in page:
-                check_format(item)
-                name = require(item, "part", str).removeprefix(keys.GROUP_PREFIX)
-                yield Group(name, bool(is_on(item)))
+            yield from decoded(page, decode_group, on_corrupt)
 
     @property
     def _door(self) -> Door:
@@ -240,7 +248,8 @@ class Groups:
     def _table(self) -> str:
         return self.totals.table
 
-    def _board(self, group: str) -> GroupBoard:
+    def board(self, group: str) -> GroupBoard:
+        """The board of a group, ranked or not."""
         return GroupBoard(self._door, self._table, self.namespaces, group)
 
     def _ranked(self, group: str) -> bool | None:
@@ -256,44 +265,36 @@ class Groups:
             raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
 
     def _make(self, group: str) -> None:
-        self._wrote(Put(self._table, {**keys.group_key(group), "on": False}, Absent("part")))
+        with suppress(ConditionFailed):
+            self._door.put(Put(self._table, {**keys.group_key(group), "on": False}, Absent("part")))
 
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: whoever switches it on meanwhile sees the member."""
-        key = keys.member_key(group, counter)
-        new = self._wrote(Put(self._table, {**key, "member": counter}, Absent("part")))
+        membership, new = self.memberships.join(group, counter)
         on = self._ranked(group)
         if on is None:
             self._make(group)  # it was deleted meanwhile
         elif on:
             try:
-                self._board(group).place(counter)
-            except (Refused, BadInput):
+                self.board(group).place(counter)
+            except (Refused, BadInput, CorruptItem):
                 if new:
-                    self._door.delete(Delete(self._table, key))
+                    self.memberships.end(membership)
                 raise
             if not self._ranked(group):
-                self._board(group).take_off(counter)
+                self.board(group).take_off(counter)
         return new
 
     def _remove(self, group: str, counter: str) -> bool:
-        key = keys.member_key(group, counter)
-        was = self._wrote(Delete(self._table, key, Compare("member", "=", counter)))
+        was = self.memberships.leave(group, counter)
         if self._ranked(group):
-            self._board(group).take_off(counter)
+            # What another call adds meanwhile keeps its place, or that call is refused.
+            with suppress(Refused, BadInput):
+                self.board(group).take_off_unless_member(counter)
         return was
 
-    def _wrote(self, write: Put | Delete) -> bool:
-        try:
-            if isinstance(write, Put):
-                self._door.put(write)
-            else:
-                self._door.delete(write)
-        except ConditionFailed:
-            return False
-        return True
-
-    def _totals_of(self, group: str, after: str | None) -> Iterator[Total]:
-        for names in self._board(group).pages(_PAGE, after):
-            found = self.totals.read_many(names)
-            yield from (found[name] for name in names)
+    def _totals_of(
+        self, group: str, after: str | None, on_corrupt: OnCorrupt | None
+    ) -> Iterator[Total]:
+        for names in self.board(group).pages(_PAGE, after):
+            yield from self.totals.read_many(names, on_corrupt).values()

@@ -10,20 +10,25 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.due import DueRules
-from countledger.consumers.materializer import Materializer, Outcome
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.passed import PassedShards
 from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.consumers.rank_rules import RankRules
 from countledger.consumers.record import failures_from
 from countledger.consumers.shard import Shard, label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.copies import Copies
-from countledger.ledger.errors import BadPayload
+from countledger.ledger.deadline import Deadline
+from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
+from countledger.ledger.limits import late_write_ms
 from countledger.ledger.quarantined import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from countledger.consumers.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ def _parts() -> _Parts:
             quarantine,
             rules=DueRules(door, table),
             ranks=RankRules(door, table),
+            passed=PassedShards(late_write_ms(connection.settings.clock_skew_ms)),
         ),
         Logger(),
         Metrics(),
@@ -81,11 +87,19 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
 
     Raises:
         BadPayload: the event names no shard.
-        ServiceFailed: the quarantine takes nothing.
+        ServiceFailed: the quarantine takes nothing, or the shard's progress cannot be read.
+        ProgressLost: the shard's progress is gone: it waits for a person.
     """
     parts = _parts()
     shard = shard_of(event)
-    outcome = parts.materializer.apply(event.get("Records") or [], shard)
+    deadline = Deadline.within(parts.materializer.clock, context)
+    try:
+        outcome = parts.materializer.apply(event.get("Records") or [], shard, deadline)
+    except ProgressLost as lost:
+        parts.logger.exception("a shard waits for a person", shard=str(shard), reason=str(lost))
+        parts.metrics.add_metric("ProgressLost", MetricUnit.Count, 1)
+        parts.metrics.flush_metrics()
+        raise
     _report(parts, outcome, shard, context)
     return answer_of(outcome, event.get("Records") or [])
 
@@ -102,7 +116,8 @@ def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[st
 
 def _report(parts: _Parts, outcome: Outcome, shard: Shard, context: LambdaContext) -> None:
     for counter, error in outcome.failed.items():
-        parts.logger.error("a counter could not be written", counter=counter, reason=str(error))
+        if not isinstance(error, OutOfTime):
+            parts.logger.error("a counter could not be written", counter=counter, reason=str(error))
     parts.logger.info(
         "batch",
         shard=str(shard),
@@ -111,6 +126,7 @@ def _report(parts: _Parts, outcome: Outcome, shard: Shard, context: LambdaContex
         counters=outcome.counters,
         duplicates=outcome.duplicates,
         quarantined=outcome.quarantined,
+        late=outcome.late,
         lag_ms=outcome.lag_ms,
         retry_from=outcome.retry_from,
     )
@@ -119,7 +135,7 @@ def _report(parts: _Parts, outcome: Outcome, shard: Shard, context: LambdaContex
     metrics.add_metric("Counters", MetricUnit.Count, outcome.counters)
     metrics.add_metric("DuplicatesDropped", MetricUnit.Count, outcome.duplicates)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
-    metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed))
+    metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed) - outcome.late)
     if outcome.lag_ms is not None:
         metrics.add_metric("LagMs", MetricUnit.Milliseconds, outcome.lag_ms)
     metrics.flush_metrics()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.consumers.totals import TotalsReader
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.total import Total
 
 
@@ -30,7 +31,7 @@ class Listing:
     totals: TotalsReader
     namespaces: Namespaces
 
-    def counters(self, namespace: str) -> Iterator[Total]:
+    def counters(self, namespace: str, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
         """The counters of a namespace that were ever changed, with their totals, as they are found.
 
         Strict counters stand in a directory: by name, for half a read unit for each 4 KB of it, and
@@ -38,22 +39,28 @@ class Listing:
         with each counter: the whole table `counters` is looked through, half a read unit for each
         4 KB, and they come in no order. (A ranked namespace has them in order: see its top.)
 
+        Args:
+            namespace: whose counters.
+            on_corrupt: called with the error of each total that cannot be read, which is left out.
+
         Raises:
             NamespaceUnknown: there is no such namespace.
+            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
         kind = self.namespaces.get(keys.check_namespace(namespace)).kind
-        return self._strict(namespace) if kind is Kind.STRICT else self._found(namespace)
+        names = self._strict(namespace) if kind is Kind.STRICT else self._found(namespace)
+        return self._read(names, on_corrupt)
 
-    def _strict(self, namespace: str) -> Iterator[Total]:
+    def _strict(self, namespace: str) -> Iterator[list[str]]:
         directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
         for page in self.totals.door.pages(Query(self.totals.table, directory)):
-            yield from self._read([item["part"] for item in page])
+            yield [item["part"] for item in page]
 
-    def _found(self, namespace: str) -> Iterator[Total]:
-        for names in counters_of(self.totals.door, self.totals.table, namespace):
-            yield from self._read(names)
+    def _found(self, namespace: str) -> Iterator[list[str]]:
+        return counters_of(self.totals.door, self.totals.table, namespace)
 
-    def _read(self, names: list[str]) -> Iterator[Total]:
-        found = self.totals.read_many(names)
-        # Version 0: made for a ranked group, and never recorded.
-        yield from (found[name] for name in names if found[name].version)
+    def _read(self, pages: Iterator[list[str]], on_corrupt: OnCorrupt | None) -> Iterator[Total]:
+        for names in pages:
+            # Version 0: made for a ranked group, and never recorded.
+            found = self.totals.read_many(names, on_corrupt).values()
+            yield from (total for total in found if total.version)

@@ -1,70 +1,67 @@
 """The materializer: keeps totals exact from the stream of `ledger`.
 
-    1  fold the batch; what cannot be understood goes to the quarantine      pure, but for that
-    2  per counter one update: effect and watermark are one write, and its   several at a time
+    1  read the shard's progress, and drop what is at or below it
+    2  fold the batch; what cannot be understood goes to the quarantine      pure, but for that
+    3  per counter one update: effect and watermark are one write, and its   several at a time
        place on its namespace's board, where that is ranked
-    3  its condition failed: drop what the watermark has passed, try again
+    4  its condition failed: drop what the watermark has passed, try again
        either way: where enough entries wait to be compacted, put it into the due index
-    4  a counter that cannot be written tells from where the shard has to be delivered again
-    5  all is written: the shard's progress moves
+    5  a counter that cannot be written, or not in time, tells from where the shard has to be
+       delivered again
+    6  the shard's progress moves to where all is written
 
 A record's sequence number is passed only together with its effect, or after the record lies in
-the quarantine: nothing is lost. At or below the watermark a record is dropped: nothing counts
-twice. A crash between any two steps leaves records to be delivered again, no more.
+the quarantine: nothing is lost. At or below progress or watermark a record is dropped: nothing
+counts twice. A crash between any two steps leaves records to be delivered again, no more.
+
+Progress refuses what is delivered again; watermarks refuse what an earlier invocation sent before
+the progress was there, and what lands late. So a watermark can go some time after the progress has
+passed it (`passed`).
 """
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from countledger.consumers.attempts import Attempt, Batch, attempt_at, begun, survive
+from countledger.consumers.directory import ShardDirectory, lost_text
 from countledger.consumers.due import DueMarker
-from countledger.consumers.fold import Fold, fold
-from countledger.consumers.progress import ShardProgress, advance_of
-from countledger.consumers.record import find
+from countledger.consumers.fold import Fold, Reached, fold, reached
+from countledger.consumers.outcome import Outcome, sum_up
+from countledger.consumers.passed import PassedShards
+from countledger.consumers.progress import (
+    ShardProgress,
+    advance_of,
+    history_after,
+)
+from countledger.consumers.record import above, find, sequence_of
 from countledger.consumers.total_writer import TotalWriter, Written
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, CountledgerError
+from countledger.ledger.deadline import Deadline
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    OutOfTime,
+    ProgressLost,
+)
+from countledger.ledger.forks import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from countledger.consumers.changes import Changes
     from countledger.consumers.due import DueRules
     from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.rank_rules import RankRules
     from countledger.consumers.record import Change
     from countledger.consumers.shard import Shard
+    from countledger.ledger.attributes import Item
     from countledger.ledger.door import Door
 
 _WRITERS: Final = 16
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What became of a batch.
-
-    Attributes:
-        records: how many were delivered.
-        counters: how many counters they change.
-        updates: how many totals were updated.
-        duplicates: changes that had been applied before.
-        quarantined: records that went to the quarantine.
-        failed: why, for each counter that could not be written.
-        retry_from: the lowest sequence number that may not be applied yet, or None.
-        lag_ms: how far the last record lies behind this clock, or None without one.
-    """
-
-    records: int
-    counters: int
-    updates: int = 0
-    duplicates: int = 0
-    quarantined: int = 0
-    failed: dict[str, CountledgerError] = field(default_factory=dict)
-    retry_from: int | None = None
-    lag_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +75,8 @@ class Materializer:
         clock: tells the time.
         rules: when a counter is worth compacting; None: never.
         ranks: which namespaces are ranked; None: none.
+        shards: the directory of stream shards.
+        passed: knows which watermarks can go.
     """
 
     door: Door
@@ -86,89 +85,160 @@ class Materializer:
     clock: Clock = field(default_factory=SystemClock)
     rules: DueRules | None = None
     ranks: RankRules | None = None
+    shards: ShardDirectory = field(default_factory=ShardDirectory)
+    passed: PassedShards = field(default_factory=PassedShards)
 
-    def apply(self, records: Sequence[Mapping[str, Any]], shard: Shard) -> Outcome:
+    def apply(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        shard: Shard,
+        deadline: Deadline | None = None,
+    ) -> Outcome:
         """Bring a batch of one shard into the totals: a write unit for each counter, and one.
 
-        A counter that cannot be written is in the outcome, not raised.
+        And one read unit. A batch whose first record is minutes old costs a write unit more.
+
+        A counter that cannot be written, or not before the deadline, is in the outcome, not
+        raised. Counters are written in the order of their first records, so each invocation
+        moves on the part of the batch that is applied.
+
+        Args:
+            records: as Lambda delivers them, in order.
+            shard: which they come from.
+            deadline: until when to write; None: as long as the function may run.
 
         Raises:
-            ServiceFailed: a record that cannot be understood could not be put into the quarantine;
-                nothing was applied.
+            ServiceFailed: the shard's progress could not be read, or a record that cannot be
+                understood could not be put into the quarantine; nothing was applied.
+            ProgressLost: the shard's progress is gone; nothing was applied.
         """
+        if not records:
+            return Outcome(0)
+        deadline = deadline or Deadline.within(self.clock)
         now_ms = self.clock.now_ms()
-        folded = fold(records, now_ms)
-        for rejected in folded.rejected:
-            self.quarantine.put(rejected.record, rejected.reason, str(shard))
         door = self.door.metered()
+        progress = self.shards.open(door, self.table, shard, now_ms)
+        fresh = above(records, progress.position) if progress.position else records
+        outcome = Outcome(len(records), duplicates=len(records) - len(fresh))
+        if not fresh:
+            return outcome
+        batch = Batch(shard, progress, now_ms, deadline)
+        attempt = begun(door, self.table, batch, attempt_at(fresh, progress, now_ms))
+        if attempt is None:
+            self._handle(door, batch, fresh, outcome)
+            return outcome
+        try:
+            self._handle(door, batch, fresh[: attempt.size], outcome, attempt)
+        except CountledgerError:
+            survive(door, self.table, batch, attempt)
+            raise
+        if outcome.retry_from == attempt.first:
+            survive(door, self.table, batch, attempt)  # otherwise its progress has moved
+        elif outcome.retry_from is None and attempt.size < len(fresh):
+            outcome.retry_from = sequence_of(fresh[attempt.size])
+        return outcome
+
+    def _handle(
+        self,
+        door: Door,
+        batch: Batch,
+        records: Sequence[Mapping[str, Any]],
+        outcome: Outcome,
+        attempt: Attempt | None = None,
+    ) -> None:
+        """Apply records, in whole or up to the first that cannot be, and move the progress."""
+        given_up = 0
+        if attempt is not None and attempt.is_last:
+            self.quarantine.put(records[0], attempt.reason, str(batch.shard))
+            given_up = 1
+        # After a record that is given up only such come as tell no number, and are rejected.
+        folded = fold(records[given_up:], batch.now_ms)
+        for rejected in folded.rejected:
+            self.quarantine.put(rejected.record, rejected.reason, str(batch.shard))
+        writer = self._writer(door, batch, records)
+        sum_up(outcome, folded, _write_all(writer, folded, batch.deadline), batch.now_ms)
+        outcome.quarantined += given_up
+        handled = reached(records, outcome.retry_from)
+        if handled is not None:
+            self._advance(door, batch, outcome, handled)
+
+    def _writer(
+        self, door: Door, batch: Batch, records: Sequence[Mapping[str, Any]]
+    ) -> TotalWriter:
+        shard, now_ms = batch.shard, batch.now_ms
 
         def set_aside(change: Change, reason: str) -> None:
             self.quarantine.put(find(records, change.sequence), reason, str(shard))
 
+        def removable(total: Item) -> dict[str, bytes]:
+            return self.passed.removable(door, self.table, total, shard.stream, now_ms)
+
         index = DueMarker(door, self.table, self.rules, now_ms).mark if self.rules else None
         also = self.ranks.clauses if self.ranks else None
-        writer = TotalWriter(door, self.table, str(shard), set_aside, now_ms, index, also)
-        outcome = _outcome(folded, _write_all(writer, folded), now_ms)
-        if outcome.retry_from is None:
-            self._advance(door, outcome, folded, shard)
-        return outcome
+        return TotalWriter(door, self.table, str(shard), set_aside, now_ms, index, also, removable)
 
-    def _advance(self, door: Door, outcome: Outcome, folded: Fold, shard: Shard) -> None:
-        """Step 5; where it fails the last record is delivered again, and dropped."""
-        if folded.last_sequence is None or folded.last_created_at_ms is None:
-            return
+    def _advance(self, door: Door, batch: Batch, outcome: Outcome, handled: Reached) -> None:
+        """Step 6; where it fails the last record is delivered again, and dropped."""
+        handled_at_ms = self.clock.now_ms()
+        earlier, earlier_at_ms, settled = history_after(
+            batch.progress, handled_at_ms, self.passed.late_ms
+        )
         progress = ShardProgress(
-            shard=str(shard),
-            sequence=folded.last_sequence,
-            handled_through_ms=folded.last_created_at_ms,
-            handled_at_ms=self.clock.now_ms(),
-            records=folded.records,
+            shard=str(batch.shard),
+            sequence=handled.sequence,
+            handled_through_ms=handled.created_at_ms,
+            handled_at_ms=handled_at_ms,
+            records=handled.records,
             updates=outcome.updates,
             write_units=door.meter.write_units + 1,  # its own
+            earlier=earlier,
+            earlier_at_ms=earlier_at_ms,
+            settled=settled,
         )
+        error: CountledgerError
         try:
-            door.update(advance_of(self.table, progress))
-        except ConditionFailed:
-            return  # a redelivered batch: the shard has been further already
-        except CountledgerError as error:
-            outcome.failed[f"progress of {shard}"] = error
-            outcome.retry_from = int(folded.last_sequence)
+            with batch.deadline.concluding().guarded():
+                door.update(advance_of(self.table, progress))
+                self.shards.renew(door, self.table, batch.shard, handled_at_ms)
+        except ConditionFailed as refused:
+            if refused.item is not None:
+                return  # a redelivered batch: the shard has been further already
+            error = ProgressLost(lost_text(batch.shard))
+        except CountledgerError as failed:
+            error = failed
+        else:
+            return
+        outcome.failed[f"progress of {batch.shard}"] = error
+        if outcome.retry_from is None:
+            outcome.retry_from = int(handled.sequence)
 
 
 @cache
-def _writers(_process: int) -> ThreadPoolExecutor:
+def _writers(_process: tuple[int, int]) -> ThreadPoolExecutor:
     """The threads that write; kept, for to start them anew costs as much as six updates.
 
     Args:
-        _process: the id of this process: a child made by a fork has none of its parent's threads.
+        _process: this process: a child made by a fork has none of its parent's threads.
     """
     return ThreadPoolExecutor(_WRITERS, "countledger-materializer")
 
 
-def _write_all(writer: TotalWriter, folded: Fold) -> dict[str, Written]:
-    """What became of each counter; nothing is on its way any more when this returns or raises."""
-    pool = _writers(os.getpid())
+def _write_all(writer: TotalWriter, folded: Fold, deadline: Deadline) -> dict[str, Written]:
+    """What became of each counter; nothing is on its way any more when this returns or raises.
+
+    They begin in the order of their first records.
+    """
+
+    def write(counter: str, changes: Changes) -> Written:
+        try:
+            with deadline.guarded():
+                return writer.write(counter, changes)
+        except OutOfTime as error:
+            return Written(error=error)
+
+    pool = _writers(this_process())
     writing = {
-        counter: pool.submit(writer.write, counter, changes)
-        for counter, changes in folded.changes.items()
+        counter: pool.submit(write, counter, changes) for counter, changes in folded.changes.items()
     }
     wait(writing.values())
     return {counter: one.result() for counter, one in writing.items()}
-
-
-def _outcome(folded: Fold, written: Mapping[str, Written], now_ms: int) -> Outcome:
-    outcome = Outcome(
-        records=folded.records,
-        counters=len(folded.changes),
-        updates=sum(1 for one in written.values() if one.applied),
-        duplicates=sum(one.duplicates for one in written.values()),
-        quarantined=len(folded.rejected) + sum(one.rejected for one in written.values()),
-        failed={counter: one.error for counter, one in written.items() if one.error},
-    )
-    # What a failed counter had before its failure is applied: delivered again, it is dropped.
-    outcome.retry_from = min(
-        (folded.changes[counter][0].sequence for counter in outcome.failed), default=None
-    )
-    if folded.last_created_at_ms is not None:
-        outcome.lag_ms = max(0, now_ms - folded.last_created_at_ms)
-    return outcome

@@ -8,7 +8,8 @@ The end of a closed shard is told by the service. That of an open one is told by
 without records, so where something is done on its account more of them are asked for.
 
 Beside the verdict that it carries, a proof says up to which sequence number each shard has been
-handled: a repair writes these as watermarks, so that no record behind it can count again.
+handled, and of which shards that was so long ago that no write of an earlier invocation can land
+any more. A repair writes the others as watermarks, so that no record before them can count again.
 """
 
 from __future__ import annotations
@@ -28,15 +29,23 @@ from countledger.consumers.stream import (
     made_at_ms,
 )
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS
+from countledger.ledger.limits import (
+    CLOCK_SKEW_DEFAULT_MS,
+    HOUR_MS,
+    LATE_WRITE_MS,
+    SECOND_MS,
+    STREAM_KEPT_MS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.totals import TotalsReader
 
 _POLL_MS: Final = 500
+# A stream keeps a record for at least as long; the rest is for clocks that differ.
+_SURELY_KEPT_MS: Final = STREAM_KEPT_MS - HOUR_MS
 PATIENCE_MS: Final = 30 * SECOND_MS
 
 
@@ -56,12 +65,12 @@ class Proof:
     Attributes:
         text: what it rests on, for a person.
         handled: per shard of which anything was handled, the sequence number up to which all was.
-        finished: those of them from which no record is left to deliver.
+        settled: those of them of which no write of an earlier invocation can land any more.
     """
 
     text: str
     handled: Mapping[str, int]
-    finished: frozenset[str]
+    settled: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,7 @@ class Prover:
         clock_skew_ms: how far clocks may differ.
         patience_ms: for how long to wait for a stream that stands still. One that moves is waited
             for until its records lie past the moment and the clocks' skew.
+        late_ms: for how long a write may land that did not know of a shard's progress.
     """
 
     totals: TotalsReader
@@ -82,6 +92,7 @@ class Prover:
     clock: Clock = field(default_factory=SystemClock)
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
     patience_ms: int = PATIENCE_MS
+    late_ms: int = LATE_WRITE_MS
 
     def past(self, moment_ms: int, *, closely: bool = False) -> Proof | None:
         """The proof for a moment, or None where none came in time.
@@ -98,13 +109,15 @@ class Prover:
         handled: dict[str, str] = {}
         while True:
             shards = self.stream.shards()
-            progress = self.totals.progress(str(one.shard) for one in shards)
+            opened = self.totals.opened(str(one.shard) for one in shards)
+            progress = {name: one for name, one in opened.items() if one.position}
             proofs = {
                 one: self._proven(one, shards, progress, moment_ms, closely=closely)
                 for one in shards
             }
             if all(proofs.values()):
-                return _proof(progress, proofs)
+                settled = self._settled(proofs, opened, closely=closely)
+                return _proof(opened, proofs, settled, self.clock.now_ms())
             now_ms = self.clock.now_ms()
             reached = {name: one.sequence for name, one in progress.items()}
             if reached != handled:
@@ -137,6 +150,47 @@ class Prover:
                 return By.STREAM if made_at_ms(record) > limit_ms else None
         return By.END
 
+    def _settled(
+        self,
+        proofs: Mapping[StreamShard, By | None],
+        progress: Mapping[str, ShardProgress],
+        *,
+        closely: bool,
+    ) -> frozenset[str]:
+        """The shards of which no write can land any more that a repair would have to refuse.
+
+        What an earlier invocation sent has landed, and what is delivered again is at or below the
+        shard's own progress. Of a shard that has ended the proof is by its child, and says nothing
+        of its progress, which may be of an earlier time, or gone with its table: so the stream is
+        asked whether anything comes after it. That costs two calls for each such shard.
+        """
+        now_ms = self.clock.now_ms()
+        settled: set[str] = set()
+        for one, by in proofs.items():
+            mine = progress.get(str(one.shard))
+            if by is By.CHILD:
+                rests = (
+                    closely
+                    and _children_settled(one, proofs, progress, now_ms, self.late_ms)
+                    and not self._is_left(one, mine)
+                )
+            else:
+                rests = (
+                    mine is not None
+                    and now_ms - mine.handled_at_ms >= self.late_ms
+                    and not (by is By.END and _may_be_trimmed(mine, now_ms))
+                )
+            if rests:
+                settled.add(str(one.shard))
+        return frozenset(settled)
+
+    def _is_left(self, one: StreamShard, mine: ShardProgress | None) -> bool:
+        """Whether the stream shows anything of a shard that has ended after its own progress."""
+        after = mine.sequence if mine is not None and mine.position else None
+        return any(
+            counts(record) for record in self.stream.after(one.shard, after, empty_pages=CLOSED)
+        )
+
 
 def is_finished(
     one: StreamShard, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
@@ -145,13 +199,44 @@ def is_finished(
     return any(other.parent == one.shard.id and str(other.shard) in progress for other in shards)
 
 
-def _proof(progress: Mapping[str, ShardProgress], proofs: Mapping[StreamShard, By | None]) -> Proof:
+def _proof(
+    opened: Mapping[str, ShardProgress],
+    proofs: Mapping[StreamShard, By | None],
+    settled: frozenset[str],
+    now_ms: int,
+) -> Proof:
     by_progress = sum(by in (By.CHILD, By.PROGRESS) for by in proofs.values())
     text = (
         f"{len(proofs)} stream shard(s) past the read: {by_progress} by progress, "
         f"{len(proofs) - by_progress} with nothing left to handle"
     )
-    ended = {str(one.shard) for one, by in proofs.items() if by is By.CHILD}
-    read = {str(one.shard) for one, by in proofs.items() if by is By.END and one.closed}
-    handled = {name: int(one.sequence) for name, one in progress.items()}
-    return Proof(text, handled | dict.fromkeys(ended, watermark.END), frozenset(ended | read))
+    handled = {name: int(one.sequence) for name, one in opened.items() if one.position}
+    # Where the stream dropped records before they were handled, the progress is not the end.
+    ends_at = {
+        str(one.shard): watermark.END
+        for one, by in proofs.items()
+        if by is By.CHILD
+        or (by is By.END and one.closed and _may_be_trimmed(opened.get(str(one.shard)), now_ms))
+    }
+    return Proof(text, handled | ends_at, settled)
+
+
+def _may_be_trimmed(mine: ShardProgress | None, now_ms: int) -> bool:
+    """Whether a record after a shard's progress may have gone before it was handled.
+
+    Of a shard that was opened, and of which nothing was handled, all may have gone.
+    """
+    return mine is not None and now_ms - mine.handled_through_ms > _SURELY_KEPT_MS
+
+
+def _children_settled(
+    one: StreamShard,
+    shards: Iterable[StreamShard],
+    progress: Mapping[str, ShardProgress],
+    now_ms: int,
+    late_ms: int,
+) -> bool:
+    """Whether a child had been begun so long ago that no write of its parent can land any more."""
+    children = (str(other.shard) for other in shards if other.parent == one.shard.id)
+    found = (progress[name] for name in children if name in progress and progress[name].position)
+    return any(child.passed(now_ms, late_ms) is not None for child in found)

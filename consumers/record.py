@@ -13,10 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.ledger import amount, keys
-from countledger.ledger.limits import FORMAT, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
+from countledger.ledger.limits import (
+    FORMAT,
+    SECOND_MS,
+    STREAM_RECORD_MAX_AGE_MS,
+    TIME_LIMIT_MS,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from countledger.ledger.amount import Amount
 
@@ -54,19 +59,43 @@ def sequence_of(record: Mapping[str, Any]) -> int:
     raise Poison("the record has no sequence number")
 
 
-def find(records: Iterable[Mapping[str, Any]], sequence: int) -> Mapping[str, Any]:
+def find(records: Sequence[Mapping[str, Any]], sequence: int) -> Mapping[str, Any]:
     """The record of that sequence number, which is among them."""
-    for record in records:
+    return records[place_of(records, sequence)]
+
+
+def place_of(records: Sequence[Mapping[str, Any]], sequence: int) -> int:
+    """The place of the record of that sequence number, which is among them."""
+    for place, record in enumerate(records):
         try:
             if sequence_of(record) == sequence:
-                return record
+                return place
         except Poison:
             continue
     raise LookupError(f"no record has sequence number {sequence}")
 
 
+def above(records: Sequence[Mapping[str, Any]], position: int) -> Sequence[Mapping[str, Any]]:
+    """The records above a sequence number, and those that tell none."""
+    try:
+        texts = [record["dynamodb"]["SequenceNumber"] for record in records]
+        if are_sequences(texts):
+            both = zip(texts, records, strict=True)
+            return [record for text, record in both if int(text) > position]
+    except (KeyError, TypeError, ValueError):
+        pass
+    return [record for record in records if _is_above(record, position)]
+
+
+def _is_above(record: Mapping[str, Any], position: int) -> bool:
+    try:
+        return sequence_of(record) > position
+    except Poison:
+        return True
+
+
 def failures_from(
-    records: Iterable[Mapping[str, Any]], sequence: int | None
+    records: Sequence[Mapping[str, Any]], sequence: int | None
 ) -> list[dict[str, str]]:
     """What a mapping is told: from which record of a batch on the shard has to be delivered again.
 
@@ -84,12 +113,28 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
     """When the stream made a record; in whole seconds.
 
     Raises:
-        Poison: it does not tell.
+        Poison: it does not tell, or names a time that no item could hold.
     """
     try:
-        return int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
+        at_ms = int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise Poison("the record has no creation time") from None
+    if not 0 <= at_ms < TIME_LIMIT_MS:
+        raise Poison("the record has no creation time that can be")
+    return at_ms
+
+
+def integer_in(attribute: Mapping[str, Any]) -> int:
+    """An integer as the stream spells one: `{"N": "5"}`.
+
+    Raises:
+        KeyError, TypeError, ValueError: the attribute is none. JSON knows numbers such as 1.5 and
+            Infinity; DynamoDB spells every number as a text, and nothing is rounded here.
+    """
+    text = attribute["N"]
+    if not isinstance(text, str):
+        raise TypeError("a number is no text")
+    return int(text)
 
 
 def surely_young_from_s(now_ms: int) -> float:
@@ -118,7 +163,7 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     """
     counter, entry, name = subject_of(record, "entry")
     if not entry.startswith(keys.ENTRY_PREFIX):
-        if entry in (keys.HEAD, keys.SETTINGS):
+        if entry in (keys.HEAD, keys.ARCHIVED, keys.SETTINGS):
             return None
         raise Poison(f"the sort key {entry[:40]!r} has an unknown prefix")
     if name == "REMOVE":
@@ -175,7 +220,7 @@ def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - fr
         if "v" in image and image["v"] != {"N": str(FORMAT)}:
             raise Poison(f"the {which} image has format {image['v']}; this release reads {FORMAT}")
         delta = amount.from_number(image["delta"]["N"])
-        events = int(image["events"]["N"]) if "events" in image else 1
+        events = integer_in(image["events"]) if "events" in image else 1
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Poison(f"the {which} image has no well-formed delta and events") from None
     if not amount.fits(delta) or not 0 <= events <= _EVENTS_MAX:

@@ -5,9 +5,11 @@ A record is in the exact sum, or it will be delivered after the repair; never bo
 - when the exact read ended, every record that the stream had made was handled (the proof);
 - the total's version has not moved from before that read until this write (its condition), so
   none of them, and none after them, was added in the meantime;
-- each shard's watermark in the total is raised to what the proof found handled, in the same write,
-  so that no record behind it can be added when it is delivered again: neither one that lay in the
-  quarantine, nor one of a total that was lost together with its watermarks.
+- the watermark of each shard that was handled lately is raised to what the proof found handled, in
+  the same write, so that no record before it can be added by an invocation that is still under way
+  or by a request that lands late: neither one that lay in the quarantine, nor one of a total that
+  was lost together with its watermarks. What is delivered again later is dropped by the shard's
+  progress.
 
 A total that is made, or has more entries now, may be worth a compaction: behind its write it is put
 into the due index, as the materializer does. So is one that is exact, for a crash may lie between.
@@ -46,9 +48,6 @@ if TYPE_CHECKING:
     from countledger.ledger.due import DueRule
     from countledger.ledger.expressions import Clause, Condition
 
-# A table of usual size has some tens of shards within a day. Beyond this many, those of which
-# nothing is left to deliver get no watermark: 34 bytes each would make the total a large item.
-_WATERMARKS_MAX: Final = 256
 # What one expression has room for.
 _RAISED_MAX: Final = 300
 
@@ -173,8 +172,8 @@ def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
     raised = list(_raised(stored.item, proof))
     if len(raised) > _RAISED_MAX:
         return (
-            f"records of {len(raised)} stream shards may be delivered again, and one write raises "
-            f"the watermarks of {_RAISED_MAX}: try again when some of them are closed and handled"
+            f"{len(raised)} stream shards were handled lately, and one write raises the watermarks "
+            f"of {_RAISED_MAX}: try again when fewer of them move"
         )
     clauses: tuple[Clause, ...] = (
         Assign("total", exact.sum),
@@ -215,12 +214,14 @@ def _unmoved(stored: Stored) -> Condition:
 
 
 def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
-    """The watermarks that stand below what has been handled of their shards."""
-    few = len(proof.handled) <= _WATERMARKS_MAX
+    """The watermarks to raise: below what was handled, of shards that were handled lately.
+
+    Of the others no write can land any more: what is delivered again is compared with their
+    progress, and what was sent before that has landed.
+    """
     for shard, handled in proof.handled.items():
-        stands = watermark.sequence_in(item, shard)
-        needed = few or stands is not None or shard not in proof.finished
-        if needed and (stands is None or stands < handled):
+        found = watermark.sequence_in(item, shard)
+        if shard not in proof.settled and (found is None or found < handled):
             yield shard, handled
 
 

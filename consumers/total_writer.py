@@ -15,6 +15,7 @@ from countledger.ledger.errors import (
     CountledgerError,
     RequestRejected,
     ServiceFailed,
+    SumOverflow,
 )
 from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare, Drop
 from countledger.ledger.limits import FORMAT
@@ -107,6 +108,7 @@ class TotalWriter:
         now_ms: the time of the batch.
         index: puts a counter into the due index, if its total says that it belongs there.
         also: what the update of a counter's total also does, for its ranking.
+        removable: which watermarks of a total can go, if several can; None: by their age alone.
     """
 
     door: Door
@@ -116,6 +118,7 @@ class TotalWriter:
     now_ms: int
     index: Callable[[Item], None] | None = None
     also: Callable[[str], tuple[Clause, ...]] | None = None
+    removable: Callable[[Item], dict[str, bytes]] | None = None
 
     def write(self, counter: str, changes: Changes) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
@@ -157,7 +160,7 @@ class TotalWriter:
         for _ in range(_ATTEMPTS):
             step = step_of(pending)
             if not amount.fits(step.delta):
-                raise RequestRejected(f"counter {counter!r}: the sum needs more than 38 digits")
+                raise SumOverflow(f"counter {counter!r}: the sum needs more than 38 digits")
             try:
                 update = update_of(self.table, counter, step, self.shard, self.now_ms)
                 item = self.door.update(and_also(update, also))
@@ -177,16 +180,21 @@ class TotalWriter:
         raise ServiceFailed(f"counter {counter!r}: its watermark moved under {_ATTEMPTS} updates")
 
     def _clean_up(self, counter: str, item: Item) -> None:
-        stale = watermark.stale(item, self.now_ms)
-        if len(stale) < watermark.STALE_ENOUGH:
-            return
-        # Those of a repair grow stale together, and may be more than one expression takes.
-        stale = dict(islice(stale.items(), _CLEANED_AT_ONCE))
+        """Remove watermarks that can go, when several can: a write of its own, one write unit."""
         try:
-            self.door.update(clean_up_of(self.table, counter, stale))
+            # Those of a repair grow stale together, and may be more than one expression takes.
+            gone = dict(islice(self._removable(item).items(), _CLEANED_AT_ONCE))
+            if gone:
+                self.door.update(clean_up_of(self.table, counter, gone))
         except (ConditionFailed, ServiceFailed):
             # The changes are in; the next update of this counter tries again.
             return
+
+    def _removable(self, item: Item) -> dict[str, bytes]:
+        if self.removable is not None:
+            return self.removable(item)
+        stale = watermark.stale(item, self.now_ms)
+        return stale if len(stale) >= watermark.STALE_ENOUGH else {}
 
 
 def _both(first: Written, second: Written) -> Written:

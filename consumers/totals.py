@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from countledger.consumers.directory import lost_text
 from countledger.consumers.progress import ShardProgress, decode_progress
 from countledger.ledger import keys
+from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.stream import LedgerStream, StreamShard
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.door import Door
 
 
@@ -89,16 +92,32 @@ class TotalsReader:
         """A counter's total as it is stored, strongly consistent, or None: one read unit."""
         return self.door.get(self.table, keys.total_key(counter), consistent=True)
 
-    def read_many(self, counters: Iterable[str]) -> dict[str, Total]:
+    def read_many(
+        self,
+        counters: Iterable[str],
+        on_corrupt: OnCorrupt | None = None,
+    ) -> dict[str, Total]:
         """The totals of many counters, no snapshot: half a read unit each.
+
+        Args:
+            counters: their names.
+            on_corrupt: called with the error of each total that cannot be read, which is left out.
 
         Raises:
             As `read`, and Throttled where the service leaves some unanswered.
         """
-        totals = {counter: Total(keys.check_counter(counter)) for counter in counters}
-        wanted = [keys.total_key(counter) for counter in totals]
-        found = [self._whole(decode_total(i)) for i in self.door.get_many(self.table, wanted)]
-        return totals | {total.counter: total for total in found}
+        names = [keys.check_counter(counter) for counter in counters]
+        items = self.door.get_many(
+            self.table, [keys.total_key(name) for name in dict.fromkeys(names)]
+        )
+        there = {item["counter"] for item in items}
+        read = decoded(items, lambda item: self._whole(decode_total(item)), on_corrupt)
+        found = {total.counter: total for total in read}
+        return {
+            name: found.get(name) or Total(name)
+            for name in names
+            if name in found or name not in there
+        }
 
     def _whole(self, total: Total) -> Total:
         """A total with its bins, where it has some."""
@@ -108,12 +127,35 @@ class TotalsReader:
         return with_bins(total, self.door.get_many(self.table, bins))
 
     def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
-        """The progress of stream shards that have any: half a read unit each."""
+        """The progress of stream shards of which anything was handled: half a read unit each.
+
+        Raises:
+            As `opened`.
+        """
+        return {name: one for name, one in self.opened(shards).items() if one.position}
+
+    def opened(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
+        """The progress of stream shards that have any, be it of nothing: half a read unit each.
+
+        Raises:
+            ProgressLost: one of them cannot be read, so nothing can be proven; it names the shard
+                and the command that lets it go on.
+        """
         wanted = [keys.progress_key(shard) for shard in shards]
-        found = map(decode_progress, self.door.get_many(self.table, wanted))
+        found = map(_readable, self.door.get_many(self.table, wanted))
         return {progress.shard: progress for progress in found}
 
     def freshness(self, stream: LedgerStream) -> Freshness:
         """Up to where the totals are complete: half a read unit for each shard of the stream."""
         shards = stream.shards()
         return freshness_of(shards, self.progress(str(one.shard) for one in shards))
+
+
+def _readable(item: Item) -> ShardProgress:
+    try:
+        return decode_progress(item)
+    except NewerFormat:
+        raise
+    except CorruptItem as error:
+        shard = str(item["counter"]).removeprefix(keys.STREAM_PREFIX)
+        raise ProgressLost(lost_text(shard, str(error))) from error

@@ -27,7 +27,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CorruptItem, ServiceFailed
 from countledger.ledger.exact import ExactSum
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, SECOND_MS
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, LATE_WRITE_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,6 +75,7 @@ class Verifier:
         patience_ms: for how long to wait for a stream that stands still before `busy` is said.
         chunk: how many counters are judged behind one proof.
         readers: how many of them are read at a time.
+        late_ms: for how long a write may land that did not know of a shard's progress.
     """
 
     totals: TotalsReader
@@ -86,6 +87,7 @@ class Verifier:
     patience_ms: int = PATIENCE_MS
     chunk: int = _CHUNK
     readers: int = _READERS
+    late_ms: int = LATE_WRITE_MS
 
     def verify(self, counters: Iterable[str]) -> Iterator[Verdict]:
         """Compare counters, many at a time behind one proof.
@@ -149,7 +151,14 @@ class Verifier:
 
     @property
     def _prover(self) -> Prover:
-        return Prover(self.totals, self.stream, self.clock, self.clock_skew_ms, self.patience_ms)
+        return Prover(
+            self.totals,
+            self.stream,
+            self.clock,
+            self.clock_skew_ms,
+            self.patience_ms,
+            self.late_ms,
+        )
 
 
 def _is_busy(finding: Finding) -> bool:

@@ -1,7 +1,11 @@
 """The walk over all counters: both tables in parallel segments, from a bookmark on.
 
-    totals    every item `total` of `counters` names a counter
-    ledger    every entry and head of `ledger` names one too; of these, those without a total
+    ledger    every entry and head of `ledger` names a counter; of these, those without a total
+    totals    every item `total` of `counters` names one too
+
+The ledger comes first. A counter that gets its total during the walk is found there, or has its
+total when the totals are read; the other way round it could be missed by both. What was named from
+the ledger is left out of the totals, unless the walk was interrupted in between.
 
 A round reads a page of every segment that is not at its end. The bookmark behind a round says how
 far each segment has come, so that another process can go on there. What a round names may be
@@ -38,10 +42,13 @@ _HAS_LEDGER: Final = AnyOf(BeginsWith("entry", keys.ENTRY_PREFIX), Compare("entr
 
 
 class Source(StrEnum):
-    """Where counters are found."""
+    """Where counters are found, in the order of the walk."""
 
-    TOTALS = "totals"
     LEDGER = "ledger"
+    TOTALS = "totals"
+
+
+ORDER: Final = tuple(Source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +136,8 @@ class Walker:
         And half of one for each counter of `ledger`, to see whether it has a total.
         """
         segments = bookmark.segments
-        for source in Source:
+        early: set[str] = set()
+        for source in ORDER:
             pages = {
                 lane.segment: self.door.pages(self._scan(lane, segments))
                 for lane in bookmark.lanes
@@ -140,7 +148,10 @@ class Walker:
                     read = dict(zip(pages, pool.map(_next, pages.values()), strict=True))
                     pages = {n: rest for n, rest in pages.items() if read[n] is not None}
                     bookmark = _moved(bookmark, source, read)
-                    yield Round(self._named(source, read), bookmark)
+                    named = [one for one in self._named(source, read) if one not in early]
+                    if source is Source.LEDGER:
+                        early.update(named)
+                    yield Round(tuple(named), bookmark)
 
     def _scan(self, lane: Lane, segments: int) -> Scan:
         at_totals = lane.source is Source.TOTALS

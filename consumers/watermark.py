@@ -6,8 +6,9 @@ order the first time, so whatever is at or below the watermark has been applied.
 A counter's records come from several shards at once (its entries may lie in several partitions,
 and every shard is replaced by a child within hours), so there is one watermark per shard, each an
 attribute of its own: `w` and a hash of the shard, holding 17 bytes of sequence number and 4 bytes
-of the minute when it was last moved. Compared as bytes, the sequence number decides. 34 bytes a
-shard keep a total below 1 KB, which is one write unit.
+of the minute when it was last moved. Compared as bytes, the sequence number decides. It goes once
+its shard's progress has been past it for long enough (`passed`), so that a total carries those of
+the open shards and a few more, of 34 bytes each, and stays below 1 KB, which is one write unit.
 """
 
 from __future__ import annotations
@@ -57,7 +58,21 @@ def floor(sequence: int) -> bytes:
 def sequence_in(total: Item | None, shard: str) -> int | None:
     """The sequence number of a shard's watermark in a total's item, or None."""
     value = (total or {}).get(attribute(shard))
-    return int.from_bytes(value[:_SEQUENCE_BYTES]) if isinstance(value, bytes) else None
+    return sequence_of(value) if isinstance(value, bytes) else None
+
+
+def sequence_of(value: bytes) -> int:
+    """The sequence number in a watermark's value."""
+    return int.from_bytes(value[:_SEQUENCE_BYTES])
+
+
+def marks_in(total: Item) -> dict[str, bytes]:
+    """All watermarks of a total, by attribute."""
+    return {
+        name: value
+        for name, value in total.items()
+        if name.startswith(PREFIX) and isinstance(value, bytes)
+    }
 
 
 def stale(total: Item, now_ms: int) -> dict[str, bytes]:
@@ -65,8 +80,6 @@ def stale(total: Item, now_ms: int) -> dict[str, bytes]:
     limit = (now_ms - WATERMARK_LIFE_MS) // MINUTE_MS
     return {
         name: value
-        for name, value in total.items()
-        if name.startswith(PREFIX)
-        and isinstance(value, bytes)
-        and int.from_bytes(value[_SEQUENCE_BYTES:]) < limit
+        for name, value in marks_in(total).items()
+        if int.from_bytes(value[_SEQUENCE_BYTES:]) < limit
     }

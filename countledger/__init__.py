@@ -8,90 +8,54 @@
 An app emits changes; each becomes an idempotent entry in the counter's ledger. A stream consumer
 keeps the totals. `record` and `total` use the stack that the environment names (AWS_*,
 COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
+
+Importing the package loads nothing else: each name is loaded at its first use (PEP 562).
 """
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING
-
-from countledger.compaction.assembly import index_of, removals_of, schedules_of, worker_of
-from countledger.compaction.regions import Regions
-from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import Place, S3Archive
-from countledger.compaction.schedule import Schedule
-from countledger.consumers.alerts.assembly import alerts_of
-from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.audit import Audit
-from countledger.consumers.auditor import Auditor, of_a_ledger
-from countledger.consumers.cure import RepairTheCounter, look_at_the_log
-from countledger.consumers.groups import Group, Groups
-from countledger.consumers.leaders import Ranked
-from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.listing import Listing
-from countledger.consumers.names import counters_beginning
-from countledger.consumers.progress import ShardProgress
-from countledger.consumers.proven import unproven
-from countledger.consumers.rankings import Rankings
-from countledger.consumers.repair import Remedy, Repair
-from countledger.consumers.snapshot import Snapshot, SnapshotReader
-from countledger.consumers.stream import LedgerStream
-from countledger.consumers.totals import Freshness, TotalsReader
-from countledger.consumers.verdict import Judgement, Verdict
-from countledger.consumers.verify import Verifier
-from countledger.ledger import errors, keys
-from countledger.ledger.amount import Amount
-from countledger.ledger.assembly import namespaces_of
-from countledger.ledger.bells import bells_of
-from countledger.ledger.change_log import newest_first
-from countledger.ledger.connection import Connection
-from countledger.ledger.copies import Copies
-from countledger.ledger.entry import Entry
-from countledger.ledger.errors import CountledgerError
-from countledger.ledger.exact import ExactReader, ExactSum
-from countledger.ledger.head import Head, decode_head
-from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.namespace import Kind, Namespace
-from countledger.ledger.quarantine_desk import QuarantineDesk
-from countledger.ledger.quarantined import Source
-from countledger.ledger.settings import Settings
-from countledger.ledger.total import Total
-from countledger.producers.buffer.assembly import buffered_producer
-from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.errors import Failure
-from countledger.producers.buffer.pending import Pending
-from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.buffer.statistics import BufferStatistics
-from countledger.producers.claims.claim import Claim
-from countledger.producers.claims.claims import Claims
-from countledger.producers.compensation import Compensator, Correction
-from countledger.producers.event import Event
-from countledger.producers.ingest.cure import CureOfKinesis
-from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
-from countledger.producers.receipt import Receipt, Status
-from countledger.producers.recorder import Recorder
-from countledger.producers.sender import sender_of
-from countledger.producers.sequences.collection import Collection
-from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict import outcome as outcomes
-from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.means import Means
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Mapping
     from datetime import datetime
 
-    import boto3
-
-    from countledger.compaction.removals import Removals
-    from countledger.compaction.schedules import Schedules
-    from countledger.compaction.worker import Worker
-    from countledger.consumers.alerts.alerts import Alerts
-    from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_desk import Cure
-    from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-    from countledger.producers.ingest.expired_queue import ExpiredEntries
-    from countledger.producers.kinesis.producer import KinesisProducer
+    from countledger.client import CountLedger
+    from countledger.compaction.retire import Retire
+    from countledger.compaction.schedule import Schedule
+    from countledger.consumers.alerts.rule import Direction, Rule
+    from countledger.consumers.audit import Audit
+    from countledger.consumers.group import Group
+    from countledger.consumers.leaders import Ranked
+    from countledger.consumers.progress import ShardProgress
+    from countledger.consumers.repair import Remedy, Repair
+    from countledger.consumers.snapshot import Snapshot
+    from countledger.consumers.totals import Freshness
+    from countledger.consumers.verdict import Judgement, Verdict
+    from countledger.ledger import errors
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.errors import CountledgerError
+    from countledger.ledger.exact import ExactSum
+    from countledger.ledger.head import Head
+    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.namespace import Kind, Namespace
+    from countledger.ledger.settings import Settings
+    from countledger.ledger.total import Total
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.producer import BufferedProducer
+    from countledger.producers.buffer.statistics import BufferStatistics
+    from countledger.producers.claims.claim import Claim
+    from countledger.producers.compensation import Correction
+    from countledger.producers.event import Event
+    from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
+    from countledger.producers.receipt import Receipt, Status
+    from countledger.producers.sequences.collection import Collection
+    from countledger.producers.strict import outcome as outcomes
 
 __all__ = [
     "Amount",
@@ -139,398 +103,77 @@ __all__ = [
     "total",
 ]
 
-
-class CountLedger:
-    """The counters of one stack. Safe to share between threads; opens nothing before it must."""
-
-    def __init__(
-        self,
-        settings: Settings | None = None,
-        *,
-        session: boto3.Session | None = None,
-        endpoint_url: str | None = None,
-    ) -> None:
-        """Use a stack; no call is made yet.
-
-        Args:
-            settings: which stack, and where; None reads COUNTLEDGER_* from the environment.
-            session: where credentials and region come from; None takes the usual AWS environment.
-            endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
-
-        Raises:
-            BadSetting: the environment holds a setting that cannot be.
-        """
-        self.connection = Connection.open(settings, session=session, endpoint_url=endpoint_url)
-
-    def record(
-        self,
-        counter: str,
-        delta: Amount,
-        *,
-        key: str | IdempotencyKey | None = None,
-        occurred_at: datetime | None = None,
-        note: Mapping[str, str] | None = None,
-    ) -> Receipt:
-        """Add to a counter, exactly once. One write unit for each KB, one round trip.
-
-        Args:
-            counter: `namespace:rest`, or a plain name in namespace `default`.
-            delta: an int or an exact decimal, not zero.
-            key: what a retry repeats. A bare text is remembered for at least the horizon; with
-                its time (`IdempotencyKey`) identity is the pair, and a retry beyond the horizon is
-                refused and not counted. Without a key the call itself retries safely, but calling
-                again is another change.
-            occurred_at: the event's own business time; no part of the identity.
-            note: own short texts, for the change log.
-
-        Raises:
-            IdempotencyKeyReused: the key came with another delta before.
-            KeyExpired, ClockSkew: the key's time lies beyond the horizon, or ahead.
-            BadInput: another argument breaks its rule; nothing was written.
-            Unacknowledged: AWS gave no clear answer; `resend` the entry that the error carries.
-        """
-        return self._recorder.record(Event(counter, delta, key, occurred_at, note))
-
-    def record_many(self, events: Iterable[Event]) -> Iterator[Receipt | CountledgerError]:
-        """Record many events, several at a time; as `record` for each.
-
-        Yields:
-            One outcome for each event, in order: a receipt, or this event's error as a value.
-
-        Raises:
-            SetupError: what concerns every event: no table, no permission, nothing reachable.
-        """
-        return self._recorder.record_many(events)
-
-    def resend(self, entry: Entry) -> Receipt:
-        """Send an entry again that an `Unacknowledged` error carries; it cannot count twice.
-
-        Raises:
-            KeyExpired: it was made longer ago than the horizon.
-            Unacknowledged: again there was no clear answer.
-        """
-        return self._recorder.resend(entry)
-
-    def buffered(
-        self,
-        buffering: Buffering | None = None,
-        *,
-        on_failure: Callable[[Failure], object] | None = None,
-    ) -> BufferedProducer:
-        """A producer that takes events at once and sends them in the background, in batches.
-
-        As many write units as `record`; coalesced events share one entry and its units.
-
-        Args:
-            buffering: its bounds, whether it coalesces, and its spool; None takes the defaults.
-            on_failure: told of each failure; without it, `flush` and `close` raise them.
-
-        Raises:
-            SetupError: there is no such stack, or the spool cannot be used.
-        """
-        return buffered_producer(self.connection, buffering or Buffering(), on_failure)
-
-    def buffered_async(
-        self,
-        buffering: Buffering | None = None,
-        *,
-        on_failure: Callable[[Failure], object] | None = None,
-    ) -> AsyncBufferedProducer:
-        """As `buffered`, for an event loop: use it by `async with`. Needs the extra `async`.
-
-        To find the stack may take a call: make it before the loop runs, or name the tables.
-        """
-        from countledger.producers.asynchronous.assembly import async_producer  # noqa: PLC0415 - asyncio is dear
-
-        return async_producer(
-            self.connection, buffering or Buffering(), self.namespaces, on_failure
-        )
-
-    def set_value(
-        self,
-        counter: str,
-        value: Amount,
-        *,
-        key: str | IdempotencyKey,
-        note: Mapping[str, str] | None = None,
-    ) -> Correction:
-        """Set a ledger counter to a value, by one compensating entry. One write unit for each KB.
-
-        And an exact read, and a read unit for the key. The entry adds what the exact sum lacks at
-        that time; entries that arrive meanwhile are kept, and count on top. (A strict counter is
-        set exactly by `strict.at_once.set_value`.)
-
-        Raises:
-            IdempotencyKeyReused: the key was used for another value, or another entry.
-            WrongKind: the counter is strict and has no ledger.
-            Unacknowledged: AWS gave no clear answer; repeat it with the same key.
-        """
-        return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
-
-    def total(self, counter: str) -> Total:
-        """A counter's total: exact up to the stream's lag; of a strict counter, its value.
-
-        Half a read unit, and as much for each bin.
-        """
-        return self._totals.read(counter)
-
-    def totals(self, counters: Iterable[str]) -> dict[str, Total]:
-        """The totals of many counters, no snapshot of one instant. Half a read unit each."""
-        return self._totals.read_many(counters)
-
-    def names(self, prefix: str = "") -> Iterator[str]:
-        """The counters of every kind that have a total and begin so, in no order.
-
-        A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
-        """
-        door = self.connection.door("standard")
-        return counters_beginning(door, self.connection.setting("counters_table"), prefix)
-
-    def snapshot(self, counters: Iterable[str]) -> Snapshot:
-        """The totals of up to 100 counters as of one moment. Two read units each.
-
-        Those of strict counters are exact, those of ledger counters as materialized by then. Bins
-        count as counters; `totals` reads any number, but not as of one moment.
-
-        Raises:
-            TooManyCounters: they, or they and their bins, do not fit into one transaction.
-            Throttled: writes were in the way of every attempt.
-        """
-        return SnapshotReader(self._totals.door, self._totals.table).read(counters)
-
-    def counters(self, namespace: str) -> Iterator[Total]:
-        """The counters of a namespace, with their totals; none that was never changed.
-
-        Of strict counters by name, half a read unit for each, and each bin. The others are found by
-        looking through the whole table `counters`, in no order: half a read unit for each 4 KB.
-
-        Raises:
-            NamespaceUnknown: there is no such namespace.
-        """
-        return Listing(self._totals, self.namespaces).counters(namespace)
-
-    def freshness(self) -> Freshness:
-        """Up to where the totals are complete. Half a read unit for each stream shard."""
-        return self._totals.freshness(self.audit.verifier.stream)
-
-    def exact(self, counter: str) -> ExactSum:
-        """The exact sum of a counter's ledger. Two read units, and one for each 4 KB of entries.
-
-        Raises:
-            WrongKind: the counter is strict and has no ledger; its total is exact.
-        """
-        return self._exact.read(of_a_ledger(self.namespaces, counter))
-
-    def entries(self, counter: str, *, limit: int | None = None) -> Iterator[Entry]:
-        """A counter's entries that are not merged yet, newest first; `head` tells of the others.
-
-        Half a read unit for the head, and for each 4 KB read.
-
-        Raises:
-            NamespaceUnknown: nothing was ever recorded in its namespace.
-            WrongKind: the counter is strict and has no ledger.
-        """
-        namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
-        table = self.connection.setting("ledger_table")
-        head = self.head(counter)
-        return newest_first(self._exact.door, table, counter, namespace.spread, limit, head=head)
-
-    def head(self, counter: str) -> Head:
-        """The one summary of all entries merged so far: number, sum and period.
-
-        Half a read unit for each 4 KB of it.
-        """
-        key = keys.head_key(keys.check_counter(counter))
-        return decode_head(self._exact.door.get(self.connection.setting("ledger_table"), key))
-
-    def archived(self, counter: str, place: str) -> Iterator[Entry]:
-        """The merged entries of a counter that were archived, the last merged ones first.
-
-        One request for each generation of the counter; every object is checked against the
-        checksum in its name.
-
-        Args:
-            counter: its name.
-            place: where they were archived: `s3://bucket/prefix`.
-
-        Raises:
-            BadSetting: that is no place in S3.
-            ArchiveRefused: the bucket does not exist, or refuses.
-            CorruptArchive: an object is not what its name says.
-        """
-        archive = S3Archive(self.connection.objects(), Place.parse(place))
-        return archive.entries(keys.check_counter(counter))
-
-    def compactor(self) -> Worker:
-        """What compacts counters here and now, as the schedules of their namespaces say.
-
-        It reads each schedule once: take a new one for each piece of work.
-
-        Raises:
-            WrongRegion: this is not the home region.
-        """
-        return worker_of(self.connection, self._regions, self.namespaces)
-
-    def due(self, namespace: str) -> Iterator[str]:
-        """The counters of a namespace that are worth compacting now, in no order.
-
-        Half a read unit for each 4 KB of them, eight at least; none without a schedule.
-        """
-        return index_of(self.connection).due(namespace)
-
-    @property
-    def write_units(self) -> float:
-        """The write units that this object's calls consumed so far."""
-        return self.connection.meter.write_units
-
-    @property
-    def read_units(self) -> float:
-        """The read units that this object's calls consumed so far."""
-        return self.connection.meter.read_units
-
-    @cached_property
-    def namespaces(self) -> Namespaces:
-        """The namespaces of the stack: make, read and list them."""
-        return namespaces_of(self.connection)
-
-    @cached_property
-    def strict(self) -> StrictCounters:
-        """The strict counters of the stack, which never pass their bounds."""
-        return StrictCounters(
-            self._means,
-            self.namespaces,
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
-
-    @cached_property
-    def kinesis(self) -> KinesisProducer:
-        """Send events through the stack's stream, thousands to a call; needs the extra `kinesis`.
-
-        Raises:
-            StackNotFound: the stack was deployed without a stream.
-            SetupError: the extra is not installed.
-        """
-        from countledger.producers.kinesis.producer import producer_of  # noqa: PLC0415 - an extra
-
-        return producer_of(self.connection)
-
-    @cached_property
-    def expired(self) -> ExpiredEntries:
-        """What came through Kinesis too late to be counted: list it, and send it again.
-
-        Raises:
-            StackNotFound: the stack was deployed without a stream.
-            SetupError: the extra `kinesis` is not installed.
-        """
-        from countledger.producers.ingest.expired_queue import expired_of  # noqa: PLC0415 - an extra
-
-        return expired_of(self.connection, self.namespaces)
-
-    @cached_property
-    def quarantine(self) -> QuarantineDesk:
-        """What could not be applied, judged or counted: list it, send it again, or discard it."""
-        cures: dict[Source, Cure] = {
-            Source.LEDGER: RepairTheCounter(self.audit),
-            Source.COUNTERS: look_at_the_log,
-            Source.KINESIS: CureOfKinesis(self.connection, self.namespaces),
-        }
-        copies = Copies(self._totals.door, self._totals.table)
-        return QuarantineDesk(copies, cures, lambda: bells_of(self.connection))
-
-    @cached_property
-    def sequences(self) -> Sequences:
-        """Numbers that are given out once, and the numbering of an app's own items."""
-        return Sequences(
-            self._means,
-            self.namespaces,
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
-
-    @cached_property
-    def claims(self) -> Claims:
-        """Values that at most one owner has: take, change and release them."""
-        return Claims(
-            self._means,
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
-
-    @cached_property
-    def groups(self) -> Groups:
-        """Groups of counters: their members, their totals, their top."""
-        return Groups(self._totals, self.namespaces)
-
-    @cached_property
-    def rankings(self) -> Rankings:
-        """Which namespaces keep their totals in order, and the top of one."""
-        return Rankings(self._totals.door, self._totals.table, self.namespaces)
-
-    @cached_property
-    def audit(self) -> Auditor:
-        """Verify totals against their ledgers, and repair those that drifted."""
-        verifier = Verifier(
-            self._totals,
-            self._exact,
-            LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn")),
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-        )
-        return Auditor(verifier, self.namespaces, self.connection.region)
-
-    @cached_property
-    def schedules(self) -> Schedules:
-        """When and how counters are compacted: make, change, read and delete schedules."""
-        return schedules_of(self.connection, self.namespaces)
-
-    @cached_property
-    def alerts(self) -> Alerts:
-        """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
-        return alerts_of(self.connection)
-
-    @cached_property
-    def removals(self) -> Removals:
-        """Remove counters with all that is kept of them, by name or by namespace."""
-        return removals_of(
-            self.connection,
-            self._regions,
-            self.namespaces,
-            unproven=partial(unproven, self.audit),
-            tidy=Leftovers(self.groups).remove,
-            at_once={Kind.STRICT: self.strict.delete, Kind.SEQUENCE: self.sequences.delete},
-            names=lambda namespace: (one.counter for one in self.counters(namespace)),
-        )
-
-    @cached_property
-    def _means(self) -> Means:
-        return Means(
-            door=self.connection.door("none"),
-            reads=self.connection.door("standard"),
-            table=self.connection.setting("counters_table"),
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-        )
-
-    @cached_property
-    def _regions(self) -> Regions:
-        return Regions.of(self.connection)
-
-    @cached_property
-    def _recorder(self) -> Recorder:
-        return Recorder(sender_of(self.connection, self.namespaces), self.connection.region)
-
-    @cached_property
-    def _totals(self) -> TotalsReader:
-        door = self.connection.door("standard")
-        return TotalsReader(door, self.connection.setting("counters_table"))
-
-    @cached_property
-    def _exact(self) -> ExactReader:
-        door = self.connection.door("standard")
-        return ExactReader(door, self.connection.setting("ledger_table"))
+# The module of each public name; a module stands for itself.
+_MODULES: Final = {
+    "CountLedger": "countledger.client",
+    "Retire": "countledger.compaction.retire",
+    "Schedule": "countledger.compaction.schedule",
+    "Direction": "countledger.consumers.alerts.rule",
+    "Rule": "countledger.consumers.alerts.rule",
+    "Audit": "countledger.consumers.audit",
+    "Group": "countledger.consumers.group",
+    "Ranked": "countledger.consumers.leaders",
+    "ShardProgress": "countledger.consumers.progress",
+    "Remedy": "countledger.consumers.repair",
+    "Repair": "countledger.consumers.repair",
+    "Snapshot": "countledger.consumers.snapshot",
+    "Freshness": "countledger.consumers.totals",
+    "Judgement": "countledger.consumers.verdict",
+    "Verdict": "countledger.consumers.verdict",
+    "Amount": "countledger.ledger.amount",
+    "Entry": "countledger.ledger.entry",
+    "CountledgerError": "countledger.ledger.errors",
+    "ExactSum": "countledger.ledger.exact",
+    "Head": "countledger.ledger.head",
+    "IdempotencyKey": "countledger.ledger.ids",
+    "Kind": "countledger.ledger.namespace",
+    "Namespace": "countledger.ledger.namespace",
+    "Settings": "countledger.ledger.settings",
+    "Total": "countledger.ledger.total",
+    "Buffering": "countledger.producers.buffer.buffering",
+    "Failure": "countledger.producers.buffer.errors",
+    "Pending": "countledger.producers.buffer.pending",
+    "BufferedProducer": "countledger.producers.buffer.producer",
+    "BufferStatistics": "countledger.producers.buffer.statistics",
+    "Claim": "countledger.producers.claims.claim",
+    "Correction": "countledger.producers.compensation",
+    "Event": "countledger.producers.event",
+    "ItemChange": "countledger.producers.own_items",
+    "ItemRemoval": "countledger.producers.own_items",
+    "NewItem": "countledger.producers.own_items",
+    "Receipt": "countledger.producers.receipt",
+    "Status": "countledger.producers.receipt",
+    "Collection": "countledger.producers.sequences.collection",
+}
+_SUBMODULES: Final = {
+    "errors": "countledger.ledger.errors",
+    "outcomes": "countledger.producers.strict.outcome",
+}
+
+
+if not TYPE_CHECKING:  # a type checker must go on to refuse unknown names
+
+    def __getattr__(name: str) -> object:
+        """Load a public name at its first use."""
+        if name in _SUBMODULES:
+            value: object = import_module(_SUBMODULES[name])
+        elif name in _MODULES:
+            value = getattr(import_module(_MODULES[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})
 
 
 @cache
 def _default() -> CountLedger:
+    from countledger.client import CountLedger
+
     return CountLedger()
 
 

@@ -60,13 +60,27 @@ class Lane:
         stream_arn: str,
         invoke: Invoke,
         on_failure: OnFailure | None,
+        reorder: Callable[[list[Batch]], None] | None = None,
     ) -> None:
+        """Describe a lane; nothing is read yet.
+
+        Args:
+            shard_id: of the shard.
+            reader: reads it.
+            settings: of the event source mapping.
+            stream_arn: of its stream.
+            invoke: calls the function with an event.
+            on_failure: told what was given up after the last retry.
+            reorder: puts the halves of a failed batch into the order in which they are delivered;
+                the service promises none. None: as they were.
+        """
         self._shard_id = shard_id
         self._reader = reader
         self._settings = settings
         self._stream_arn = stream_arn
         self._invoke = invoke
         self._on_failure = on_failure
+        self._reorder = reorder
         self._waiting: deque[StreamRecord] = deque()
         self._batches: deque[Batch] = deque()
         self._window: Window | None = None
@@ -107,7 +121,10 @@ class Lane:
         verdict = self._call(batch, final=False)
         self._batches.popleft()
         follow_up = delivery.follow_up(batch, verdict, self._settings)
-        self._batches.extendleft(reversed(follow_up.again))
+        again = list(follow_up.again)
+        if self._reorder is not None:
+            self._reorder(again)
+        self._batches.extendleft(reversed(again))
         self._report(follow_up.given_up)
         if self._window is not None and not isinstance(verdict, Failed):
             self._window = Window(self._window.start_s, self._window.length_s, verdict.state)

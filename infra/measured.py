@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger
     from countledger.consumers.progress import ShardProgress
     from countledger.ledger.clock import Clock
+    from countledger.ledger.errors import CorruptItem
 
 SPAN_MIN_MS: Final = HOUR_MS
 # A stream shows its records for a day: of a shard that begins later it shows all.
@@ -87,10 +88,14 @@ def regions_of(client: CountLedger) -> int:
     return 1 + len(survey_of(described, connection.region).others)
 
 
+def _passed_over(_error: CorruptItem) -> None:
+    """`schedule list` names it; an estimate goes without it."""
+
+
 def retire_of(client: CountLedger) -> Retire | None:
     """How most schedules have merged entries deleted, of two alike the safer; None: no schedule.
 
     Half a read unit for each namespace.
     """
-    ways = [schedule.retire for schedule in client.schedules.list()]
+    ways = [schedule.retire for schedule in client.schedules.list(on_corrupt=_passed_over)]
     return max(Retire, key=ways.count) if ways else None

@@ -11,7 +11,12 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.ledger.errors import BadDelta, shown
-from countledger.ledger.limits import NUMBER_MAX_DIGITS
+from countledger.ledger.limits import (
+    AMOUNT_MAX_DECIMALS,
+    AMOUNT_MAX_DIGITS,
+    NUMBER_MAX_DIGITS,
+    SUM_ENTRIES_DIGITS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +34,13 @@ EXACT = Context(
     prec=2 * _EXPONENT_LIMIT + 2 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow]
 )
 _SHOWN: Final = 60
+_AMOUNT_LIMIT: Final[int] = 10**AMOUNT_MAX_DIGITS
+# Why an amount that a caller gives is refused: follows the amount in a message.
+TOO_LONG: Final = (
+    f"has more than {AMOUNT_MAX_DIGITS} digits before the decimal point or more than "
+    f"{AMOUNT_MAX_DECIMALS} after it: a sum of 10^{SUM_ENTRIES_DIGITS} such amounts must fit into "
+    f"the {NUMBER_MAX_DIGITS} digits of a DynamoDB number"
+)
 
 
 def canonical(value: Amount) -> Amount:
@@ -82,11 +94,27 @@ def fits(value: Amount) -> bool:
     return places <= NUMBER_MAX_DIGITS or not significant
 
 
+def may_be_added(value: Amount) -> bool:
+    """Whether any 10^9 amounts of this size have a sum that DynamoDB can hold exactly.
+
+    True for at most 20 digits before the decimal point and 9 after it. Stored amounts may be
+    longer (`fits`): sums are, and so are entries that another program wrote.
+    """
+    if isinstance(value, int):
+        return -_AMOUNT_LIMIT < value < _AMOUNT_LIMIT
+    if not fits(value):
+        return False
+    exponent = value.normalize(EXACT).as_tuple().exponent
+    places = -exponent if isinstance(exponent, int) else 0
+    return value.copy_abs() < _AMOUNT_LIMIT and places <= AMOUNT_MAX_DECIMALS
+
+
 def parse_delta(value: object) -> Amount:
     """A caller's delta as an exact amount.
 
     Raises:
-        BadDelta: it is no `int` or `Decimal`, not finite, zero, or needs more than 38 places.
+        BadDelta: it is no `int` or `Decimal`, not finite, zero, or has more than 20 digits before
+            the decimal point or 9 after it.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise BadDelta(
@@ -97,8 +125,8 @@ def parse_delta(value: object) -> Amount:
         raise BadDelta(f"delta {value} is not a finite number")
     if value == 0:
         raise BadDelta("delta 0 changes nothing: leave the entry out")
-    if not fits(value):
-        raise BadDelta(f"delta {_short(value)} needs more than {NUMBER_MAX_DIGITS} digits")
+    if not may_be_added(value):
+        raise BadDelta(f"delta {short(value)} {TOO_LONG}")
     return canonical(value)
 
 
@@ -139,7 +167,7 @@ def from_number(text: str) -> Amount:
     return canonical(value)
 
 
-def _short(value: Amount) -> str:
+def short(value: Amount) -> str:
     """An amount for a message; a huge integer is never turned into digits (that is slow)."""
     if isinstance(value, int) and not -(_INTEGER_LIMIT**2) < value < _INTEGER_LIMIT**2:
         return f"of {value.bit_length()} bits"

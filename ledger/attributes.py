@@ -7,21 +7,25 @@ refuses a sum such as 10^38, which the service holds and spells with 39 digits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from boto3.dynamodb.types import Binary, TypeDeserializer, TypeSerializer
 
 from countledger.ledger.amount import Amount, from_number
-from countledger.ledger.errors import CorruptItem, NewerFormat
-from countledger.ledger.limits import FORMAT, NUMBER_MAX_DIGITS
+from countledger.ledger.errors import CorruptItem, NewerFormat, shown
+from countledger.ledger.limits import DATE_LIMIT_MS, FORMAT, NUMBER_MAX_DIGITS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
 Item: TypeAlias = dict[str, Any]
 Key: TypeAlias = Mapping[str, str]
+OnCorrupt: TypeAlias = Callable[[CorruptItem], object]
+"""Takes the error of an item that cannot be read, which its reader leaves out."""
 
 _T = TypeVar("_T")
 
@@ -80,7 +84,7 @@ def check_format(item: Item) -> None:
     version = item.get("v", 1)
     if version != FORMAT:
         raise NewerFormat(
-            f"{describe(item)} has format {version!r}; this release reads up to {FORMAT}"
+            f"{describe(item)} has format {shown(version)}; this release reads up to {FORMAT}", item
         )
 
 
@@ -92,7 +96,7 @@ def require(item: Item, name: str, kind: type[_T]) -> _T:
     """
     value = optional(item, name, kind)
     if value is None:
-        raise CorruptItem(f"{describe(item)} has no {name!r}")
+        raise CorruptItem(f"{describe(item)} has no {name!r}", item)
     return value
 
 
@@ -105,7 +109,19 @@ def optional(item: Item, name: str, kind: type[_T]) -> _T | None:
     value = item.get(name)
     if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
         return value
-    raise CorruptItem(f"{describe(item)}: {name!r} is {value!r}, not {kind.__name__}")
+    raise CorruptItem(f"{describe(item)}: {name!r} is {shown(value)}, not {kind.__name__}", item)
+
+
+def optional_time(item: Item, name: str) -> int | None:
+    """A time in milliseconds since the epoch that may be absent.
+
+    Raises:
+        CorruptItem: it is of another type, or no date of this calendar.
+    """
+    value = optional(item, name, int)
+    if value is None or 0 <= value < DATE_LIMIT_MS:
+        return value
+    raise CorruptItem(f"{describe(item)}: {name!r} is {shown(value)}, no time", item)
 
 
 def require_amount(item: Item, name: str) -> Amount:
@@ -117,7 +133,33 @@ def require_amount(item: Item, name: str) -> Amount:
     value = item.get(name)
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return value
-    raise CorruptItem(f"{describe(item)}: {name!r} is {value!r}, not a number")
+    raise CorruptItem(f"{describe(item)}: {name!r} is {shown(value)}, not a number", item)
+
+
+def decoded(
+    items: Iterable[Item],
+    decode: Callable[[Item], _T],
+    on_corrupt: OnCorrupt | None = None,
+) -> Iterator[_T]:
+    """Items as values. With `on_corrupt`, an item that cannot be read hides no other one.
+
+    Args:
+        items: as they are stored.
+        decode: reads one of them.
+        on_corrupt: called with the error of each item that cannot be read, which is left out.
+
+    Raises:
+        CorruptItem: an item cannot be read, and `on_corrupt` is not given.
+    """
+    for item in items:
+        try:
+            value = decode(item)
+        except CorruptItem as error:
+            if on_corrupt is None:
+                raise
+            on_corrupt(error)
+        else:
+            yield value
 
 
 def describe(item: Item) -> str:

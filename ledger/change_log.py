@@ -9,26 +9,30 @@ What the head has taken in stands in the head, also while it is still visible.
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from countledger.ledger.attributes import decoded, describe
 from countledger.ledger.entry import Entry, decode_entry
-from countledger.ledger.errors import BadSetting
-from countledger.ledger.expressions import AllOf, BeginsWith, Between, Compare
+from countledger.ledger.errors import BadSetting, BadTime, CorruptItem
+from countledger.ledger.expressions import AllOf, Between, Compare
 from countledger.ledger.head import NO_HEAD, Head
-from countledger.ledger.ids import BARE_KEY_PREFIX
 from countledger.ledger.operations import Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.door import Door
     from countledger.ledger.expressions import Condition
 
 # Behind every id that begins with a hex digit, and before those of bare keys.
 _BEHIND_TIMES = "g"
+# After those too, so that a key that nobody of ours made is met as well.
+_BEHIND_ALL = "\U0010ffff"
 
 
 def newest_first(
@@ -39,6 +43,7 @@ def newest_first(
     limit: int | None = None,
     *,
     head: Head = NO_HEAD,
+    on_corrupt: OnCorrupt | None = None,
 ) -> Iterator[Entry]:
     """The newest entries of a counter: half a read unit for each 4 KB read.
 
@@ -51,20 +56,22 @@ def newest_first(
         spread: of its namespace: so many queries are asked side by side.
         limit: how many entries at the most; None for all.
         head: the counter's head; the entries that it covers are left out.
+        on_corrupt: called with the error of each entry that cannot be read, which is left out.
 
     Raises:
         BadSetting: the limit is below 1.
-        CorruptItem: an entry cannot be read.
+        CorruptItem: an entry cannot be read, and `on_corrupt` is not given.
     """
     if limit is not None and limit < 1:
         raise BadSetting(f"limit {limit} is no number of entries: give 1 or more, or none for all")
+    read = partial(_entries, door, table, counter, head=head, on_corrupt=on_corrupt)
     streams: list[Iterator[Entry]] = []
     bare: list[Entry] = []
     for prefix in keys.entry_prefixes(spread):
         times = Between("entry", prefix, prefix + _BEHIND_TIMES)
-        streams.append(_entries(door, table, counter, times, limit, head))
-        hashes = BeginsWith("entry", prefix + BARE_KEY_PREFIX)
-        bare += _entries(door, table, counter, hashes, None, head)
+        streams.append(read(times, limit))
+        hashes = Between("entry", prefix + _BEHIND_TIMES, prefix + _BEHIND_ALL)
+        bare += read(hashes, None)
     bare.sort(key=_newness)
     return islice(merge(*streams, bare, key=_newness), limit)
 
@@ -73,8 +80,15 @@ def _newness(entry: Entry) -> int:
     return -entry.at_ms
 
 
-def _entries(  # noqa: PLR0917 - handed on
-    door: Door, table: str, counter: str, range_: Condition, page_size: int | None, head: Head
+def _entries(
+    door: Door,
+    table: str,
+    counter: str,
+    range_: Condition,
+    page_size: int | None,
+    *,
+    head: Head,
+    on_corrupt: OnCorrupt | None,
 ) -> Iterator[Entry]:
     read = Query(
         table,
@@ -83,7 +97,16 @@ def _entries(  # noqa: PLR0917 - handed on
         page_size=page_size,
     )
     for page in door.pages(read):
-        for item in page:
-            entry = decode_entry(item)
-            if not head.has_taken_in(item["entry"], entry.at_ms):
+        for key, entry in decoded(page, _keyed, on_corrupt):
+            if not head.has_taken_in(key, entry.at_ms):
                 yield entry
+
+
+def _keyed(item: Item) -> tuple[str, Entry]:
+    """An entry with its sort key, its times fit to be shown."""
+    entry = decode_entry(item)
+    try:
+        _ = entry.at, entry.occurred_at
+    except BadTime as error:
+        raise CorruptItem(f"{describe(item)}: {error}", item) from error
+    return item["entry"], entry

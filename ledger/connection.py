@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -12,10 +12,11 @@ import boto3
 from botocore.config import Config
 
 from countledger.ledger.batch_body import spell
+from countledger.ledger.credentials import renew_in_fork
 from countledger.ledger.departure import watch
 from countledger.ledger.door import Door
 from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
-from countledger.ledger.forks import lock_open_in_forks
+from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.meter import Meter
 from countledger.ledger.service_errors import translated
 from countledger.ledger.settings import Settings
@@ -76,7 +77,7 @@ _ON_REQUEST: Final = ("IngestStreamArn", "IngestQuarantineQueueUrl", "IngestExpi
 
 @dataclass(frozen=True)
 class Connection:
-    """One process's way to AWS.
+    """A way to AWS; each client of it is one of the process that uses it, also after a fork.
 
     Attributes:
         settings: as given or read from the environment.
@@ -139,7 +140,7 @@ class Connection:
         with translated("the partition of the region"):
             return self.session.get_partition_for_region(self.region)
 
-    @cached_property
+    @made_once
     def outputs(self) -> Mapping[str, str]:
         """The stack's outputs: one DescribeStacks call.
 
@@ -180,10 +181,7 @@ class Connection:
 
     def door(self, retries: Retries, *, region: str | None = None) -> Door:
         """A door to DynamoDB, here or in another region, whose SDK retries as told."""
-        client = self._client("dynamodb", retries, region)
-        watch(client)
-        spell(client)
-        return Door(client, self.meter)
+        return Door(self._client("dynamodb", retries, region), self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""
@@ -203,7 +201,6 @@ class Connection:
     def kinesis(self) -> KinesisClient:
         """A client of Kinesis whose SDK does not retry."""
         client: KinesisClient = self._client("kinesis", "none")
-        watch(client)
         return client
 
     def scheduler(self) -> EventBridgeSchedulerClient:
@@ -245,12 +242,20 @@ class Connection:
     def _client(
         self, service: str, retries: Retries = "standard", region: str | None = None
     ) -> Any:  # noqa: ANN401 - typed by its callers
+        return ClientPerProcess(partial(self._make_client, service, retries, region))
+
+    def _make_client(self, service: str, retries: Retries, region: str | None) -> object:
         make: Any = self.session.client
         with translated(f"the {service} client"):
             config = self.config(service, retries, region)
             # boto3 makes one client at a time; two threads' first calls may ask for two.
             with _ONE_CLIENT_AT_A_TIME:
-                return make(service, endpoint_url=self.endpoint_url, config=config)
+                renew_in_fork(self.session)
+                client = make(service, endpoint_url=self.endpoint_url, config=config)
+        watch(client)
+        if service == "dynamodb":
+            spell(client)
+        return client
 
     def config(self, service: str, retries: Retries, region: str | None = None) -> Config:
         """How the clients of a service are set up, of boto3 and of others that take it."""

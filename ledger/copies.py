@@ -17,6 +17,7 @@ from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
+from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     AccessDenied,
@@ -34,6 +35,7 @@ from countledger.ledger.quarantined import Copy, Source, decode_copy, encode_cop
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.door import Door
     from countledger.ledger.quarantined import Handled
 
@@ -101,20 +103,29 @@ class Copies:
         item = self.door.get(self.table, key_of(copy_id), consistent=True)
         return None if item is None else decode_copy(item)
 
-    def newest(self, source: Source | None = None) -> Iterator[Copy]:
+    def newest(
+        self, source: Source | None = None, on_corrupt: OnCorrupt | None = None
+    ) -> Iterator[Copy]:
         """The copies of a source, or of all, newest first by when their records were made.
 
         Half a read unit for each 4 KB read; nothing else of the table is.
+
+        Args:
+            source: of which stream; None: of all.
+            on_corrupt: called with the error of each copy that cannot be read, which is left out.
+
+        Raises:
+            CorruptItem: a copy cannot be read, and `on_corrupt` is not given.
         """
         sources = Source if source is None else (source,)
-        feeds = (self._of(one) for one in sources)
+        feeds = (self._of(one, on_corrupt) for one in sources)
         return merge(*feeds, key=lambda copy: copy.place, reverse=True)
 
-    def _of(self, source: Source) -> Iterator[Copy]:
+    def _of(self, source: Source, on_corrupt: OnCorrupt | None) -> Iterator[Copy]:
         condition = Compare("counter", "=", keys.QUARANTINE_PREFIX + source)
         read = Query(self.table, condition, forward=False, page_size=_PAGE)
         for page in self.door.pages(read):
-            yield from map(decode_copy, page)
+            yield from decoded(page, decode_copy, on_corrupt)
 
     def handle(self, copy: Copy, handled: Handled) -> Copy:
         """Note that a person has handled it: a write unit for each KB. It goes in ninety days.

@@ -1,20 +1,51 @@
-"""A last look before a request leaves, when it is signed already.
+"""What is known of a request as it leaves: a last look at it, and whether it may have left at all.
 
 A process may stand still anywhere, for hours: also between a check and the request that follows it.
 The service takes a signed request for a quarter of an hour. So what must not be sent later than
 some moment is looked at *behind* the signature: whatever stands still after that look arrives too
 late for the service itself.
+
+An error says "nothing was sent" only by proof. The proof is where the error arose: inside the
+function that makes the connection, which returns before the first byte of a request is written.
+The SDK may try several times in one call; then each attempt needs its proof.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from countledger.ledger.errors import SetupError
+from countledger.ledger.forks import this_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType
 
+_CONNECTING: Final = frozenset({HTTPConnection.connect.__code__, HTTPSConnection.connect.__code__})
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What is known of the attempts of one call.
+
+    Attributes:
+        begun: whether one was handed to the network.
+        maybe_applied: whether one may have reached the service. The last attempt of a call that
+            raises does not count before the SDK has judged it.
+    """
+
+    begun: bool = False
+    maybe_applied: bool = False
+
+
+_ATTEMPTS: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
 _LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 
@@ -32,6 +63,17 @@ def looking(look: Callable[[], None]) -> Iterator[None]:
         _LOOK.reset(before)
 
 
+@contextmanager
+def attempts_noted() -> Iterator[Attempts]:
+    """Note the attempts of the one call that the block makes."""
+    attempts = Attempts()
+    before = _ATTEMPTS.set(attempts)
+    try:
+        yield attempts
+    finally:
+        _ATTEMPTS.reset(before)
+
+
 def leave(**_: object) -> None:
     """A request leaves now; botocore calls this behind the signature.
 
@@ -41,8 +83,72 @@ def leave(**_: object) -> None:
     look = _LOOK.get()
     if look is not None:
         look()
+    attempts = _ATTEMPTS.get()
+    if attempts is not None:
+        attempts.begun = True
+
+
+def _leave_from(process: tuple[int, int], **_: object) -> None:
+    """`leave`, through a client that was made in a process.
+
+    A child that goes on with its parent's event loop has tasks that are about to send.
+
+    Raises:
+        SetupError: this is another process: its request would mix with those of the other one.
+        CountledgerError: as `leave`.
+    """
+    if process != this_process():
+        raise SetupError("the client was made before this process was forked: make one here")
+    leave()
+
+
+def judge_attempt(caught_exception: Exception | None, **_: object) -> None:
+    """An attempt has ended; botocore calls this before it decides about another one."""
+    attempts = _ATTEMPTS.get()
+    if attempts is not None and (caught_exception is None or not never_sent(caught_exception)):
+        attempts.maybe_applied = True
+
+
+def never_sent(error: BaseException) -> bool:
+    """Whether an error of one attempt proves that no byte of its request left.
+
+    The SDKs hide the first error in arguments of their own. `__context__` proves nothing: it may be
+    an error of the caller, who records an event while that is handled.
+    """
+    connecting = _connecting()
+    left, seen = [error], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if _arose_in(one, connecting):
+            return True
+        hidden = (*one.args, *getattr(one, "kwargs", {}).values(), one.__cause__)
+        left += [other for other in hidden if isinstance(other, BaseException)]
+    return False
+
+
+def _connecting() -> frozenset[CodeType]:
+    """The functions that make connections, of urllib3 and, where it is loaded, of aiohttp."""
+    aiohttp = sys.modules.get("aiohttp.connector")
+    if aiohttp is None:
+        return _CONNECTING
+    return _CONNECTING | {aiohttp.BaseConnector.connect.__code__}
+
+
+def _arose_in(error: BaseException, functions: frozenset[CodeType]) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in functions:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def watch(client: Any) -> None:  # noqa: ANN401 - a client of any service
-    """Let a client's requests be looked at, before anything else sees them leave."""
-    client.meta.events.register_first("before-send", leave, unique_id="countledger-departure")
+    """Let a client's requests be looked at, before anything else sees them leave or end."""
+    events = client.meta.events
+    look = partial(_leave_from, this_process())
+    events.register_first("before-send", look, unique_id="countledger-departure")
+    events.register_first("needs-retry", judge_attempt, unique_id="countledger-attempt")

@@ -224,8 +224,12 @@ class Door:
 
     def describe(self, table: str) -> TableDescriptionTypeDef:
         """What the service says of a table; no units."""
-        with translated(f"DescribeTable of {table}"):
-            return self.client.describe_table(TableName=table)["Table"]
+        what = f"DescribeTable of {table}"
+        with translated(what):
+            answer = self.client.describe_table(TableName=table)
+        if "Table" not in answer:
+            raise _not_the_services(what)
+        return answer["Table"]
 
     @contextmanager
     def _conditions(self, write_units: float = 1.0) -> Iterator[None]:

@@ -141,8 +141,12 @@ def settlement_of(
         now_ms: the time.
 
     Returns:
-        None where all of that is noted already.
+        None where all of that is noted already, or where less was counted than is compacted: then
+        the total is of a counter that uses the name of a removed one, or lacks entries and has to
+        be repaired.
     """
+    if compacted > seen.entries:
+        return None
     clauses: list[Clause] = []
     if compacted != seen.compacted:
         clauses.append(Assign("compacted", compacted))

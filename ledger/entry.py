@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
@@ -39,6 +39,8 @@ class Entry:
         key: the idempotency key, where the caller gave one.
         note: the caller's own short texts.
         occurred_at_ms: the event's own business time, milliseconds since the epoch.
+        message_id: the id in its message, where it goes through Kinesis without a key; `id` follows
+            from it and the content. It is not stored.
     """
 
     counter: str
@@ -50,6 +52,7 @@ class Entry:
     key: str | None = None
     note: Mapping[str, str] | None = None
     occurred_at_ms: int | None = None
+    message_id: str | None = field(default=None, compare=False)
 
     @property
     def at(self) -> datetime:
@@ -92,11 +95,11 @@ def decode_entry(item: Item) -> Entry:
     check_format(item)
     entry_id = keys.id_of(require(item, "entry", str))
     if entry_id is None:
-        raise CorruptItem(f"{describe(item)} has no entry's sort key")
+        raise CorruptItem(f"{describe(item)} has no entry's sort key", item)
     events = optional(item, "events", int)
     at_ms = require(item, "at", int)
     if not 0 <= at_ms < TIME_LIMIT_MS:
-        raise CorruptItem(f"{describe(item)}: 'at' is {at_ms}, no time of an entry")
+        raise CorruptItem(f"{describe(item)}: 'at' is {shown(at_ms)}, no time of an entry", item)
     return Entry(
         counter=require(item, "counter", str),
         id=entry_id,

@@ -30,9 +30,12 @@ CountledgerError
 │   ├── Throttled             refused for now, nothing was written
 │   ├── Unclear               no answer: it may have been applied or not
 │   ├── RequestRejected       the service calls the request invalid
+│   │   └── SumOverflow       a sum needs more digits than a number holds exit 5
+│   ├── OutOfTime             a function's time was over (inner use: its records come again)
 │   ├── Unacknowledged        an entry that no attempt could confirm
 │   └── Unnumbered            an item of which nobody can tell whether it was put
 ├── CorruptItem               a stored item cannot be read as what it should be
+│   ├── ProgressLost          of a stream shard that is known: its records wait
 │   ├── NewerFormat           it was written by a later release
 │   └── CorruptArchive        an archived generation is not what its checksum is of
 ├── ConditionFailed           a condition did not hold (inner use: becomes an outcome)
@@ -60,9 +63,20 @@ def shown(value: object, width: int = 60) -> str:
 
 
 class CountledgerError(Exception):
-    """The root of all errors of this library; its text is one line for a person."""
+    """The root of all errors of this library; its text is one line for a person.
+
+    Each error can be pickled and copied, with its attributes: process pools send errors so.
+    """
 
     exit_code: ClassVar[int] = 3
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild it without its constructor, which may take more than the text."""
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(error: type[CountledgerError], args: tuple[Any, ...]) -> CountledgerError:
+    return error.__new__(error, *args)
 
 
 class BadInput(CountledgerError, ValueError):
@@ -283,6 +297,21 @@ class RequestRejected(ServiceFailed):
     """The service calls the request invalid; nothing was written and a retry would not help."""
 
 
+class SumOverflow(RequestRejected):
+    """A sum needs more than the 38 digits of a DynamoDB number; nothing was written.
+
+    AWS did not fail, and a retry fails in the same way: correct the amounts. Amounts that this
+    release takes are so short that a billion of them cannot get there; larger ones were written by
+    hand, or by another program.
+    """
+
+    exit_code = 5
+
+
+class OutOfTime(ServiceFailed):
+    """The time of a function's invocation was over before this was written; it is tried again."""
+
+
 class Unacknowledged(ServiceFailed):
     """Every attempt to write an entry stayed unclear or was throttled.
 
@@ -308,7 +337,20 @@ class Unnumbered(ServiceFailed):
 
 
 class CorruptItem(CountledgerError):
-    """A stored item lacks an attribute or holds one of another type."""
+    """A stored item lacks an attribute or holds one of another type.
+
+    Attributes:
+        key: partition key and sort key of the item; None where they are not known.
+    """
+
+    def __init__(self, message: str, item: Item | None = None) -> None:
+        super().__init__(message)
+        sort = None if item is None else item.get("entry", item.get("part"))
+        self.key = None if item is None else (str(item.get("counter")), str(sort))
+
+
+class ProgressLost(CorruptItem):
+    """The progress of a known stream shard is not there, or cannot be read: nothing is applied."""
 
 
 class NewerFormat(CorruptItem):

@@ -3,25 +3,32 @@
     1  read the head            strongly consistent
     2  query the entries        strongly consistent, in key order, all pages
     3  read the head again      strongly consistent
-    4  moved by two generations or more: start over
+    4  neither the same head nor the one published next: start over
     5  sum = head of 3 + the entries in the covers of neither 1 nor 3
 
 A query is no snapshot: entries may be taken into the head and deleted while it runs. What the
 head of (1) covers may be half deleted, so it is skipped. What the head of (3) covers is in its
 sum, so it is skipped as well, seen or not. Between two generations every region shows none of what
 the first one covered, so with one step at the most nothing falls between the two readings.
+
+Generations begin again once a counter was removed and its name forgotten. So a step counts as one
+only within one incarnation of the head. "No head" belongs to none: from there to the first head is
+one step only if no removal fits in between. A removal keeps an empty head in place for a day, so a
+read that took half a day starts over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount, keys
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.entry import decode_entry
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import Head, decode_head
+from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Query
 from countledger.ledger.seen import Seen
 
@@ -57,8 +64,12 @@ class ExactSum:
 
 
 def moved_too_far(first: Head, second: Head) -> bool:
-    """Whether more than one generation was published between the two readings."""
-    return second.generation - first.generation > 1
+    """Whether the second head is neither the first one nor the one that was published next."""
+    if second.generation == first.generation:
+        return second.run != first.run
+    if second.generation != first.generation + 1:
+        return True
+    return first.generation > 0 and second.incarnation != first.incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +79,12 @@ class ExactReader:
     Attributes:
         door: a door to DynamoDB; the SDK may retry its reads.
         table: the table `ledger`.
+        clock: measures how long a read takes.
     """
 
     door: Door
     table: str
+    clock: Clock = field(default_factory=SystemClock)
 
     def read(self, counter: str) -> ExactSum:
         """The exact sum: two read units and one for each 4 KB of entries not yet compacted.
@@ -84,10 +97,12 @@ class ExactReader:
         keys.check_counter(counter)
         door = self.door.metered()
         for _ in range(_ATTEMPTS):
+            began_ms = self.clock.now_ms()
             first = self._head(door, counter)
             seen = self._entries(door, counter, first)
             second = self._head(door, counter)
-            if not moved_too_far(first, second):
+            took_ms = self.clock.now_ms() - began_ms
+            if not moved_too_far(first, second) and took_ms <= RUN_LIFE_MS:
                 seen.leave_out(second)
                 return ExactSum(
                     counter,

@@ -170,13 +170,21 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
+class AssignOnce:
+    """Set an attribute, unless the item has it already."""
+
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """Remove an attribute."""
 
     name: str
 
 
-Clause = Add | Assign | Drop
+Clause = Add | Assign | AssignOnce | Drop
 
 
 def _grouped(condition: Condition, to: Placeholders) -> str:
@@ -188,6 +196,11 @@ def encode_update(clauses: Sequence[Clause], to: Placeholders) -> str:
     """The text of an update."""
     assigned = [
         f"{to.name(c.name)} = {to.value(c.value)}" for c in clauses if isinstance(c, Assign)
+    ]
+    assigned += [
+        f"{to.name(c.name)} = if_not_exists({to.name(c.name)}, {to.value(c.value)})"
+        for c in clauses
+        if isinstance(c, AssignOnce)
     ]
     added = [f"{to.name(c.name)} {to.value(c.value)}" for c in clauses if isinstance(c, Add)]
     dropped = [to.name(c.name) for c in clauses if isinstance(c, Drop)]

@@ -1,20 +1,163 @@
-"""Locks of a whole process that no fork inherits held."""
+"""What a forked process must not use of its parent: locks that are held, connections, threads.
+
+After a fork parent and child share each socket. On one TLS session both then write with the same
+keys and count: one of them reads the other's answer and takes it for its own. So a child leaves
+alone whatever its parent had opened, and opens its own. It does not close it: what a child sends or
+takes out of an event queue is missing at its parent. Nor may the collector close it.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from threading import Lock
+from functools import cached_property
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_T = TypeVar("_T")
+# Forks that Python has seen on the way to this process.
+_FORKS: Final = [0]
 
 
-def lock_open_in_forks() -> Lock:
-    """A lock for a module to keep.
+def this_process() -> tuple[int, int]:
+    """What is equal in one process only.
+
+    Some servers fork without Python's hooks: then the process id differs. An id may come again, as
+    in a container of the child's own: then the number of forks differs.
+    """
+    return os.getpid(), _FORKS[0]
+
+
+def _begin_in_child() -> None:
+    _FORKS[0] += 1
+    for what in _TO_ABANDON:
+        abandon(what)
+
+
+_TO_ABANDON: Final[WeakSet[object]] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
+_AT_THE_START: Final = this_process()
+
+
+def is_forked() -> bool:
+    """Whether this process may have inherited what was made with this library loaded."""
+    return this_process() != _AT_THE_START
+
+
+def abandon(what: object) -> None:
+    """Keep something of the parent's from being closed here, also as Python ends."""
+    # A reference that is never given back.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
+
+
+def abandon_in_forks(what: object) -> None:
+    """Abandon something in each fork that Python sees, for as long as it lives here."""
+    _TO_ABANDON.add(what)
+
+
+class PerProcess(Generic[_T]):
+    """A value that each process makes for itself, at its first use there."""
+
+    __slots__ = ("_made", "_make", "_mine")
+
+    def __init__(self, make: Callable[[], _T]) -> None:
+        """Make the value of this process.
+
+        Args:
+            make: makes a value; two threads may call it at the same time, one value is kept.
+        """
+        self._make = make
+        self._mine = this_process(), make()
+        self._made = dict([self._mine])
+
+    def get(self) -> _T:
+        """The value of this process."""
+        process, value = self._mine
+        here = this_process()
+        if process == here:
+            return value
+        abandon(value)
+        # One step, which no other thread can divide: every thread gets the value that came first.
+        value = self._made.setdefault(here, self._make())
+        self._mine = here, value
+        return value
+
+
+class LockPerProcess:
+    """A lock of each process's own, also where a server forks without Python's hooks.
 
     A fork has but one of its parent's threads: what another one of them held would stay held there
-    for ever. So a fork waits until this lock is free.
+    for ever.
     """
-    lock = Lock()
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, make: Callable[[], Any] = Lock) -> None:
+        """It is free.
+
+        Args:
+            make: makes the lock of a process.
+        """
+        self._lock = PerProcess(make)
+
+    def __enter__(self) -> None:
+        """Wait until it is free, and hold it."""
+        self._lock.get().acquire()
+
+    def __exit__(self, *_: object) -> None:
+        """Let it go."""
+        self.release()
+
+    def release(self) -> None:
+        """Let it go."""
+        self._lock.get().release()
+
+
+def lock_open_in_forks() -> LockPerProcess:
+    """A lock for a module to keep; Python forks only while it is free.
+
+    So what it guards is whole in a fork.
+    """
+    lock = LockPerProcess()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
-        )
+        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.release)
     return lock
+
+
+class ClientPerProcess:
+    """A client of AWS, or another object, whose attributes are those of this process's own."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        """Make the client of this process.
+
+        Args:
+            make: makes a client.
+        """
+        self._client = PerProcess(make)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a client has
+        """An operation of the client of this process."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._client.get(), name)
+
+
+class made_once(cached_property[_T]):  # noqa: N801 - a decorator, as the one that it extends
+    """`cached_property` whose lock no fork inherits held (Python 3.11 has one in each)."""
+
+    def __init__(self, make: Callable[[Any], _T]) -> None:
+        """A property.
+
+        Args:
+            make: computes its value.
+        """
+        super().__init__(make)
+        if hasattr(self, "lock"):
+            self.lock = LockPerProcess(RLock)

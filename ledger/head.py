@@ -12,11 +12,12 @@ from countledger.ledger.attributes import (
     check_format,
     describe,
     optional,
+    optional_time,
     require,
     require_amount,
 )
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import CorruptItem
+from countledger.ledger.errors import CorruptItem, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,9 +59,15 @@ class ArchiveRef:
 class Head:
     """What stands for the compacted entries.
 
+    Generations begin again at 1 once a counter was removed and its name forgotten, so a generation
+    alone identifies nothing. `run` identifies a head (with its generation, since a run publishes
+    several), and `incarnation` the sequence of heads that it belongs to.
+
     Attributes:
         generation: how often it was replaced; 0 = there is none yet.
-        run: which run of the compactor wrote it.
+        run: which run of the compactor, or which removal, wrote it; an id that is never used again.
+        incarnation: the `run` of the first head of this sequence: of generation 1, or of the empty
+            head that a removal left.
         sum: the sum of all entries compacted so far.
         events: the events they carried.
         entries: how many there were.
@@ -73,6 +80,7 @@ class Head:
 
     generation: int = 0
     run: str = ""
+    incarnation: str = ""
     sum: Amount = 0
     events: int = 0
     entries: int = 0
@@ -107,6 +115,7 @@ def encode_head(counter: str, head: Head) -> Item:
         **keys.head_key(counter),
         "generation": head.generation,
         "run": head.run,
+        "incarnation": head.incarnation,
         "sum": head.sum,
         "events": head.events,
         "entries": head.entries,
@@ -135,11 +144,12 @@ def decode_head(item: Item | None) -> Head:
     return Head(
         generation=require(item, "generation", int),
         run=require(item, "run", str),
+        incarnation=require(item, "incarnation", str),
         sum=require_amount(item, "sum"),
         events=require(item, "events", int),
         entries=require(item, "entries", int),
-        from_at_ms=optional(item, "from_at", int),
-        to_at_ms=optional(item, "to_at", int),
+        from_at_ms=optional_time(item, "from_at"),
+        to_at_ms=optional_time(item, "to_at"),
         covers={key: _decode_covered(item, value) for key, value in covers.items()},
         archive=_decode_archive(item, archive) if archive is not None else None,
     )
@@ -155,7 +165,7 @@ def _decode_covered(item: Item, value: object) -> Covered:
             return Covered(delta, at_ms)
         case _:
             pass
-    raise CorruptItem(f"{describe(item)}: 'covers' holds {value!r}, no delta")
+    raise CorruptItem(f"{describe(item)}: 'covers' holds {shown(value)}, no delta", item)
 
 
 def _decode_archive(item: Item, archive: Mapping[str, object]) -> ArchiveRef:
@@ -163,4 +173,6 @@ def _decode_archive(item: Item, archive: Mapping[str, object]) -> ArchiveRef:
         case {"key": str() as key, "sha256": str() as sha256}:
             return ArchiveRef(key, sha256)
         case _:
-            raise CorruptItem(f"{describe(item)}: 'archive' is {archive!r}, no key and sha256")
+            raise CorruptItem(
+                f"{describe(item)}: 'archive' is {shown(archive)}, no key and sha256", item
+            )

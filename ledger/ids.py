@@ -3,7 +3,9 @@
 - made here: a UUIDv7, time in front, made once before the first attempt;
 - of a key with its time (`IdempotencyKey`): the pair is the identity, time in front as well, so
   that its age can be judged and the change log stays in order;
-- of a bare key: a hash of the key alone, behind a `k`. It carries no time.
+- of a bare key: a hash of the key alone, behind a `k`. It carries no time;
+- of a message through Kinesis that carries an id: that id and the whole content are the identity,
+  time in front (`bound_id`). Whoever sends another content under the same id makes another entry.
 """
 
 from __future__ import annotations
@@ -11,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 import uuid_utils
 
 from countledger.ledger import keys
 from countledger.ledger.clock import to_ms
 from countledger.ledger.errors import BadKey, BadTime, shown
+from countledger.ledger.forks import this_process
 from countledger.ledger.limits import KEY_MAX_BYTES, TIME_LIMIT_MS
 
 if TYPE_CHECKING:
@@ -76,8 +78,18 @@ def check_key(key: object) -> str:
     return key
 
 
+class _Seeded:
+    """Which process the source of ids was seeded for."""
+
+    process: tuple[int, int] = this_process()
+
+
 def new_id(at_ms: int) -> str:
-    """A fresh UUIDv7 of that millisecond."""
+    """A fresh UUIDv7 of that millisecond; no two processes make the same one."""
+    if _Seeded.process != this_process():
+        # `uuid_utils` does this in a hook of `os.fork`, which a server written in C may skip.
+        uuid_utils.reseed_rng()
+        _Seeded.process = this_process()
     return str(uuid_utils.uuid7(nanoseconds=at_ms * 1_000_000))
 
 
@@ -88,10 +100,23 @@ def id_of_key(key: str | IdempotencyKey) -> str:
     return BARE_KEY_PREFIX + blake2b(key.encode(), digest_size=16, person=b"bare key").hexdigest()
 
 
+def bound_id(content: bytes, at_ms: int) -> str:
+    """The id that a content of that millisecond stands for: nobody finds another one with this id.
+
+    The content holds an id that was made once, so that two equal changes are two entries.
+    """
+    return _hashed_id(content, at_ms, b"bound id")
+
+
 def _timed_id(key: str, at_ms: int) -> str:
-    """A UUIDv8: 48 bits of time, 74 bits of a hash of the pair."""
-    message = at_ms.to_bytes(6) + key.encode()
-    digest = int.from_bytes(blake2b(message, digest_size=16, person=b"timed key").digest())
+    return _hashed_id(at_ms.to_bytes(6) + key.encode(), at_ms, b"timed key")
+
+
+def _hashed_id(message: bytes, at_ms: int, person: bytes) -> str:
+    """A UUIDv8: 48 bits of time, 74 bits of a hash."""
+    digest = int.from_bytes(blake2b(message, digest_size=16, person=person).digest())
     head = digest & ((1 << _HASH_HEAD_BITS) - 1)
     tail = (digest >> _HASH_HEAD_BITS) & ((1 << _HASH_TAIL_BITS) - 1)
-    return str(UUID(int=at_ms << 80 | 8 << 76 | head << 64 | 0b10 << 62 | tail))
+    text = f"{at_ms << 80 | 8 << 76 | head << 64 | 0b10 << 62 | tail:032x}"
+    # As `str` of a UUID, in a fifth of the time.
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,6 +1,6 @@
 """The grammar of names and keys. Every key of every item is made here and nowhere else.
 
-ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head,
+ledger    (counter, entry):  `e#<spread><id>` an entry, `s#head` the head, `s#archived` its archive,
                              (`namespace#<ns>`, `settings`) a namespace
 counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`audit#<task>`, `bookmark`), how far a walk has come;
@@ -42,6 +42,7 @@ DEFAULT_NAMESPACE: Final = "default"
 
 ENTRY_PREFIX: Final = "e#"
 HEAD: Final = "s#head"
+ARCHIVED: Final = "s#archived"
 SETTINGS: Final = "settings"
 SCHEDULE: Final = "schedule"
 RUN: Final = "run"
@@ -72,10 +73,9 @@ ALERT_PREFIX: Final = "alert#"
 ALERT_LOG: Final = "alerts#log"
 LOG_PREFIX: Final = "log#"
 QUARANTINE_PREFIX: Final = "quarantine#"
-# Digits of milliseconds until the year 2286, and of a version.
+# Digits of milliseconds until the year 2286 (from then on a key tells no time), and of a version.
 _TIME_DIGITS: Final = 13
 _VERSION_DIGITS: Final = 18
-# From here on a key tells no time.
 TIME_END_MS: Final = 10**_TIME_DIGITS
 
 NAMESPACES_INDEX: Final = "namespaces"
@@ -204,6 +204,11 @@ def head_key(counter: str) -> dict[str, str]:
     return {"counter": counter, "entry": HEAD}
 
 
+def archived_key(counter: str) -> dict[str, str]:
+    """The key of the record of which archive was stored last, in `ledger`."""
+    return {"counter": counter, "entry": ARCHIVED}
+
+
 def total_key(counter: str) -> dict[str, str]:
     """The key of a total in `counters`."""
     return {"counter": counter, "part": TOTAL}
@@ -245,6 +250,11 @@ def import_key(name: str) -> dict[str, str]:
 def progress_key(shard: str) -> dict[str, str]:
     """The key of a stream shard's progress in `counters`."""
     return {"counter": STREAM_PREFIX + shard, "part": PROGRESS}
+
+
+def known_shard_key(stream: str, shard_id: str) -> dict[str, str]:
+    """The key of a shard in a stream's directory of shards, in `counters`."""
+    return {"counter": STREAM_PREFIX + stream, "part": shard_id}
 
 
 def rule_key(name: str) -> dict[str, str]:

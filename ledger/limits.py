@@ -15,6 +15,8 @@ COUNTER_NAME_MAX_BYTES: Final = 512
 NAMESPACE_MAX_BYTES: Final = COUNTER_NAME_MAX_BYTES - 2
 # 48 bits of milliseconds stand in front of an id; no entry is made before 1970.
 TIME_LIMIT_MS: Final = 1 << 48
+# The first millisecond of the year 10000, for which Python has no date.
+DATE_LIMIT_MS: Final = 253_402_300_800_000
 # Keys and notes are stored in the entry; together with the name they keep a plain entry at one
 # to three write units, and a batch of 25 far below the 16 MB of a call.
 KEY_MAX_BYTES: Final = 1_024
@@ -25,6 +27,13 @@ IMPORT_NAME_MAX_BYTES: Final = 256
 
 # A DynamoDB number holds 38 significant digits.
 NUMBER_MAX_DIGITS: Final = 38
+# The digits of a sum reach from the first digit of its largest entry to the last decimal place of
+# its smallest one, and 10^9 entries carry 9 digits further. An amount that a caller gives (a delta,
+# a value to set, a bound, an opening value) keeps to both limits, so that the sum of a billion
+# entries of any size is a number that DynamoDB holds.
+AMOUNT_MAX_DIGITS: Final = 20
+AMOUNT_MAX_DECIMALS: Final = 9
+SUM_ENTRIES_DIGITS: Final = 9
 
 # Beyond a day of horizon the item collection of a busy counter only grows; below a minute a
 # retry over a slow network would be refused.
@@ -38,6 +47,15 @@ REPLICATION_BOUND_DEFAULT_MS: Final = 15 * MINUTE_MS
 # AWS takes a signed request for so long after its signature: one held back on its way may arrive
 # that much later than its sender looked at the clock.
 SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
+
+# For how long the functions that read a table's stream may run (the template says the same), and
+# how much of it is left for requests under way when they stop writing: one takes 13 s at the most
+# (3 to connect, 10 to answer).
+INVOCATION_TIME_MS: Final = 2 * MINUTE_MS
+INVOCATION_MARGIN_MS: Final = 20 * SECOND_MS
+# The same of the ingest, whose writes are tried again for longer before they are given up.
+INGEST_TIME_MS: Final = 5 * MINUTE_MS
+INGEST_MARGIN_MS: Final = 90 * SECOND_MS
 
 # What one call of the service takes.
 BATCH_WRITE_ITEMS: Final = 25
@@ -71,8 +89,32 @@ FORMAT: Final = 1
 
 # A stream keeps records for 24 hours, but may be late in trimming. What is older than this is
 # never applied; a watermark is kept for longer than any record that it could have to refuse.
+STREAM_KEPT_MS: Final = 24 * HOUR_MS
 STREAM_RECORD_MAX_AGE_MS: Final = 30 * HOUR_MS
 WATERMARK_LIFE_MS: Final = 48 * HOUR_MS
+# For how long after the time that a shard's progress names a write can still land that was made
+# without knowing of that progress. The progress itself leaves within its invocation's time and
+# lands within the life of its request. An invocation that began just before that has not seen it;
+# its writes leave within its time, too, and land within the life of theirs. On top of it what two
+# clocks may differ from that of the service: the one by which that invocation ends, and the one of
+# whoever asks; and what two invocations leave of their time (they stop writing before its end).
+
+
+def late_write_ms(clock_skew_ms: int) -> int:
+    """The same where clocks may differ by so much, in milliseconds."""
+    return 2 * (INVOCATION_TIME_MS + SIGNED_REQUEST_LIFE_MS + clock_skew_ms)
+
+
+LATE_WRITE_MS: Final = late_write_ms(CLOCK_SKEW_DEFAULT_MS)
+# From which age of a batch's first record on the attempts at it are counted, and after how many
+# that did not end its first record is quarantined. By then it was applied alone, of any batch.
+ATTEMPTS_COUNTED_FROM_MS: Final = 5 * MINUTE_MS
+ATTEMPTS_MAX: Final = 16
+# Of a shard's progress, after the last batch; no record of the shard can come by then. The entry in
+# the directory of shards goes earlier, so that absent progress of a known shard is always a loss.
+PROGRESS_LIFE_MS: Final = 7 * DAY_MS
+KNOWN_SHARD_LIFE_MS: Final = 6 * DAY_MS
+KNOWN_SHARD_RENEWED_MS: Final = DAY_MS
 
 # A client request token is remembered for ten minutes after its first request was completed. That
 # request was sent later than its key was made, but by another clock perhaps.
@@ -94,6 +136,10 @@ SET_TOKENS_DEFAULT: Final = 500
 # generations and versions begin again once a counter was removed, which takes longer than that.
 RUN_LIFE_MS: Final = 12 * HOUR_MS
 
+# How long after the time that it carries a membership may leave: the removal of a counter tells the
+# memberships of the next one by their time.
+MEMBERSHIP_LEAVES_MS: Final = MINUTE_MS
+
 # For how long a materializer may not know of a new or changed schedule.
 DUE_RULE_LIFE_MS: Final = MINUTE_MS
 # Below two entries there is nothing to merge; each run writes its head at least twice.
@@ -105,6 +151,9 @@ MIN_ENTRIES_DEFAULT: Final = 100
 # effect so long after it was written: in between lie the write itself and what clocks differ.
 ALERT_RULES_AGE_MS: Final = SECOND_MS
 ALERT_RULE_DELAY_MS: Final = 5 * SECOND_MS
+# A change of a rule leaves within this time after its effective time was computed. The rest of the
+# delay is for its way to the service, and for the age of what a judge knows.
+ALERT_RULE_SEND_MS: Final = 2 * SECOND_MS
 # It stands in the id of every alert.
 ALERT_RULE_NAME_MAX_BYTES: Final = 64
 # A judge holds them all in memory, and reads them all when one changed: some 3 MB. Revisions of the
@@ -135,6 +184,7 @@ SORT_KEY_MAX_BYTES: Final = 1_024
 # Together with its scope, a value fits into a partition key.
 SCOPE_MAX_BYTES: Final = 255
 OWNER_MAX_BYTES: Final = 1_024
+CLAIM_ID_MAX_BYTES: Final = 128
 # An item at the service; an app's own is refused here before it is sent.
 ITEM_MAX_BYTES: Final = 400 * 1_024
 # Of the name of a table or an attribute.
@@ -149,7 +199,15 @@ TOP_MAX: Final = 1_000
 
 if not WATERMARK_LIFE_MS > STREAM_RECORD_MAX_AGE_MS > DAY_MS:
     raise AssertionError("a watermark must outlive every record that may still be delivered")
+if not ALERT_RULE_DELAY_MS >= 2 * ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS:
+    raise AssertionError("a change of a rule must be known before it is effective")
+if not PROGRESS_LIFE_MS > KNOWN_SHARD_LIFE_MS > WATERMARK_LIFE_MS + KNOWN_SHARD_RENEWED_MS:
+    raise AssertionError("a shard must be known for longer than its records can be delivered")
+if not LATE_WRITE_MS < STREAM_KEPT_MS:
+    raise AssertionError("late writes must land while the stream keeps their records")
 if not ALERT_STATE_LIFE_MS > STREAM_RECORD_MAX_AGE_MS:
     raise AssertionError("a state must outlive every record that may still be delivered")
+if AMOUNT_MAX_DIGITS + AMOUNT_MAX_DECIMALS + SUM_ENTRIES_DIGITS > NUMBER_MAX_DIGITS:
+    raise AssertionError("a sum of so many entries of any size must fit into a number")
 if not HORIZON_MIN_MS <= HORIZON_DEFAULT_MS <= HORIZON_MAX_MS:
     raise AssertionError("the default horizon must lie within its bounds")

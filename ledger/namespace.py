@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import Item, check_format, optional, require
+from countledger.ledger.attributes import Item, check_format, decoded, optional, require
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import (
     BadSetting,
@@ -34,6 +35,7 @@ from countledger.ledger.limits import (
 from countledger.ledger.operations import Put, Query, Update
 
 if TYPE_CHECKING:
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.door import Door
 
 
@@ -130,7 +132,7 @@ def decode_namespace(item: Item) -> Namespace:
             optional(item, "description", str),
         )
     except ValueError as error:
-        raise CorruptItem(f"settings of namespace {name!r}: {error}") from error
+        raise CorruptItem(f"settings of namespace {name!r}: {error}", item) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +216,11 @@ class Namespaces:
             )
         return namespace
 
-    def list(self) -> list[Namespace]:
-        """All namespaces, by name: half a read unit for each 4 KB of them."""
-        read = Query(
-            self.table,
-            Compare("directory", "=", keys.DIRECTORY),
-            index=keys.NAMESPACES_INDEX,
-        )
-        return [decode_namespace(item) for page in self.door.pages(read) for item in page]
+    def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Namespace]:
+        """All namespaces, by name; half a read unit for each 4 KB. `on_corrupt` as in `decoded`."""
+        listed = Compare("directory", "=", keys.DIRECTORY)
+        pages = self.door.pages(Query(self.table, listed, index=keys.NAMESPACES_INDEX))
+        return [*decoded(chain.from_iterable(pages), decode_namespace, on_corrupt)]
 
     def for_use(self, counter: str, kind: Kind) -> Namespace:
         """The namespace of a counter, made with defaults at its first use.

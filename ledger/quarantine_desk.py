@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     BadSetting,
+    CorruptItem,
     CountledgerError,
     NotQuarantined,
     SetupError,
@@ -20,6 +22,7 @@ from countledger.ledger.quarantined import Handled, Handling, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.bells import Bells
     from countledger.ledger.copies import Copies
     from countledger.ledger.quarantined import Copy
@@ -90,6 +93,7 @@ class QuarantineDesk:
         *,
         handled: bool = False,
         limit: int | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> Iterator[Copy]:
         """What waits for a person, newest first: half a read unit for each 4 KB of all copies.
 
@@ -97,22 +101,16 @@ class QuarantineDesk:
             source: of which stream; None: of all.
             handled: whether also what was handled in the last ninety days.
             limit: at most so many.
+            on_corrupt: called with the error of each copy that cannot be read, which is left out.
 
         Raises:
             BadSetting: there is no such source, or the limit is below 1.
-            CorruptItem: a copy cannot be read.
+            CorruptItem: a copy cannot be read, and `on_corrupt` is not given.
         """
         if limit is not None and limit < 1:
             raise BadSetting(f"limit {limit} is no number of copies: give 1 or more")
-        return self._list(_source(source), handled, limit)
-
-    def _list(self, source: Source | None, handled: bool, limit: int | None) -> Iterator[Copy]:  # noqa: FBT001 - handed on
-        left = limit
-        for copy in self.copies.newest(source):
-            if copy.handled is None or handled:
-                yield copy
-                if left is not None and (left := left - 1) == 0:
-                    return
+        found = self.copies.newest(_source(source), on_corrupt)
+        return islice((copy for copy in found if handled or copy.handled is None), limit)
 
     def show(self, copy_id: str) -> Copy:
         """One copy, all of it: a read unit for each 4 KB.
@@ -175,7 +173,7 @@ class QuarantineDesk:
     def _is_handled(self, copy_id: str) -> bool:
         try:
             copy = self.copies.find(copy_id)
-        except NotQuarantined:
+        except (NotQuarantined, CorruptItem):
             return False
         return copy is not None and copy.handled is not None
 

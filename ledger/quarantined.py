@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import check_format, describe, optional, require
+from countledger.ledger.attributes import check_format, describe, optional, optional_time, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem, NotQuarantined, shown
 from countledger.ledger.limits import REASON_MAX_CHARACTERS
@@ -167,17 +167,24 @@ def decode_copy(item: Item) -> Copy:
             counter=optional(item, "of_counter", str),
             sequence=optional(item, "sequence", str),
             part=optional(item, "record_part", int),
-            at_ms=require(item, "at", int),
-            kept_at_ms=require(item, "kept_at", int),
-            queued_at_ms=optional(item, "queued_at", int),
+            at_ms=_time_in(item, "at"),
+            kept_at_ms=_time_in(item, "kept_at"),
+            queued_at_ms=optional_time(item, "queued_at"),
             handled=_handled_in(item),
         )
     except ValueError as error:
-        raise CorruptItem(f"{describe(item)}: it is no copy in quarantine: {error}") from error
+        raise CorruptItem(
+            f"{describe(item)}: it is no copy in quarantine: {error}", item
+        ) from error
+
+
+def _time_in(item: Item, name: str) -> int:
+    require(item, name, int)
+    return optional_time(item, name) or 0
 
 
 def _handled_in(item: Item) -> Handled | None:
-    at_ms = optional(item, "handled_at", int)
+    at_ms = optional_time(item, "handled_at")
     if at_ms is None:
         return None
     return Handled(

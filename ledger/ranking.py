@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format
-from countledger.ledger.errors import CorruptItem
+from countledger.ledger.errors import CorruptItem, shown
 from countledger.ledger.expressions import (
     Absent,
     Add,
@@ -88,7 +88,7 @@ def is_on(item: Item | None) -> bool | None:
     check_format(item)
     if not isinstance(item["on"], bool):
         raise CorruptItem(
-            f"ranking is {item['on']!r} in {item.get('counter')!r}, neither on nor off"
+            f"ranking is {shown(item['on'])} in {item.get('counter')!r}, neither on nor off", item
         )
     return item["on"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
+from countledger.ledger.departure import attempts_noted, never_sent
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -16,6 +17,7 @@ from countledger.ledger.errors import (
     RequestRejected,
     ServiceFailed,
     SetupError,
+    SumOverflow,
     TableNotFound,
     Throttled,
     TokenMismatch,
@@ -62,6 +64,8 @@ _ADVICE: Final[dict[type[CountledgerError], str]] = {
     Unreachable: "check the network, the region and AWS_ENDPOINT_URL (`countledger status`)",
 }
 _OTHER_SCHEMA: Final = "does not match the schema"
+# What the service says of a sum, or a number, that needs more than 38 digits.
+_OVERFLOW: Final = ("number overflow", "number underflow", "38 significant digits")
 _SERVER_FAULT: Final = 500
 _CREDENTIALS: Final = (
     sdk.NoCredentialsError,
@@ -80,15 +84,9 @@ _CONFIGURATION: Final = (
     sdk.ConfigParseError,
     sdk.InvalidConfigError,
 )
-_NO_CONNECTION: Final = (
-    sdk.EndpointConnectionError,
-    sdk.ConnectTimeoutError,
-    sdk.ProxyConnectionError,
-)
-# These fail in the handshake, before a request is sent. Any other break of TLS may come behind it.
-_HANDSHAKE: Final = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER")
 # The last one is no error of the service: what came is not in its language.
 _NO_ANSWER: Final = (
+    sdk.ConnectionError,
     sdk.HTTPClientError,
     sdk.IncompleteReadError,
     sdk.ChecksumError,
@@ -101,40 +99,52 @@ _BAD_URL: Final = ("Invalid endpoint", "Invalid IPv6 URL")
 def translated(what: str) -> Iterator[None]:
     """Turn what the SDK raises inside into this library's errors.
 
+    An error of set-up (`Unreachable`, `NoCredentials`, ...) says that nothing was sent, by proof.
+    Where a request may have left, what is not an answer of the service is `Unclear`, whatever it
+    is.
+
     Args:
-        what: the call and its object, as in `PutItem on my-table`, for the message.
+        what: the one call and its object, as in `PutItem on my-table`, for the message.
     """
-    try:
-        yield
-    except sdk.ClientError as error:
-        raise _from_answer(what, error) from error
-    except _CREDENTIALS as error:
-        raise _explain(NoCredentials, what, error) from error
-    except _CONFIGURATION as error:
-        raise _explain(BadSetting, what, error) from error
-    except _NO_CONNECTION as error:
-        raise _explain(Unreachable, what, error) from error
-    except sdk.SSLError as error:
-        nothing_sent = any(reason in str(error) for reason in _HANDSHAKE)
-        raise _explain(Unreachable if nothing_sent else Unclear, what, error) from error
-    except _NO_ANSWER as error:
-        raise _explain(Unclear, what, error) from error
-    except sdk.BotoCoreError as error:
-        # It never left this machine: a name that cannot be, a part of the SDK that is missing.
-        raise _explain(SetupError, what, error) from error
-    except (ValueError, ArithmeticError) as error:
-        ours = _before_sending(what, error)
-        if ours is None:
+    with attempts_noted() as attempts:
+        try:
+            yield
+        except CountledgerError:
             raise
-        raise ours from error
+        except sdk.ClientError as error:
+            raise _from_answer(what, error) from error
+        except Exception as error:
+            kind = _kind_of(error)
+            if attempts.maybe_applied or (attempts.begun and kind is not Unreachable):
+                kind = Unclear
+            if kind is not None:
+                raise _explain(kind, what, error) from error
+            ours = _before_sending(what, error)
+            if ours is None:
+                raise
+            raise ours from error
+
+
+def _kind_of(error: Exception) -> type[CountledgerError] | None:
+    """What an error means if the call made one attempt; None: it is no error of the SDK's."""
+    if isinstance(error, _CREDENTIALS):
+        return NoCredentials
+    if isinstance(error, _CONFIGURATION):
+        return BadSetting
+    if isinstance(error, _NO_ANSWER):
+        return Unreachable if never_sent(error) else Unclear
+    if isinstance(error, sdk.BotoCoreError):
+        # It never left this machine: a name that cannot be, a part of the SDK that is missing.
+        return SetupError
+    return None
 
 
 def _before_sending(what: str, error: Exception) -> CountledgerError | None:
     """What a request is refused for before it is made; None: no error of the SDK's."""
     if isinstance(error, ArithmeticError):
         # boto3 spells no number that the service would have to round.
-        return RequestRejected(f"{what}: a number needs more than 38 digits")
-    if str(error).startswith(_BAD_URL):
+        return SumOverflow(f"{what}: a number needs more than 38 digits")
+    if isinstance(error, ValueError) and str(error).startswith(_BAD_URL):
         return BadSetting(f"{what}: {error}; give an endpoint such as http://127.0.0.1:4566")
     return None
 
@@ -142,12 +152,16 @@ def _before_sending(what: str, error: Exception) -> CountledgerError | None:
 def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:
     code = error.response["Error"]["Code"]
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code == "ValidationException" and _OTHER_SCHEMA in error.response["Error"].get(
-        "Message", ""
-    ):
-        # A matter of set-up, not of the one item: it would fail for every other one as well.
-        return _explain(TableNotFound, what, error)
-    if status >= _SERVER_FAULT and code not in _BY_CODE:
+    if code == "ValidationException":
+        message = error.response["Error"].get("Message", "")
+        if _OTHER_SCHEMA in message:
+            # A matter of set-up, not of the one item: it would fail for every other one as well.
+            return _explain(TableNotFound, what, error)
+        if any(words in message.lower() for words in _OVERFLOW):
+            return _explain(SumOverflow, what, error)
+    # botocore takes the status for the code where the answer is not in the service's words.
+    foreign = code.isdigit()
+    if (foreign or status >= _SERVER_FAULT) and code not in _BY_CODE:
         return _explain(Unclear, what, error)
     return _explain(_BY_CODE.get(code, ServiceFailed), what, error)
 

@@ -1,9 +1,14 @@
-"""Settings of a process, from the environment: `COUNTLEDGER_*`."""
+"""Settings of a process, from the environment: `COUNTLEDGER_*`.
+
+A plain dataclass: every process reads settings before its first call, and a validation library
+would double what it imports for that.
+"""
 
 from __future__ import annotations
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+import os
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import (
@@ -13,50 +18,87 @@ from countledger.ledger.limits import (
     REPLICATION_BOUND_DEFAULT_MS,
 )
 
+PREFIX: Final = "COUNTLEDGER_"
+STACK_NAME_DEFAULT: Final = "countledger"
+_STACK_NAME_MAX_CHARACTERS: Final = 128
 
-class Settings(BaseSettings):
+
+def _variable(name: str, default: str | int | None = None) -> Any:  # noqa: ANN401 - a field of any type
+    """A field that is read from its environment variable unless it is given."""
+    return field(
+        default_factory=lambda: os.environ.get(PREFIX + name.upper(), default),
+        metadata={"default": default},
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
     """Where the stack is and what the process may assume of its clock.
 
-    Every field is read from the environment variable of its name, in capitals, behind
-    `COUNTLEDGER_`. Names of tables that are not given are found through the stack's outputs.
+    Every field that is not given is read from the environment variable of its name, in capitals,
+    after `COUNTLEDGER_`. Names of tables that are not set are found through the stack's outputs.
+
+    Raises:
+        BadSetting: naming the variable and the rule that its value breaks.
     """
 
-    model_config = SettingsConfigDict(env_prefix="COUNTLEDGER_", extra="ignore", frozen=True)
+    stack_name: str = _variable("stack_name", STACK_NAME_DEFAULT)
+    ledger_table: str | None = _variable("ledger_table")
+    counters_table: str | None = _variable("counters_table")
+    ledger_stream_arn: str | None = _variable("ledger_stream_arn")
+    counters_stream_arn: str | None = _variable("counters_stream_arn")
+    quarantine_queue_url: str | None = _variable("quarantine_queue_url")
+    compaction_queue_url: str | None = _variable("compaction_queue_url")
+    dispatcher_arn: str | None = _variable("dispatcher_arn")
+    schedule_group: str | None = _variable("schedule_group")
+    scheduler_role_arn: str | None = _variable("scheduler_role_arn")
+    home_region: str | None = _variable("home_region")
+    alert_bus: str | None = _variable("alert_bus")
+    alert_topic_arns: str | None = _variable("alert_topic_arns")
+    alert_dead_letter_queue_url: str | None = _variable("alert_dead_letter_queue_url")
+    ingest_stream_arn: str | None = _variable("ingest_stream_arn")
+    ingest_quarantine_queue_url: str | None = _variable("ingest_quarantine_queue_url")
+    ingest_expired_queue_url: str | None = _variable("ingest_expired_queue_url")
+    clock_skew_ms: int = _variable("clock_skew_ms", CLOCK_SKEW_DEFAULT_MS)
+    replication_bound_ms: int = _variable("replication_bound_ms", REPLICATION_BOUND_DEFAULT_MS)
 
-    stack_name: str = Field(default="countledger", min_length=1, max_length=128)
-    ledger_table: str | None = None
-    counters_table: str | None = None
-    ledger_stream_arn: str | None = None
-    counters_stream_arn: str | None = None
-    quarantine_queue_url: str | None = None
-    compaction_queue_url: str | None = None
-    dispatcher_arn: str | None = None
-    schedule_group: str | None = None
-    scheduler_role_arn: str | None = None
-    home_region: str | None = None
-    alert_bus: str | None = None
-    alert_topic_arns: str | None = None
-    alert_dead_letter_queue_url: str | None = None
-    ingest_stream_arn: str | None = None
-    ingest_quarantine_queue_url: str | None = None
-    ingest_expired_queue_url: str | None = None
-    clock_skew_ms: int = Field(default=CLOCK_SKEW_DEFAULT_MS, ge=0, le=HOUR_MS)
-    replication_bound_ms: int = Field(default=REPLICATION_BOUND_DEFAULT_MS, ge=0, le=DAY_MS)
+    def __post_init__(self) -> None:
+        """Check what has bounds."""
+        if not 0 < len(self.stack_name) <= _STACK_NAME_MAX_CHARACTERS:
+            rule = f"a stack's name has 1 to {_STACK_NAME_MAX_CHARACTERS} characters"
+            raise _bad("stack_name", self.stack_name, rule)
+        for name, most in (("clock_skew_ms", HOUR_MS), ("replication_bound_ms", DAY_MS)):
+            object.__setattr__(self, name, _milliseconds(name, getattr(self, name), most))
 
     @classmethod
-    def from_environment(cls, **given: object) -> Settings:
+    def of_stack(cls, stack_name: str) -> Settings:
+        """The settings of a stack, whatever the environment says: its outputs name the rest."""
+        return cls(
+            **{one.name: one.metadata["default"] for one in fields(cls)}
+            | {"stack_name": stack_name}
+        )
+
+    @classmethod
+    def from_environment(cls, **given: str | int | None) -> Settings:
         """The settings of this process; what is given (and not None) wins over the environment.
 
         Raises:
             BadSetting: naming the variable and the rule that its value breaks.
         """
-        try:
-            return cls.model_validate({**cls().model_dump(), **_given(given)})
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = "_".join(str(part) for part in first["loc"]).upper()
-            raise BadSetting(f"COUNTLEDGER_{name} is {first['input']!r}: {first['msg']}") from error
+        values: dict[str, Any] = {name: v for name, v in given.items() if v is not None}
+        return cls(**values)
 
 
-def _given(values: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}
+def _milliseconds(name: str, value: str | int, most: int) -> int:
+    rule = f"give a whole number of milliseconds from 0 to {most}"
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise _bad(name, value, rule) from error
+    if not 0 <= number <= most:
+        raise _bad(name, value, rule)
+    return number
+
+
+def _bad(name: str, value: object, rule: str) -> BadSetting:
+    return BadSetting(f"{PREFIX}{name.upper()} is {value!r}: {rule}")

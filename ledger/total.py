@@ -6,8 +6,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from countledger.ledger import amount
-from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
+from countledger.ledger.attributes import (
+    Item,
+    check_format,
+    describe,
+    optional,
+    optional_time,
+    require,
+    require_amount,
+)
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import CorruptItem, shown
+from countledger.ledger.limits import BINS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,17 +73,19 @@ def decode_total(item: Item) -> Total:
         events=require(item, "events", int),
         entries=require(item, "entries", int),
         version=require(item, "version", int),
-        updated_at_ms=optional(item, "updated_at", int),
+        updated_at_ms=optional_time(item, "updated_at"),
     )
 
 
 def _decode_strict(item: Item) -> Total:
     bins = optional(item, "bins", int) or 1
+    if not 1 <= bins <= BINS_MAX:
+        raise CorruptItem(f"{describe(item)}: 'bins' is {shown(bins)}, no number of bins", item)
     return Total(
         counter=require(item, "counter", str),
         total=require_amount(item, "total") if bins == 1 else 0,
         version=require(item, "version", int),
-        updated_at_ms=optional(item, "updated_at", int),
+        updated_at_ms=optional_time(item, "updated_at"),
         method=require(item, "method", str),
         bins=bins,
     )
@@ -86,11 +98,10 @@ def with_bins(total: Total, items: Iterable[Item]) -> Total:
         CorruptItem: a bin cannot be read.
     """
     found = list(items)
+    stamps = [optional_time(item, "updated_at") for item in found]
     return replace(
         total,
         total=amount.total_of(require_amount(item, "total") for item in found),
         version=sum(require(item, "version", int) for item in found),
-        updated_at_ms=max(
-            (item["updated_at"] for item in found if "updated_at" in item), default=None
-        ),
+        updated_at_ms=max((at for at in stamps if at is not None), default=None),
     )

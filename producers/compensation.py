@@ -18,7 +18,6 @@ from countledger.ledger.attributes import require_amount
 from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadDelta, BadNote, IdempotencyKeyReused, shown
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
-from countledger.ledger.limits import NUMBER_MAX_DIGITS
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Event
 from countledger.producers.receipt import Status
@@ -65,15 +64,15 @@ def check_value(value: object) -> Amount:
     """The value that a counter shall have, if it can.
 
     Raises:
-        BadDelta: it is no exact number, or too long.
+        BadDelta: it is no exact number, or has more digits than an amount may have.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         kind = type(value).__name__
         raise BadDelta(f"value {shown(value)} is a {kind}: give an int or a decimal.Decimal")
     if isinstance(value, Decimal) and not value.is_finite():
         raise BadDelta(f"value {value} is not a finite number")
-    if not amount.fits(value):
-        raise BadDelta(f"value {shown(value)} needs more than {NUMBER_MAX_DIGITS} digits")
+    if not amount.may_be_added(value):
+        raise BadDelta(f"value {amount.short(value)} {amount.TOO_LONG}")
     return amount.canonical(value)
 
 
@@ -116,6 +115,12 @@ class Compensator:
         delta = amount.add(wanted, amount.negated(self.exact.read(counter).sum))
         if delta == 0:
             return Correction(counter, wanted, 0, Became.UNCHANGED)
+        if not amount.may_be_added(delta):
+            raise BadDelta(
+                f"counter {counter!r} cannot be set to {amount.to_text(wanted)} by one entry: the "
+                f"difference from its exact sum, {amount.short(delta)}, {amount.TOO_LONG}; record "
+                "it as several changes"
+            )
         event = Event(counter, delta, key, note={**noted, _NOTE: amount.to_text(wanted)})
         try:
             receipt = self.recorder.record(event)

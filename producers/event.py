@@ -24,7 +24,8 @@ class Event:
 
     Attributes:
         counter: the counter's name: `namespace:rest`, or a plain name in namespace `default`.
-        delta: what to add: an int or an exact decimal, not zero, of at most 38 digits.
+        delta: what to add: an int or an exact decimal, not zero, of at most 20 digits before the
+            decimal point and 9 after it.
         key: what makes a retry recognisable; a bare text, or a text with the time it was made.
         occurred_at: the event's own business time, aware, any time; no part of the identity.
         note: own short texts, at most 1,024 bytes in all.

@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from countledger.ledger.amount import to_text
 from countledger.ledger.entry import describe_entry
-from countledger.ledger.errors import IdempotencyKeyReused, Unacknowledged
+from countledger.ledger.errors import IdempotencyKeyReused, SetupError, Unacknowledged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
+
+_T = TypeVar("_T")
 
 
 class Status(StrEnum):
@@ -45,6 +49,30 @@ def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknow
         f"may not be in the {place}: resend this very entry, it cannot count twice",
         entry,
     )
+
+
+def complete(
+    outcomes: Iterator[_T], count: int, may_be_in: tuple[type, ...]
+) -> list[_T | SetupError]:
+    """The outcomes of so many events as a list; none is lost where sending them ended early.
+
+    Args:
+        outcomes: of the events in their order; may end by raising what concerns every event.
+        count: how many events there are.
+        may_be_in: the outcomes of which an event may have been written.
+
+    Raises:
+        SetupError: what `outcomes` raised, where no event can have been written. Otherwise it is
+            the outcome of each event that was not sent.
+    """
+    found: list[_T | SetupError] = []
+    try:
+        found.extend(outcomes)
+    except SetupError as error:
+        if not any(isinstance(one, may_be_in) for one in found):
+            raise
+        found += [error] * (count - len(found))
+    return found
 
 
 def judge_existing(entry: Entry, stored: Item) -> Receipt:

@@ -24,7 +24,7 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
 from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Receipt
+from countledger.producers.receipt import Receipt, complete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,20 +75,40 @@ class Recorder:
         """
         return self.sender.send(entry)
 
-    def record_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """Record many events, some at a time: one write unit for each KB of each.
+    def record_many(self, events: Iterable[Event]) -> list[Outcome]:
+        """Record many events, several at a time: one write unit for each KB of each.
 
-        The order among them is not kept on the way, sums do not need it; but of several with one
-        key the first is the one that is recorded.
+        All of them are sent before this returns. The order among them is not kept on the way, sums
+        do not need it; but of several with one key the first is the one that is recorded.
 
-        Yields:
-            One outcome for each event, in their order: a receipt, or the error of this event
-            alone as a value.
+        Args:
+            events: any number of them; they are gathered first. If gathering them fails, nothing
+                was written. For events that do not fit into memory use `record_stream`.
+
+        Returns:
+            One outcome for each event, in their order: a receipt, or the error of this event as a
+            value. Where something that concerns every event struck on the way (a `SetupError`), it
+            is the outcome of each event that it stopped.
 
         Raises:
-            SetupError: what concerns every event: no table, no permission, nothing reachable. Where
-                it struck on the way, behind the outcomes of all events that had been sent; those
-                that it stopped have it as their outcome.
+            SetupError: no table, no permission, nothing reachable; no event was recorded.
+        """
+        every = list(events)
+        return complete(self.record_stream(every), len(every), _MAY_BE_IN)
+
+    def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
+        """As `record_many` for events of any number, 200 at a time.
+
+        It writes only while it is iterated: what is not asked for is not sent.
+
+        Yields:
+            One outcome for each event, in their order: a receipt, or the error of this event alone
+            as a value.
+
+        Raises:
+            SetupError: what concerns every event: no table, no permission, nothing reachable. If it
+                struck on the way, it is raised after the outcomes of all events that had been sent;
+                it is also the outcome of each event of their group that it stopped.
         """
         feed = iter(events)
         with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:

@@ -96,13 +96,17 @@ class Sender:
 
     # ---- what to do next, decided without doing it ----
 
-    def sending(self, entry: Entry) -> Course[Receipt]:
-        """How one entry is sent."""
+    def sending(self, entry: Entry, *, lost: bool = False) -> Course[Receipt]:
+        """How one entry is sent.
+
+        Args:
+            entry: the entry.
+            lost: whether an attempt that was never answered may have been applied.
+        """
         namespace = self._namespace(entry)
         item = _stored_form(entry, namespace)
         waits_ms = self.backoff.waits_ms(self.random)
         still_young = partial(self._check_age, entry, namespace)
-        lost = False  # whether an attempt that was never answered may have been applied
         while True:
             still_young()
             try:
@@ -141,7 +145,7 @@ class Sender:
             except RequestRejected:
                 # The service names no culprit. Sent one by one, only it fails.
                 for number, entry in pending.items():
-                    outcomes[number] = yield from self.sending_alone(entry)
+                    outcomes[number] = yield from self.sending_alone(entry, lost=lost)
                 break
             if isinstance(error, KeyExpired | ClockSkew):
                 continue  # one of them grew too old on its way out; the others are sent again
@@ -156,10 +160,10 @@ class Sender:
             yield Pause(wait_ms)
         return [outcomes[number] for number in range(len(outcomes))]
 
-    def sending_alone(self, entry: Entry) -> Course[Outcome]:
+    def sending_alone(self, entry: Entry, *, lost: bool = False) -> Course[Outcome]:
         """`sending`, with an error as a value."""
         try:
-            return (yield from self.sending(entry))
+            return (yield from self.sending(entry, lost=lost))
         except CountledgerError as error:
             return error
 

@@ -1,7 +1,10 @@
 """What every run of the suite says of itself, and what holds for every test."""
 
 import signal
+from pathlib import Path
+from typing import Final
 
+import pytest
 from hypothesis import settings
 
 from tests.engines.binaries import dynoxide_binary
@@ -20,3 +23,40 @@ settings.load_profile("countledger")
 # A job in the background ignores Ctrl-C, and what it starts inherits that, unless undone here.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_TESTS: Final = Path(__file__).parent
+# What `make test` leaves to `make test-all`, so that a newcomer waits for minutes only. What these
+# hold is held a first time by what stays: by another engine, by the simulation, by a shorter way.
+_THOROUGH: Final = (
+    "e2e",
+    "faults/test_crash.py",
+    "faults/test_killed.py",
+    "regions",
+)
+_STAYS: Final = (
+    "e2e/test_cli.py",
+    "e2e/test_deployed.py",
+    "e2e/test_kinesis.py",
+    "e2e/test_permissions.py",
+    "e2e/test_pump.py",
+    "e2e/test_readme.py",
+)
+_SECOND_ENGINE: Final = "moto"
+# A wrong variant that only more seeds than these are sure to notice.
+_SEEDS: Final = 400
+# A fork that skips Python's hooks leaves the interpreter's own lock as it was: where another thread
+# of the process was about to take it, the child may wait for ever, whatever our code does.
+_WITHOUT_HOOKS: Final = ("libc", "without_hooks", "hooks skipped")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what only `make test-all` runs."""
+    for item in items:
+        name = item.path.relative_to(_TESTS).as_posix()
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        again = name.startswith("engines/") and _SECOND_ENGINE in parameters
+        rare = any(getattr(one, "within", 0) > _SEEDS for one in parameters)
+        if again or rare or (name.startswith(_THOROUGH) and not name.startswith(_STAYS)):
+            item.add_marker(pytest.mark.thorough)
+        if any(kind in item.name for kind in _WITHOUT_HOOKS):
+            item.add_marker(pytest.mark.long)

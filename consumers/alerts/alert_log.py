@@ -7,13 +7,21 @@ listed by a query. That one partition takes some 1,000 firings a second.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.state_item import decode_firing, encode_firing
 from countledger.ledger import keys
-from countledger.ledger.attributes import Item, check_format, describe, require
+from countledger.ledger.attributes import (
+    Item,
+    check_format,
+    decoded,
+    describe,
+    optional_time,
+    require,
+)
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadSetting, CorruptItem
+from countledger.ledger.errors import BadSetting, CorruptItem, shown
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.limits import ALERT_LOG_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Put, Query
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.alerts.alert import Alert, Firing
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.door import Door
 
 
@@ -82,24 +91,30 @@ class AlertLog:
     table: str
 
     def newest(
-        self, counter: str | None = None, *, limit: int | None = None
+        self,
+        counter: str | None = None,
+        *,
+        limit: int | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> Iterator[LoggedAlert]:
         """The alerts of a counter, or of all, newest first: half a read unit for each 4 KB read.
+
+        Args:
+            counter: of one counter; None: of all.
+            limit: how many at the most; None: all.
+            on_corrupt: called with the error of each item that cannot be read, which is left out.
 
         Raises:
             BadCounterName: the name breaks the grammar.
             BadSetting: the limit is below 1.
-            CorruptItem: one of them cannot be read.
+            CorruptItem: an item cannot be read, and `on_corrupt` is not given.
         """
         if limit is not None and limit < 1:
             raise BadSetting(f"limit {limit} is no number of alerts: give 1 or more")
-        left = limit
-        for page in self.door.pages(self._query(counter, limit)):
-            for item in page:
-                for logged in reversed(decode_log(item)):
-                    yield logged
-                    if left is not None and (left := left - 1) == 0:
-                        return
+        pages = self.door.pages(self._query(counter, limit))
+        items = (item for page in pages for item in page)
+        found = decoded(items, decode_log, on_corrupt)
+        yield from islice((one for logged in found for one in reversed(logged)), limit)
 
     def _query(self, counter: str | None, page_size: int | None) -> Query:
         condition: Any = Compare("counter", "=", keys.ALERT_LOG)
@@ -118,13 +133,18 @@ def decode_log(item: Item) -> list[LoggedAlert]:
     """
     check_format(item)
     counter, rule = require(item, "of_counter", str), require(item, "rule", str)
-    told_at_ms = require(item, "told_at", int)
+    told_at_ms = optional_time(item, "told_at")
     dead: dict[str, str] = item.get("dead") or {}
     try:
         firing = decode_firing(counter, rule, require(item, "firing", dict))
+        if told_at_ms is None:
+            raise CorruptItem(f"{describe(item)} has no 'told_at'", item)
+        to_datetime(firing.at_ms)
         return [
             LoggedAlert(alert, told_at_ms, dead.get(str(place)))
             for place, alert in enumerate(firing.alerts)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptItem(f"{describe(item)}: it is no logged alert: {error!r}") from error
+        raise CorruptItem(
+            f"{describe(item)}: it is no logged alert: {shown(error)}", item
+        ) from error

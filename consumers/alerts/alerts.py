@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rules import Rules
     from countledger.consumers.alerts.ways import Ways
     from countledger.consumers.totals import TotalsReader
+    from countledger.ledger.attributes import OnCorrupt
 
 
 class Change(StrEnum):
@@ -187,18 +188,25 @@ class Alerts:
             raise TargetRefused(f"{rule.target} did not take the message: {refused.reason}")
         return alert
 
-    def log(self, counter: str | None = None, *, limit: int | None = None) -> Iterator[LoggedAlert]:
+    def log(
+        self,
+        counter: str | None = None,
+        *,
+        limit: int | None = None,
+        on_corrupt: OnCorrupt | None = None,
+    ) -> Iterator[LoggedAlert]:
         """The alerts of the last ninety days, newest first. Half a read unit for each 4 KB.
 
         Args:
             counter: of one counter; None: of all.
             limit: how many at the most; None: all.
+            on_corrupt: called with the error of each item that cannot be read, which is left out.
 
         Raises:
             BadCounterName, BadSetting: that is no counter, or no number of alerts.
-            CorruptItem: one of them cannot be read.
+            CorruptItem: an item cannot be read, and `on_corrupt` is not given.
         """
-        return self.alert_log.newest(counter, limit=limit)
+        return self.alert_log.newest(counter, limit=limit, on_corrupt=on_corrupt)
 
     def resend(self, limit: int | None = None) -> Iterator[Resent]:
         """Send alerts again that their target did not take; what it refuses again stays.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts.alert_log import AlertLog
@@ -15,6 +14,7 @@ from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.alerts.targets import Targets
 from countledger.consumers.totals import TotalsReader
+from countledger.ledger.forks import made_once
 
 if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
@@ -30,7 +30,7 @@ class ConnectedWays:
 
     connection: Connection
 
-    @cached_property
+    @made_once
     def targets(self) -> Targets:
         """What the judge may tell of alerts."""
         return Targets(
@@ -42,7 +42,7 @@ class ConnectedWays:
             self.connection.partition,
         )
 
-    @cached_property
+    @made_once
     def publisher(self) -> ServicePublisher:
         """Takes alerts to their targets."""
         return ServicePublisher(
@@ -51,19 +51,19 @@ class ConnectedWays:
             self.connection.setting("alert_bus"),
         )
 
-    @cached_property
+    @made_once
     def dead_letters(self) -> QueueDeadLetters:
         """Keeps alerts that their target did not take."""
         return QueueDeadLetters(
             self.connection.queues(), self.connection.setting("alert_dead_letter_queue_url")
         )
 
-    @cached_property
+    @made_once
     def resender(self) -> Resender:
         """Sends dead letters again."""
         return Resender(self.dead_letters, self.publisher)
 
-    @cached_property
+    @made_once
     def standing(self) -> Standing:
         """Tells of totals that are beyond a threshold already."""
         door, table = self.connection.door("standard"), self.connection.setting("counters_table")

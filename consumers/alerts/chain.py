@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.state import Write
     from countledger.consumers.alerts.teller import Teller
     from countledger.ledger.attributes import Item
+    from countledger.ledger.deadline import Deadline
     from countledger.ledger.door import Door
     from countledger.ledger.operations import Put
 
@@ -71,6 +72,7 @@ class ChainJudge:
         table: the table `counters`.
         teller: tells what is set off.
         set_aside: puts a record into the quarantine: its sequence number, and why.
+        deadline: after which no move is begun; None: there is no such moment.
         decide: what is next for a move.
         write_of: how a state is written.
     """
@@ -79,6 +81,7 @@ class ChainJudge:
     table: str
     teller: Teller
     set_aside: Callable[[int, str], None]
+    deadline: Deadline | None = None
     decide: Callable[[State | None, Move, Rule], Tell | Write | None] = decide
     write_of: Callable[[str, Write], Put] = write_of
 
@@ -97,6 +100,8 @@ class ChainJudge:
                 state = self._read(links[0])
             for link in links:
                 at = link.move
+                if self.deadline is not None:
+                    self.deadline.check()
                 state = self._pass_or_set_aside(link, state, judged)
         except CountledgerError as error:
             judged.failed_at, judged.error = at, error

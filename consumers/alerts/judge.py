@@ -22,6 +22,8 @@ from countledger.consumers.alerts.state import concerns
 from countledger.consumers.alerts.teller import Teller
 from countledger.consumers.record import Poison, created_at_ms, find, sequence_of
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.deadline import Deadline
+from countledger.ledger.errors import OutOfTime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,6 +77,11 @@ class Outcome:
     retry_from: int | None = None
     lag_ms: int | None = None
 
+    @property
+    def late(self) -> int:
+        """How many of the failed were not judged to the end because the time was over."""
+        return sum(isinstance(error, OutOfTime) for error in self.failed.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:
@@ -98,19 +105,27 @@ class Judge:
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
 
-    def apply(self, records: Sequence[Mapping[str, Any]], stream: str) -> Outcome:
+    def apply(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        stream: str,
+        deadline: Deadline | None = None,
+    ) -> Outcome:
         """Judge a batch of one shard. What no rule watches costs nothing; see `ChainJudge.judge`.
 
-        A counter and rule that cannot be judged to the end is in the outcome, not raised.
+        A counter and rule that cannot be judged to the end, or not in time, is in the outcome, not
+        raised.
 
         Args:
             records: as Lambda delivers them, in order.
             stream: which stream they come from, for the quarantine.
+            deadline: after which no move is begun; None: as long as the function may run.
 
         Raises:
             ServiceFailed: the rules cannot be read, or the quarantine takes nothing; no move was
                 judged.
         """
+        deadline = deadline or Deadline.within(self.clock)
         outcome = Outcome(len(records))
         # Read behind the records were made: what is in force at their time is known by now.
         book = self.rules.book()
@@ -121,7 +136,7 @@ class Judge:
             self.quarantine.put(find(records, sequence), reason, stream)
 
         teller = Teller(self.publisher, self.dead_letters, self.door, self.table, self.clock)
-        judge = ChainJudge(self.door, self.table, teller, set_aside)
+        judge = ChainJudge(self.door, self.table, teller, set_aside, deadline)
         if chains:
             with ThreadPoolExecutor(_CHAINS, "countledger-judge") as pool:
                 judged = pool.map(judge.judge, chains.values())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.record import Poison, created_at_ms, subject_of
+from countledger.consumers.record import Poison, created_at_ms, integer_in, subject_of
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import shown
 from countledger.ledger.limits import FORMAT, STREAM_RECORD_MAX_AGE_MS
@@ -52,6 +52,11 @@ class Move(NamedTuple):
     new: Amount
     version: int
     at_ms: int
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the first of its total: versions of ledgers and sequences begin with 1."""
+        return self.version == 1
 
 
 def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | None:
@@ -117,7 +122,7 @@ def _value(image: Mapping[str, Any]) -> Amount:
 
 def _version(image: Mapping[str, Any]) -> int:
     try:
-        version = int(image["version"]["N"])
+        version = integer_in(image["version"])
     except (KeyError, TypeError, ValueError):
         raise Poison("the image has no well-formed version") from None
     if not 0 < version < _VERSION_MAX:

@@ -122,7 +122,7 @@ def decode_rule(item: Item) -> Rule:
             effective_until_ms=optional(item, "effective_until", int),
         )
     except ValueError as error:
-        raise CorruptItem(f"alert rule {item.get('part')!r}: {error}") from error
+        raise CorruptItem(f"alert rule {item.get('part')!r}: {error}", item) from error
 
 
 def encode_stamp(stamp: Stamp) -> Item:

@@ -1,12 +1,14 @@
 """The rules of a region as they are stored: made, followed by revisions, deleted, read.
 
 Writes are transactions that may be sent again: one that was lost and landed is found by the id of
-its revision, and one that lands late meets a stamp that has moved.
+its revision, and one that lands late meets a stamp that has moved. None leaves later than its
+effective time allows: the process may have stood still since that was computed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +17,7 @@ from countledger.consumers.alerts.rule_changes import followed, plan_delete, pla
 from countledger.consumers.alerts.rule_items import Snapshot, decode_stamp, snapshot_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     CorruptItem,
     CountledgerError,
@@ -26,7 +29,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import ALERT_RULE_DELAY_MS
+from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
 from countledger.ledger.operations import Query
 from countledger.ledger.retry import Backoff
 
@@ -208,13 +211,15 @@ class Rules:
             landed = None if failure is None else _landed(snapshot, name, revision)
             if landed is not None:
                 return Done(landed, written=True)
-            effective_ms = self.clock.now_ms() + self.delay_ms
+            computed_ms = self.clock.now_ms()
+            effective_ms = computed_ms + self.delay_ms
             plan = decide(snapshot, revision, effective_ms)
             if not plan.writes:
                 return Done(plan.rule, written=failure is not None)
             try:
                 # A token of its own: another try is another transaction, with another time.
-                self.door.transact(plan.writes, self.new_id(effective_ms))
+                with looking(partial(self._refuse_late, name, computed_ms)):
+                    self.door.transact(plan.writes, self.new_id(effective_ms))
             except TransactionCancelled as cancelled:
                 failure = Throttled(f"alert rule {name!r}: {cancelled}")
             except (Throttled, Unclear) as error:
@@ -222,6 +227,19 @@ class Rules:
             else:
                 return Done(plan.rule, written=True)
         raise failure or AssertionError("there is a first attempt")
+
+    def _refuse_late(self, name: str, computed_ms: int) -> None:
+        """Refuse a change whose effective time was computed too long ago; another try has another.
+
+        Raises:
+            Throttled: it must not leave.
+        """
+        late_ms = self.clock.now_ms() - computed_ms
+        if late_ms > ALERT_RULE_SEND_MS:
+            raise Throttled(
+                f"alert rule {name!r}: this process stood still for {late_ms} ms before the change "
+                "was sent; nothing was written"
+            )
 
 
 def found(snapshot: Snapshot, name: str) -> Rule:

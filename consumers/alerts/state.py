@@ -148,7 +148,8 @@ def concerns(move: Move, rule: Rule) -> bool:
     """Whether a move can change anything under a rule, whatever its state."""
     if crossings(move.old, move.new, rule):
         return True
-    return rule.rearm is not None and _was_back(move, rule)
+    # A state may be left from a total of that name that was deleted: see `_begun`.
+    return rule.rearm is not None and (move.begins or _was_back(move, rule))
 
 
 def told(state: State) -> State:
@@ -169,14 +170,14 @@ def _state_behind(known: State | None, move: Move, rule: Rule) -> State | None:
 
 
 def _begun(state: State | None, move: Move, rule: Rule) -> State | None:
-    """The state of a total that was made anew on its armed side, where the last one disarmed it.
+    """The state of a total that was made again, where the one before it had disarmed the rule.
 
-    It says nothing new of this move. But the next one has a version above the old state's, and
-    would be taken for a move of the old total.
+    A new total begins armed, so it says nothing new of this move. But the next one may have a
+    version above the old state's, and would be taken for a move of the old total.
     """
     if state is None or judged.of_this_total(state, move) is not None:
         return None
-    if judged.is_armed(state, move, rule) or not _was_back(move, rule):
+    if judged.is_armed(state, move, rule):
         return None
     return _state_of(move, rule, armed=True)
 

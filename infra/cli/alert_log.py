@@ -16,6 +16,7 @@ from countledger.infra.cli.alert_rows import (
 )
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json_array, show_rows
+from countledger.infra.cli.unread import Unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,20 +57,23 @@ def log(
     ] = None,
     *,
     limit: Limit = None,
-) -> None:
+) -> int:
     """List the alerts of the last ninety days, newest first.
 
-    One that its target did not take stands there with the reason, also when resend has sent it.
+    One that its target did not take stands there with the reason, also when resend has sent it. An
+    item that cannot be read is named, and the exit code is 1.
 
     Examples:
       countledger alert log --limit 20
       countledger alert log likes:post-1 --json
     """
-    found = options.client().alerts.log(counter, limit=limit)
+    unread = Unread()
+    found = options.client().alerts.log(counter, limit=limit, on_corrupt=unread.note)
     if options.json:
-        show_json_array(logged_document(each) for each in found)
+        show_json_array(unread.behind(logged_document(each) for each in found))
     else:
         show_rows(logged_row(each) for each in found)
+    return unread.tell()
 
 
 @shared

@@ -13,6 +13,7 @@ from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
 from countledger.infra.cli.rule_words import RuleWords, Way, check_wish, read_rules
+from countledger.infra.cli.unread import tell_unread
 from countledger.infra.cli.usage import BadUsage
 
 if TYPE_CHECKING:
@@ -209,13 +210,19 @@ def set_rule(
 
 
 @shared
-def list_all(options: Options) -> None:
-    """List the rules of the stack, by name."""
+def list_all(options: Options) -> int:
+    """List the rules of the stack, by name.
+
+    One that cannot be read judges nothing. It is named, and the exit code is 1.
+    """
     alerts = options.client().alerts
-    found = alerts.list()
-    show(options, [rule_row(each) for each in found], [rule_document(each) for each in found])
-    for reason in alerts.unreadable().values():
-        notice(f"not judged: {reason}")
+    found, unread = alerts.list(), alerts.unreadable()
+    documents = [
+        *(rule_document(each) for each in found),
+        *({"unreadable": name, "reason": reason} for name, reason in unread.items()),
+    ]
+    show(options, [rule_row(each) for each in found], documents)
+    return tell_unread([*unread.values()])
 
 
 @shared

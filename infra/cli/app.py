@@ -1,4 +1,4 @@
-"""The commands of `countledger`, and the page that they are found on."""
+"""The command line `countledger`: its page of help, and what every command takes."""
 
 from __future__ import annotations
 
@@ -7,31 +7,7 @@ from typing import Annotated
 
 import typer
 
-from countledger.infra.cli import (
-    alerts,
-    at_once,
-    audit,
-    claims,
-    compact,
-    cost,
-    demo,
-    deploy,
-    emit,
-    engine,
-    groups,
-    ingest,
-    moving,
-    namespaces,
-    quarantine,
-    removals,
-    schedules,
-    sequences,
-    status,
-    strict,
-    totals,
-    watch,
-)
-from countledger.infra.cli.arguments import SignedCommand
+from countledger.infra.cli.commands import CommandsOnDemand
 from countledger.infra.cli.options import Options, reflowed, shared
 from countledger.infra.cli.output import show_text
 
@@ -55,9 +31,11 @@ Exit codes:
   2  bad input or set-up
   3  AWS failed, or nobody can tell whether a change counted
   4  refused: by a bound, by an owner, or because nothing is left
+  5  a sum needs more than the 38 digits of a stored number
 """
 
 app = typer.Typer(
+    cls=CommandsOnDemand,
     help=reflowed(HELP),
     no_args_is_help=True,
     add_completion=False,
@@ -86,41 +64,3 @@ def main(
     ] = False,
 ) -> None:
     """Stand in front of every command."""
-
-
-LOCAL = "On this machine"
-DEPLOY = "In an AWS account"
-COUNT = "Count"
-CHECK = "Read and check"
-MOVE = "Move in and out"
-COMPACT = "Compact"
-ALERT = "Alert"
-
-app.command("up", rich_help_panel=LOCAL)(engine.up)
-app.command("down", rich_help_panel=LOCAL)(engine.down)
-app.command("demo", rich_help_panel=LOCAL)(demo.demo)
-app.command("deploy", rich_help_panel=DEPLOY)(deploy.deploy)
-app.command("package", rich_help_panel=DEPLOY)(deploy.package)
-app.command("cost", rich_help_panel=DEPLOY)(cost.cost)
-app.command("emit", rich_help_panel=COUNT, cls=SignedCommand)(emit.emit)
-app.add_typer(namespaces.app, name="namespace", rich_help_panel=COUNT)
-app.add_typer(strict.app, name="strict", rich_help_panel=COUNT)
-app.add_typer(sequences.app, name="sequence", rich_help_panel=COUNT)
-app.add_typer(claims.app, name="claim", rich_help_panel=COUNT)
-app.command("set", rich_help_panel=COUNT, cls=SignedCommand)(at_once.set_value)
-app.add_typer(groups.app, name="group", rich_help_panel=COUNT)
-app.command("total", rich_help_panel=CHECK)(totals.total)
-app.command("snapshot", rich_help_panel=CHECK)(totals.snapshot)
-app.command("entries", rich_help_panel=CHECK)(totals.entries)
-app.command("status", rich_help_panel=CHECK)(status.status)
-app.command("watch", rich_help_panel=CHECK)(watch.watch)
-app.command("verify", rich_help_panel=CHECK)(audit.verify)
-app.command("repair", rich_help_panel=CHECK)(audit.repair)
-app.add_typer(ingest.app, name="ingest", rich_help_panel=CHECK)
-app.add_typer(quarantine.app, name="quarantine", rich_help_panel=CHECK)
-app.command("compact", rich_help_panel=COMPACT)(compact.compact)
-app.add_typer(schedules.app, name="schedule", rich_help_panel=COMPACT)
-app.command("export", rich_help_panel=MOVE)(moving.export)
-app.command("import", rich_help_panel=MOVE)(moving.import_)
-app.command("delete", rich_help_panel=MOVE)(removals.delete)
-app.add_typer(alerts.app, name="alert", rich_help_panel=ALERT)

@@ -90,6 +90,13 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done.")
     ] = False,
+    lost_progress: Annotated[
+        bool,
+        typer.Option(
+            "--lost-progress",
+            help="Let stream shards go on whose progress is lost. Give no counters with it.",
+        ),
+    ] = False,
 ) -> int:
     """Set totals that drifted to the exact sums of the ledger, and make those that are missing.
 
@@ -103,13 +110,31 @@ def repair(
       countledger repair likes:post-1 --dry-run
       countledger repair likes:post-1 likes:post-2
       countledger repair --all --resume repair.json           [dim]after a table was lost[/dim]
+      countledger repair --lost-progress             [dim]then: countledger repair --all[/dim]
     """
+    if lost_progress:
+        if counters or everything or dry_run or resume:
+            raise BadUsage("--lost-progress stands alone: run `countledger repair --all` after it")
+        return _mend_progress(options)
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
         return _show(options, "repairs", client.audit.repair_many(named, dry_run=dry_run))
     everyone = client.audit.repair_all(dry_run=dry_run, segments=segments, resume=resume)
     return _show(options, "repairs", everyone)
+
+
+def _mend_progress(options: Options) -> int:
+    mended = list(options.client().audit.mend_progress())
+    if options.json:
+        show_json({"shards": mended})
+        return 0
+    show_rows({"shard": shard} for shard in mended)
+    if mended:
+        notice(f"{len(mended)} shard(s) go on; now run `countledger repair --all`")
+    else:
+        notice("no stream shard has lost its progress")
+    return 0
 
 
 def _named(counters: list[str] | None, *, everything: bool, resume: Path | None) -> list[str]:

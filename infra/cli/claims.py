@@ -22,6 +22,10 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 Scope = Annotated[str, typer.Argument(help="Within which it is unique, as user-email.")]
 Value = Annotated[list[str], typer.Argument(help="The value; several are one combination.")]
 Owner = Annotated[str, typer.Option(help="Who has it, as the id of a user.")]
+Id = Annotated[
+    str | None,
+    typer.Option("--claim-id", help="The id of the claim, as `show` prints it: that claim alone."),
+]
 Table = Annotated[
     str | None, typer.Option(help="A table of your own, written in the same transaction.")
 ]
@@ -48,6 +52,10 @@ def take(
     value: Value,
     *,
     owner: Owner,
+    claim_id: Annotated[
+        str | None,
+        typer.Option(help="An id for the claim, which no other claim ever had; made if not given."),
+    ] = None,
     table: Table = None,
     item: Annotated[
         str | None, typer.Option(metavar="JSON", help="A new item for that table.")
@@ -65,7 +73,7 @@ def take(
       countledger claim take user-email bob@example.org --owner u-2 --table users --key-name id \
 --item '{"id": "u-2", "email": "bob@example.org"}'
     """
-    wanted = Claim(scope, _joined(value), owner)
+    wanted = Claim(scope, _joined(value), owner, claim_id)
     own: list[NewItem] = []
     if _all_or_none(table=table, item=item, key_name=key_name):
         own = [NewItem(table or "", parse_item("--item", item or ""), tuple(key_name or ()))]
@@ -82,6 +90,7 @@ def change(
     old: Annotated[list[str], typer.Option("--from", help="What its owner has.")],
     new: Annotated[list[str], typer.Option("--to", help="What it is to have instead.")],
     owner: Owner,
+    claim_id: Id = None,
     table: Table = None,
     key: Key = None,
     values: Annotated[
@@ -100,7 +109,7 @@ def change(
       countledger claim change user-email --from bob@example.org --to bob@example.net --owner u-2 \
 --table users --key '{"id": "u-2"}' --set '{"email": "bob@example.net"}'
     """
-    held = Claim(scope, _joined(old), owner)
+    held = Claim(scope, _joined(old), owner, claim_id)
     own: list[ItemChange] = []
     if _all_or_none(table=table, key=key, set=values):
         own = [
@@ -125,15 +134,19 @@ def release(
     value: Value,
     *,
     owner: Owner,
+    claim_id: Id = None,
     table: Table = None,
     key: Key = None,
 ) -> None:
     """Free a value, if that owner has it, and remove an item of your own with it.
 
+    With --claim-id it frees that claim alone, also if it is repeated: a claim that the same owner
+    has taken since is left as it is.
+
     Examples:
       countledger claim release user-email ann@example.net --owner u-1
     """
-    held = Claim(scope, _joined(value), owner)
+    held = Claim(scope, _joined(value), owner, claim_id)
     own: list[ItemRemoval] = []
     if _all_or_none(table=table, key=key):
         own = [ItemRemoval(table or "", parse_item("--key", key or ""))]
@@ -144,17 +157,22 @@ def release(
 @app.command("show")
 @shared
 def show_one(options: Options, scope: Scope, value: Value) -> int:
-    """Show who has a value.
+    """Show who has a value, and the id of the claim.
 
     Exit codes: 0 somebody has it. 1 nobody has.
 
     Examples:
       countledger claim show user-email ann@example.org
     """
-    owner = options.client().claims.owner(scope, _joined(value))
-    row: Row = {"scope": scope, "value": " ".join(value), "owner": owner}
+    found = options.client().claims.find(scope, _joined(value))
+    row: Row = {
+        "scope": scope,
+        "value": " ".join(value),
+        "owner": found.owner if found else None,
+        "claim_id": found.claim_id if found else None,
+    }
     show(options, [row], {**row, "value": value})
-    return 0 if owner is not None else 1
+    return 0 if found is not None else 1
 
 
 def _joined(value: Sequence[str]) -> str | tuple[str, ...]:

@@ -12,6 +12,7 @@ from countledger.compaction.report import Outcome, Plan
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
@@ -49,6 +50,14 @@ def compact(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be merged, and its cost.")
     ] = False,
+    archive_as_found: Annotated[
+        bool,
+        typer.Option(
+            "--archive-as-found",
+            help="Of counters by name: archive merged entries as they are now, although some were "
+            "deleted or changed by hand before they were archived.",
+        ),
+    ] = False,
 ) -> int:
     """Merge old entries of counters into one item each. No number ever changes by it.
 
@@ -57,22 +66,26 @@ def compact(
 
     "merged": all that was old enough; "nothing" was; "waiting": another region has not caught up;
     "overtaken" by another run; "tampered": a merged entry was changed by hand, and a person has to
-    decide; "failed". The exit code is 1 if a counter was tampered with or failed.
+    decide; "failed". The exit code is 1 if a counter was tampered with or failed, or with --due the
+    schedule of a namespace cannot be read.
 
     Examples:
       countledger compact likes:post-1 --dry-run
       countledger compact likes:post-1 likes:post-2
       countledger compact --namespace likes
       countledger compact --due --json
+      countledger compact likes:post-1 --archive-as-found
     """
     if bool(counters) == (due or namespace is not None):
         raise BadUsage("give counters, --due, or --namespace NAMESPACE")
+    if archive_as_found and not counters:
+        raise BadUsage("--archive-as-found is for counters that you name: look at each of them")
     client = options.client()
-    worker = client.compactor()
-    chosen = _named(client, counters) if counters else _found(client, namespace, due=due)
-    if dry_run:
-        return _show_plans(options, worker, chosen)
-    return _show_reports(options, worker, chosen)
+    worker, unread = client.compactor(archive_as_found=archive_as_found), Unread()
+    chosen = _named(client, counters) if counters else _found(client, namespace, unread, due=due)
+    shown = _show_plans if dry_run else _show_reports
+    code = shown(options, worker, chosen)
+    return max(code, unread.tell())
 
 
 def _named(client: CountLedger, counters: list[str]) -> list[str]:
@@ -82,10 +95,12 @@ def _named(client: CountLedger, counters: list[str]) -> list[str]:
     return list(dict.fromkeys(counters))
 
 
-def _found(client: CountLedger, namespace: str | None, *, due: bool) -> Iterator[str]:
+def _found(
+    client: CountLedger, namespace: str | None, unread: Unread, *, due: bool
+) -> Iterator[str]:
     """The counters of a namespace, or those that are due, in one or in all."""
     if namespace is None:
-        for schedule in client.schedules.list():
+        for schedule in client.schedules.list(on_corrupt=unread.note):
             yield from client.due(schedule.namespace)
         return
     kind = client.namespaces.get(keys.check_namespace(namespace)).kind

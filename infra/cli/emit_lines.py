@@ -74,7 +74,7 @@ def emit_lines(options: Options, file: str, *, coalesce: bool = False) -> int:
     counts: Counter[str] = Counter()
     entries: set[str] = set()
     worst = 0
-    send = coalesced if coalesce else CountLedger.record_many
+    send = coalesced if coalesce else CountLedger.record_stream
     with opened(file) as stream, open_progress() as progress:
         emitted = progress.add("emitted")
         for outcome in send(client, lines.events(numbered_lines(stream))):
@@ -100,14 +100,14 @@ def emit_lines(options: Options, file: str, *, coalesce: bool = False) -> int:
 
 
 def coalesced(client: CountLedger, events: Iterable[Event]) -> Iterator[Receipt | CountledgerError]:
-    """Record events, those of one counter as one entry; as `CountLedger.record_many`.
+    """Record events, those of one counter as one entry; as `CountLedger.record_stream`.
 
     Raises:
         SetupError: what concerns every event.
     """
     # Every failure is an outcome already.
     with client.buffered(Buffering(coalesce=True), on_failure=lambda _: None) as producer:
-        for outcome in producer.record_many(events):
+        for outcome in producer.record_stream(events):
             if isinstance(outcome, SetupError):
                 raise outcome
             yield outcome

@@ -11,6 +11,7 @@ from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json_array, show_rows
 from countledger.infra.cli.rankings import Limit, show_top
 from countledger.infra.cli.totals import total_document, total_row
+from countledger.infra.cli.unread import Unread
 from countledger.ledger.amount import add as added_up
 from countledger.ledger.amount import to_text
 
@@ -72,20 +73,25 @@ def show_one(
     after: Annotated[
         str | None, typer.Option(metavar="COUNTER", help="Go on behind this one.")
     ] = None,
-) -> None:
+) -> int:
     """Show the totals of a group, by name, and their sum.
+
+    A total that cannot be read is named and is not in the sum, and the exit code is 1.
 
     Examples:
       countledger group show season-2026
       countledger group show season-2026 --limit 100 --after score:bob --json
     """
-    found = islice(options.client().groups.show(name, after=after), limit)
+    unread = Unread()
+    groups = options.client().groups
+    found = islice(groups.show(name, after=after, on_corrupt=unread.note), limit)
     if options.json:
-        show_json_array(map(total_document, found))
-        return
+        show_json_array(unread.behind(map(total_document, found)))
+        return unread.tell()
     sums: list[Amount] = [0]
     show_rows(_summed(found, sums))
     notice(f"sum: {to_text(sums[0])}")
+    return unread.tell()
 
 
 @app.command("list")
@@ -96,24 +102,27 @@ def list_all(
     of: Annotated[
         str | None, typer.Option(metavar="COUNTER", help="Only those that it belongs to.")
     ] = None,
-) -> None:
+) -> int:
     """List the groups of the stack, or those of one counter, by name.
 
     Examples:
       countledger group list
       countledger group list --of score:ann
     """
+    unread = Unread()
     groups = options.client().groups
     if of is not None:
         rows: list[Row] = [{"group": name} for name in groups.of(of)]
     else:
-        rows = [{"group": one.name, "ranked": one.ranked} for one in groups.list()]
-    show(options, rows, rows)
+        found = groups.list(on_corrupt=unread.note)
+        rows = [{"group": one.name, "ranked": one.ranked} for one in found]
+    show(options, rows, [*unread.behind(rows)])
+    return unread.tell()
 
 
 @app.command()
 @shared
-def top(options: Options, name: Name, *, limit: Limit = 10) -> None:
+def top(options: Options, name: Name, *, limit: Limit = 10) -> int:
     """Show the highest totals of a group, equal ones by name.
 
     Of a group that is not ranked all totals are read for it.
@@ -121,7 +130,9 @@ def top(options: Options, name: Name, *, limit: Limit = 10) -> None:
     Examples:
       countledger group top season-2026 --limit 3
     """
-    show_top(options, options.client().groups.top(name, limit))
+    unread = Unread()
+    show_top(options, options.client().groups.top(name, limit, on_corrupt=unread.note), unread)
+    return unread.tell()
 
 
 @app.command()

@@ -12,18 +12,20 @@ from countledger.infra.cli.emit_lines import numbered_lines, opened
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_text
 from countledger.infra.cli.progress import open_progress
+from countledger.infra.cli.unread import tell_unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.infra.moving.export_file import continued_file, new_file, place_beside
 from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Done, Importer
-from countledger.infra.moving.lines import encode_line, parse_line
+from countledger.infra.moving.importing import Done, Importer, missing
+from countledger.infra.moving.lines import UnreadLine, encode_line, parse_line
 from countledger.ledger import keys
 from countledger.ledger.errors import BadInput, CountledgerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countledger.infra.moving.lines import Line
+    from countledger.infra.cli.progress import Bar
+    from countledger.infra.moving.lines import ExportLine, Line
 
 FINDINGS = 1
 
@@ -47,12 +49,15 @@ def export(
             show_default=False,
         ),
     ] = None,
-) -> None:
+) -> int:
     """Write namespaces and the value of every counter, a line of JSON each.
 
     Each line is consistent in itself: of a ledger the exact sum, also while entries arrive and
     compaction runs; of a strict counter its value, bins included. All together are no snapshot of
     one instant. Without names the keys of both tables are read whole, and every ledger.
+
+    What cannot be read has a line of its own, {"unreadable": "likes:a", "item": "e#x", "reason":
+    "..."}, and stops nothing else; the exit code is 1 then. An import reports such a line as bad.
 
     Examples:
       countledger export likes:post-1
@@ -65,28 +70,38 @@ def export(
         keys.check_namespace(namespace)
     exporter = Exporter(options.client(), namespace)
     if counters:
-        _write(out, exporter.lines([keys.check_counter(counter) for counter in counters]))
+        names = [keys.check_counter(counter) for counter in counters]
+        unread = _write(out, exporter.lines(names))
     elif out is None:
-        _write(None, exporter.namespaces())
+        unread = _write(None, exporter.namespaces())
         with open_progress() as progress:
-            bar = progress.add("counters")
-            for line in exporter.walk():
-                show_text(encode_line(line))
-                bar.advance()
+            unread += _write(None, _counted(exporter.walk(), progress.add("counters")))
     else:
-        _walk_into(out, exporter)
+        unread = _walk_into(out, exporter)
+    return tell_unread([one.reason for one in unread])
 
 
-def _write(out: Path | None, lines: Iterable[Line]) -> None:
-    if out is None:
-        for line in lines:
-            show_text(encode_line(line))
-        return
-    with new_file(out) as file:
-        file.add(lines)
+def _write(out: Path | None, lines: Iterable[ExportLine]) -> list[UnreadLine]:
+    """Write lines; those of what could not be read."""
+    if out is not None:
+        with new_file(out) as file:
+            file.add(lines)
+        return file.unread
+    unread: list[UnreadLine] = []
+    for line in lines:
+        show_text(encode_line(line))
+        if isinstance(line, UnreadLine):
+            unread.append(line)
+    return unread
 
 
-def _walk_into(out: Path, exporter: Exporter) -> None:
+def _counted(lines: Iterable[ExportLine], bar: Bar) -> Iterator[ExportLine]:
+    for line in lines:
+        yield line
+        bar.advance()
+
+
+def _walk_into(out: Path, exporter: Exporter) -> list[UnreadLine]:
     walk = exporter.walk(resume=place_beside(out))
     place = walk.bookmarks.load()
     if place is not None:
@@ -102,6 +117,7 @@ def _walk_into(out: Path, exporter: Exporter) -> None:
             file.add(lines)
             bar.set(sum(walk.counts.values()))
     notice(f"{sum(walk.counts.values())} counters in {out}")
+    return file.unread
 
 
 @shared
@@ -126,7 +142,8 @@ def import_(
     A line is a JSON object as `countledger export` writes it; {"counter": "likes:a", "value": 14}
     is enough. The value of a ledger counter is added, as one entry; strict counters, sequences
     and namespaces are made. Calling it again changes nothing, for the horizon of a namespace; later
-    it is refused. A bad line never stops the rest; the exit code is 1 then.
+    it is refused. A bad line never stops the rest; each is named with its number, and the exit code
+    is 1. Where the import itself is stopped, it says how many lines were done: call it again.
 
     Examples:
       countledger import balances.jsonl --dry-run
@@ -162,9 +179,12 @@ class _Reading:
                 line = parse_line(text)
             except BadInput as error:
                 self.report(number, error)
-            else:
-                self._numbers.append(number)
-                yield line
+                continue
+            if isinstance(line, UnreadLine):
+                self.report(number, missing(line))
+                continue
+            self._numbers.append(number)
+            yield line
 
     def number(self) -> int:
         """The line of the next outcome; outcomes come in the order of the lines."""
@@ -181,11 +201,15 @@ def _import(importer: Importer, reading: _Reading, lines: Iterable[Line]) -> Cou
     counts: Counter[str] = Counter({str(done): 0 for done in Done})
     with open_progress() as progress:
         bar = progress.add("imported")
-        for outcome in importer.outcomes(lines):
-            number = reading.number()
-            if isinstance(outcome, CountledgerError):
-                reading.report(number, outcome)
-            else:
-                counts[str(outcome)] += 1
-                bar.advance()
+        try:
+            for outcome in importer.outcomes(lines):
+                number = reading.number()
+                if isinstance(outcome, CountledgerError):
+                    reading.report(number, outcome)
+                else:
+                    counts[str(outcome)] += 1
+                    bar.advance()
+        except CountledgerError:
+            notice(f"stopped after {counts.total()} lines; call it again, nothing counts twice")
+            raise
     return counts

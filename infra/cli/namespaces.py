@@ -11,6 +11,7 @@ from countledger.infra.cli import rankings
 from countledger.infra.cli.durations import parse_duration_ms
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show
+from countledger.infra.cli.unread import Unread
 from countledger.ledger.clock import show_duration
 from countledger.ledger.errors import BadSetting, NamespaceConflict
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
@@ -74,10 +75,16 @@ def create(
 
 @app.command("list")
 @shared
-def list_all(options: Options) -> None:
-    """List the namespaces of the stack, by name."""
-    found = options.client().namespaces.list()
-    show(options, [_row(each) for each in found], [_document(each) for each in found])
+def list_all(options: Options) -> int:
+    """List the namespaces of the stack, by name.
+
+    One whose settings cannot be read is named, and the exit code is 1.
+    """
+    unread = Unread()
+    found = options.client().namespaces.list(on_corrupt=unread.note)
+    documents = [*unread.behind(_document(each) for each in found)]
+    show(options, [_row(each) for each in found], documents)
+    return unread.tell()
 
 
 @app.command("show")

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpe
 
 import typer
 
-from countledger import CountLedger
-from countledger.ledger.connection import Connection
-from countledger.ledger.settings import Settings
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from countledger import CountLedger, Settings
+    from countledger.ledger.connection import Connection
 
 P = ParamSpec("P")
 Format = Literal["table", "json"]
@@ -65,6 +64,8 @@ class Options:
         Raises:
             CountledgerError: a setting is wrong, or there is no such stack.
         """
+        from countledger.client import CountLedger  # noqa: PLC0415 - help needs no SDK
+
         connection = self.connection()
         return CountLedger(
             connection.settings, session=connection.session, endpoint_url=self.endpoint_url
@@ -76,6 +77,8 @@ class Options:
         Raises:
             BadSetting: a setting is wrong, or the profile does not exist.
         """
+        from countledger.ledger.connection import Connection  # noqa: PLC0415 - help needs no SDK
+
         return Connection.open(
             self.settings,
             profile=self.profile,
@@ -90,6 +93,8 @@ class Options:
         Raises:
             BadSetting: one has a value that it cannot have.
         """
+        from countledger.ledger.settings import Settings  # noqa: PLC0415 - help needs no SDK
+
         return Settings.from_environment(stack_name=self.stack_name)
 
 

@@ -12,6 +12,7 @@ import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json, show_json_array, show_rows
+from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
@@ -69,6 +70,8 @@ def list_(
 ) -> int:
     """List what waits, newest first. The exit code is 1 when there is any.
 
+    A copy that cannot be read is named: it waits as well.
+
     Examples:
       countledger quarantine list
       countledger quarantine list --source kinesis --limit 20 --json
@@ -81,12 +84,14 @@ def list_(
             waiting += copy.handled is None
             yield copy
 
-    found = counted(options.client().quarantine.list(source, handled=handled, limit=limit))
+    unread = Unread()
+    desk = options.client().quarantine
+    found = counted(desk.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
     if options.json:
-        show_json_array(document(copy) for copy in found)
+        show_json_array(unread.behind(document(copy) for copy in found))
     else:
         show_rows(row(copy) for copy in found)
-    return FINDINGS if waiting else 0
+    return max(FINDINGS if waiting else 0, unread.tell())
 
 
 @app.command("show")
@@ -130,10 +135,10 @@ def resend(
       countledger quarantine resend ledger-1700000000000-0123456789abcdef
       countledger quarantine resend --all --source kinesis
     """
-    desk = options.client().quarantine
-    chosen = ids_of(options, ids, source, everything=everything)
+    desk, unread = options.client().quarantine, Unread()
+    chosen = ids_of(options, ids, source, unread, everything=everything)
     treated = list(desk.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
-    return _told(options, treated)
+    return max(_told(options, treated), unread.tell())
 
 
 @app.command()
@@ -155,11 +160,11 @@ def discard(
       countledger quarantine discard kinesis-1700000000000-0123456789abcdef
       countledger quarantine discard --all --source counters --yes
     """
-    desk = options.client().quarantine
-    chosen = ids_of(options, ids, source, everything=everything)
+    desk, unread = options.client().quarantine, Unread()
+    chosen = ids_of(options, ids, source, unread, everything=everything)
     if chosen and not yes:
         _ask(len(chosen))
-    return _told(options, list(desk.discard(chosen, by=by or _me())))
+    return max(_told(options, list(desk.discard(chosen, by=by or _me()))), unread.tell())
 
 
 def _ask(number: int) -> None:
@@ -175,7 +180,12 @@ def _ask(number: int) -> None:
 
 
 def ids_of(
-    options: Options, ids: list[str] | None, source: Source | None, *, everything: bool
+    options: Options,
+    ids: list[str] | None,
+    source: Source | None,
+    unread: Unread,
+    *,
+    everything: bool,
 ) -> list[str]:
     """The copies that are meant.
 
@@ -188,7 +198,8 @@ def ids_of(
         if source is not None:
             raise BadUsage("--source goes with --all")
         return list(dict.fromkeys(ids))
-    return [copy.id for copy in options.client().quarantine.list(source)]
+    found = options.client().quarantine.list(source, on_corrupt=unread.note)
+    return [copy.id for copy in found]
 
 
 def _told(options: Options, treated: list[Treated]) -> int:

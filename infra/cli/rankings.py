@@ -10,6 +10,7 @@ import typer
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json_array, show_rows
 from countledger.infra.cli.totals import total_document, total_row
+from countledger.infra.cli.unread import Unread
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import RANK_SETTLES_MS
 
@@ -29,20 +30,23 @@ def counters(
     name: Name,
     *,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
-) -> None:
+) -> int:
     """List the counters of a namespace that were ever changed, with their totals.
 
     Strict counters come by name. All others are found by looking through the whole table, and come
-    in no order; that needs the policy of those who operate.
+    in no order; that needs the policy of those who operate. A total that cannot be read is named,
+    and the exit code is 1.
 
     Examples:
       countledger namespace counters likes --limit 20
     """
-    found = islice(options.client().counters(name), limit)
+    unread = Unread()
+    found = islice(options.client().counters(name, on_corrupt=unread.note), limit)
     if options.json:
-        show_json_array(map(total_document, found))
+        show_json_array(unread.behind(map(total_document, found)))
     else:
         show_rows(map(total_row, found))
+    return unread.tell()
 
 
 @shared
@@ -89,9 +93,9 @@ def unrank(options: Options, name: Name) -> None:
     show(options, [facts], facts)
 
 
-def show_top(options: Options, found: Sequence[Ranked]) -> None:
-    """Print a ranking."""
+def show_top(options: Options, found: Sequence[Ranked], unread: Unread | None = None) -> None:
+    """Print a ranking, in JSON with what of it could not be read."""
     rows: list[Row] = [
         {"rank": one.rank, "counter": one.counter, "total": one.total} for one in found
     ]
-    show(options, rows, rows)
+    show(options, rows, [*rows, *(unread.rows() if unread else ())])

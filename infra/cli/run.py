@@ -1,8 +1,8 @@
 """From arguments to an exit code: what went wrong is one line on stderr, never a traceback.
 
 0 done · 1 done with findings · 2 bad input or set-up · 3 AWS failed, or nobody can tell whether a
-change counted · 4 refused by a bound or an owner · 130 interrupted · 141 nobody reads the output
-any more · 143 terminated
+change counted · 4 refused by a bound or an owner · 5 a sum needs more digits than a number holds ·
+130 interrupted · 141 nobody reads the output any more · 143 terminated
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import typer
 from countledger import Retire, Schedule
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
+from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.infra.cli.wishes import ScheduleWords, read_wishes
 from countledger.ledger.clock import show_duration
@@ -148,10 +149,16 @@ def set_schedule(
 
 @app.command("list")
 @shared
-def list_all(options: Options) -> None:
-    """List the schedules of the stack, by namespace."""
-    found = options.client().schedules.list()
-    show(options, [_row(each) for each in found], [_document(each) for each in found])
+def list_all(options: Options) -> int:
+    """List the schedules of the stack, by namespace.
+
+    One that cannot be read is named, and the exit code is 1.
+    """
+    unread = Unread()
+    found = options.client().schedules.list(on_corrupt=unread.note)
+    documents = [*unread.behind(_document(each) for each in found)]
+    show(options, [_row(each) for each in found], documents)
+    return unread.tell()
 
 
 @app.command("show")

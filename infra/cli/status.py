@@ -88,5 +88,5 @@ def _client_of(running: Running) -> CountLedger:
     """A client of it, whatever the environment says of another stack."""
     from countledger.infra.local_stack import session_of  # noqa: PLC0415 - an extra
 
-    settings = Settings.model_construct(stack_name=running.stack_name)
+    settings = Settings.of_stack(running.stack_name)
     return CountLedger(settings, session=session_of(), endpoint_url=running.url)

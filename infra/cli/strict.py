@@ -14,6 +14,7 @@ from countledger.infra.cli.durations import parse_duration_ms
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json_array, show_rows
 from countledger.infra.cli.strict_rows import document, row, warnings
+from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import show_duration
@@ -159,13 +160,18 @@ def set_bounds(
 def list_all(
     options: Options,
     namespace: Annotated[str, typer.Argument(help="What stands before the colon.")],
-) -> None:
-    """List the strict counters of a namespace, by name."""
-    found = options.client().strict.list(namespace)
+) -> int:
+    """List the strict counters of a namespace, by name.
+
+    One that cannot be read is named, and the exit code is 1.
+    """
+    unread = Unread()
+    found = options.client().strict.list(namespace, on_corrupt=unread.note)
     if options.json:
-        show_json_array(document(each) for each in found)
+        show_json_array(unread.behind(document(each) for each in found))
     else:
         show_rows(row(each) for each in found)
+    return unread.tell()
 
 
 @app.command()

@@ -14,12 +14,14 @@ from countledger.infra.cli.output import (
     show_json_array,
     show_rows,
 )
+from countledger.infra.cli.unread import Unread
 from countledger.ledger.amount import add, to_text
+from countledger.ledger.errors import CorruptItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger import Amount, Entry, ExactSum, Freshness, Head, Total
+    from countledger import Amount, CountLedger, Entry, ExactSum, Freshness, Head, Total
     from countledger.infra.cli.output import Row
 
 
@@ -32,7 +34,7 @@ def total(
         bool,
         typer.Option("--exact", help="Also add up the ledger: exact now, costs what it reads."),
     ] = False,
-) -> None:
+) -> int:
     """Read totals, and how fresh they are.
 
     A total is exact up to the lag of the stream. Below the totals stands how far that is: every
@@ -42,6 +44,8 @@ def total(
     With --exact stand beside it the ledger's own sum, how many entries had to be read for it (the
     others lie in the counter's head) and what that cost in read units.
 
+    A counter of which an item cannot be read is named, and the exit code is 1.
+
     Examples:
       countledger total likes:post-1
       countledger total likes:post-1 likes:post-2 --json
@@ -50,21 +54,35 @@ def total(
     client = options.client()
     # In this order: what is said to be in the totals must be in those that are shown.
     freshness = client.freshness()
-    found = client.totals(counters)
-    recorded = [name for name in counters if found[name].method is None]
-    sums = {name: client.exact(name) for name in recorded} if exact else {}
-    rows = [total_row(found[name], sums.get(name), exact=exact) for name in counters]
+    unread = Unread()
+    found = client.totals(counters, on_corrupt=unread.note)
+    names = [name for name in counters if name in found]
+    recorded = [name for name in names if found[name].method is None]
+    sums = _sums(client, recorded, unread) if exact else {}
+    rows = [total_row(found[name], sums.get(name), exact=exact) for name in names]
     if options.json:
         show_json(
             {
-                "totals": [total_document(found[n], sums.get(n)) for n in counters],
+                "totals": [*unread.behind(total_document(found[n], sums.get(n)) for n in names)],
                 "freshness": freshness_document(freshness),
             }
         )
-        return
+        return unread.tell()
     show_rows(rows)
     if recorded:
         notice(_freshness_text(freshness))
+    return unread.tell()
+
+
+def _sums(client: CountLedger, counters: list[str], unread: Unread) -> dict[str, ExactSum]:
+    """The exact sums of those counters whose ledgers can be read."""
+    sums: dict[str, ExactSum] = {}
+    for name in counters:
+        try:
+            sums[name] = client.exact(name)
+        except CorruptItem as error:
+            unread.note(error)
+    return sums
 
 
 @shared
@@ -83,11 +101,12 @@ def entries(
             show_default=False,
         ),
     ] = None,
-) -> None:
+) -> int:
     """Read a counter's change log, newest first.
 
     Entries that were merged stand in one line at the end: their period, their number and their
-    sum. Where they were archived they can be read back, each file checked against its checksum.
+    sum. Where they were archived they can be read back, each file checked against its checksum. An
+    entry that cannot be read is named, and the exit code is 1.
 
     Examples:
       countledger entries likes:post-1 --limit 10
@@ -98,12 +117,14 @@ def entries(
     head = client.head(counter)
     if archived is not None:
         _show_archived(options, head, client.archived(counter, archived), limit)
-        return
-    found = client.entries(counter, limit=limit)
+        return 0
+    unread = Unread()
+    found = client.entries(counter, limit=limit, on_corrupt=unread.note)
     if options.json:
-        show_json_array(_log(found, head, limit, _entry_document, _head_document))
+        show_json_array(unread.behind(_log(found, head, limit, _entry_document, _head_document)))
     else:
         show_rows(_log(found, head, limit, _entry_row, _head_row))
+    return unread.tell()
 
 
 def _log(

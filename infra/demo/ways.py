@@ -77,10 +77,10 @@ def _outcome(client: CountLedger, pending: Pending, again: bool) -> Receipt | Co
     return outcome
 
 
-DIRECT: Final = Way(Via.DYNAMODB, lambda client, events: client.record_many(events), tells=True)
+DIRECT: Final = Way(Via.DYNAMODB, lambda client, events: client.record_stream(events), tells=True)
 # The stream acknowledges that it holds an event; whether the ledger knows it already shows later.
 STREAMED: Final = Way(
-    Via.KINESIS, lambda client, events: client.kinesis.send_many(events), tells=False
+    Via.KINESIS, lambda client, events: client.kinesis.send_stream(events), tells=False
 )
 COALESCED: Final = Way(Via.DYNAMODB, _coalesced, tells=True, coalesces=True)
 WAYS: Final = {way.via: way for way in (DIRECT, STREAMED)}

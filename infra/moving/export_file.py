@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from countledger.infra.moving.lines import NamespaceLine, encode_line, parse_line
+from countledger.infra.moving.lines import NamespaceLine, UnreadLine, encode_line, parse_line
 from countledger.ledger.errors import BadPayload, BadSetting
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from countledger.infra.moving.lines import Line
+    from countledger.infra.moving.lines import ExportLine
 
 
 def place_beside(path: Path) -> Path:
@@ -23,15 +23,22 @@ def place_beside(path: Path) -> Path:
 
 
 class ExportFile:
-    """An export on the disk."""
+    """An export on the disk.
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    Attributes:
+        unread: its lines of what could not be read, those of before an interruption as well.
+    """
+
+    def __init__(self, stream: IO[bytes], unread: Iterable[UnreadLine] = ()) -> None:
         self._stream = stream
+        self.unread = list(unread)
 
-    def add(self, lines: Iterable[Line]) -> None:
+    def add(self, lines: Iterable[ExportLine]) -> None:
         """Write lines; they outlive a crash from here on."""
         for line in lines:
             self._stream.write(f"{encode_line(line)}\n".encode())
+            if isinstance(line, UnreadLine):
+                self.unread.append(line)
         self._stream.flush()
         os.fsync(self._stream.fileno())
 
@@ -72,14 +79,17 @@ def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
             "begin anew"
         ) from error
     with stream:
-        left = counters
+        left, unread = counters, []
         while left or _is_namespace(stream):
-            line = stream.readline()
-            if not line.endswith(b"\n"):
+            text = stream.readline()
+            if not text.endswith(b"\n"):
                 raise BadSetting(f"{path} has fewer lines than {place_beside(path)} knows of")
-            left -= not isinstance(parse_line(line), NamespaceLine)
+            line = parse_line(text)
+            left -= not _is_of_a_namespace(line)
+            if isinstance(line, UnreadLine):
+                unread.append(line)
         stream.truncate()
-        yield ExportFile(stream)
+        yield ExportFile(stream, unread)
 
 
 def _is_namespace(stream: IO[bytes]) -> bool:
@@ -90,6 +100,12 @@ def _is_namespace(stream: IO[bytes]) -> bool:
     if not line.endswith(b"\n"):
         return False
     try:
-        return isinstance(parse_line(line), NamespaceLine)
+        return _is_of_a_namespace(parse_line(line))
     except BadPayload:
         return False
+
+
+def _is_of_a_namespace(line: ExportLine) -> bool:
+    return isinstance(line, NamespaceLine) or (
+        isinstance(line, UnreadLine) and line.is_of_a_namespace
+    )

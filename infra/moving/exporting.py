@@ -4,6 +4,8 @@ namespaces   first, as they were made
 counters     as a walk over both tables finds them; of a ledger the exact sum, which is that
              of every entry visible when its read began; of a strict counter its value as of
              one moment, bins included
+
+What cannot be read has a line as well, which says why, and hides nothing else.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers.audit import Audit
 from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
-from countledger.infra.moving.lines import CounterLine, NamespaceLine
-from countledger.ledger import keys
+from countledger.infra.moving.lines import CounterLine, NamespaceLine, UnreadLine
+from countledger.ledger import amount, keys
+from countledger.ledger.errors import BadInput, CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from countledger import CountLedger
 
 _READERS: Final = 8
+# As what a walk counts a counter that cannot be read.
+UNREADABLE: Final = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,10 @@ class Exporter:
     client: CountLedger
     namespace: str | None = None
 
-    def namespaces(self) -> Iterator[NamespaceLine]:
+    def namespaces(self) -> Iterator[NamespaceLine | UnreadLine]:
         """The namespaces as they were made: half a read unit for each 4 KB of them."""
-        for one in self.client.namespaces.list():
+        corrupt: list[CorruptItem] = []
+        for one in self.client.namespaces.list(on_corrupt=corrupt.append):
             if self.namespace in (None, one.name):
                 yield NamespaceLine(
                     namespace=one.name,
@@ -51,6 +57,10 @@ class Exporter:
                     horizon_ms=one.horizon_ms,
                     description=one.description,
                 )
+        for error in corrupt:
+            place = keys.NAMESPACE_PREFIX if error.key is None else error.key[0]
+            if self.namespace in (None, place.removeprefix(keys.NAMESPACE_PREFIX)):
+                yield UnreadLine.of(place, error)
 
     def line(self, counter: str) -> CounterLine:
         """A counter's line: what its exact sum costs, or two read units for each bin.
@@ -58,11 +68,16 @@ class Exporter:
         Raises:
             BadCounterName: the name breaks the grammar.
             NamespaceUnknown: nothing was ever recorded in its namespace.
+            NoSuchCounter: its namespace is strict, and it does not exist.
+            CorruptItem: an item of it, or of its namespace, cannot be read; or its sum has more
+                digits than a line holds.
         """
         namespace = self.client.namespaces.get(keys.namespace_of(keys.check_counter(counter)))
         match namespace.kind:
             case Kind.LEDGER:
                 exact = self.client.exact(counter)
+                if not amount.fits(exact.sum):
+                    raise CorruptItem(f"the exact sum of {counter!r} has more than 38 digits")
                 return CounterLine(counter=counter, value=exact.sum, events=exact.events)
             case Kind.STRICT:
                 return self._strict(counter)
@@ -70,14 +85,33 @@ class Exporter:
                 total = self.client.total(counter).total
                 return CounterLine(counter=counter, kind=Kind.SEQUENCE, value=total)
 
-    def lines(self, counters: Iterable[str]) -> Iterator[CounterLine]:
-        """The lines of many counters, some read at a time, in their order."""
+    def lines(self, counters: Iterable[str]) -> Iterator[CounterLine | UnreadLine]:
+        """The lines of many counters, some read at a time, in their order.
+
+        Raises:
+            BadInput: as `line`. What cannot be read is a line.
+        """
         with ThreadPoolExecutor(_READERS, "countledger-export") as pool:
-            yield from pool.map(self.line, counters)
+            yield from pool.map(self._line, counters)
+
+    def _line(self, counter: str) -> CounterLine | UnreadLine:
+        try:
+            return self.line(counter)
+        except CorruptItem as error:
+            return UnreadLine.of(counter, error)
+
+    def _line_of_a_walk(self, counter: str) -> CounterLine | UnreadLine | None:
+        """The line of a counter that a walk has found; None: it was deleted since."""
+        try:
+            return self._line(counter)
+        except NoSuchCounter:
+            return None
+        except BadInput as error:
+            return UnreadLine.of(counter, error)  # as where the settings of its namespace are gone
 
     def walk(
         self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
-    ) -> Audit[CounterLine]:
+    ) -> Audit[CounterLine | UnreadLine]:
         """The lines of all counters, found by reading the keys of both tables whole.
 
         A ledger without any entry, merged or not, has none: it was removed, or never recorded.
@@ -92,14 +126,17 @@ class Exporter:
         return Audit(
             Walker(connection.door("standard"), ledger, totals),
             self._lines_of_use,
-            lambda line: str(line.kind),
+            _kind_of,
             self._is_wanted,
             segments,
             NoBookmarks() if resume is None else FileBookmarks(resume, purpose),
         )
 
-    def _lines_of_use(self, counters: Iterable[str]) -> Iterator[CounterLine]:
-        return (one for one in self.lines(counters) if one.kind is not Kind.LEDGER or one.events)
+    def _lines_of_use(self, counters: Iterable[str]) -> Iterator[CounterLine | UnreadLine]:
+        with ThreadPoolExecutor(_READERS, "countledger-export") as pool:
+            for line in pool.map(self._line_of_a_walk, counters):
+                if line is not None and not _is_empty(line):
+                    yield line
 
     def _strict(self, counter: str) -> CounterLine:
         found = self.client.strict.show(counter)
@@ -118,3 +155,13 @@ class Exporter:
 
     def _is_wanted(self, counter: str) -> bool:
         return self.namespace in (None, keys.namespace_of(counter))
+
+
+def _kind_of(line: CounterLine | UnreadLine) -> str:
+    """What a line is counted as."""
+    return UNREADABLE if isinstance(line, UnreadLine) else str(line.kind)
+
+
+def _is_empty(line: CounterLine | UnreadLine) -> bool:
+    """Whether it is a ledger without any entry."""
+    return isinstance(line, CounterLine) and line.kind is Kind.LEDGER and not line.events

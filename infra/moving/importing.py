@@ -14,16 +14,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.moving.lines import CounterLine, Line, NamespaceLine
+from countledger.infra.moving.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
 from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
     BadInput,
+    BadPayload,
     BadSetting,
     ConditionFailed,
     CounterExists,
     CountledgerError,
+    NamespaceUnknown,
     SequenceExists,
 )
 from countledger.ledger.expressions import Absent
@@ -92,10 +94,11 @@ class Importer:
             at_ms = require(there.item or {}, "at", int)
         return cls(client, name, to_datetime(at_ms))
 
-    def outcomes(self, lines: Iterable[Line]) -> Iterator[Outcome]:
+    def outcomes(self, lines: Iterable[ExportLine]) -> Iterator[Outcome]:
         """Write the lines in their order, those of ledgers many at a time; one outcome for each.
 
-        One write unit for each counter of a ledger; what its making costs for a strict one.
+        One write unit for each counter of a ledger; what its making costs for a strict one. A line
+        of what an export could not read has an error, for nothing is imported of it.
         """
         waiting: list[CounterLine] = []
         for line in lines:
@@ -114,12 +117,14 @@ class Importer:
     def _record(self, lines: list[CounterLine]) -> Iterator[Outcome]:
         key = IdempotencyKey(f"import:{self.name}", self.at)
         made = [_event_of(line, key, self.name) for line in lines]
-        sent = self.client.record_many(one for one in made if isinstance(one, Event))
+        sent = self.client.record_stream(one for one in made if isinstance(one, Event))
         for one in made:
             outcome = next(sent) if isinstance(one, Event) else one
             yield Done(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
 
-    def _make(self, line: Line) -> Outcome:
+    def _make(self, line: ExportLine) -> Outcome:
+        if isinstance(line, UnreadLine):
+            return missing(line)
         try:
             if isinstance(line, NamespaceLine):
                 return self._make_namespace(line)
@@ -132,7 +137,7 @@ class Importer:
         return Done.NOTHING  # of a ledger, and 0: it is what it would be
 
     def _make_namespace(self, line: NamespaceLine) -> Done:
-        known = {one.name for one in self.client.namespaces.list()}
+        exists = self._is_there(line.namespace)
         self.client.namespaces.create(
             line.namespace,
             kind=line.kind,
@@ -140,7 +145,14 @@ class Importer:
             horizon_ms=line.horizon_ms,
             description=line.description,
         )
-        return Done.EXISTS if line.namespace in known else Done.MADE
+        return Done.EXISTS if exists else Done.MADE
+
+    def _is_there(self, namespace: str) -> bool:
+        try:
+            self.client.namespaces.get(namespace)
+        except NamespaceUnknown:
+            return False
+        return True
 
     def _make_strict(self, line: CounterLine) -> Done:
         wanted = (line.method, line.lower, line.upper, line.bins)
@@ -178,6 +190,11 @@ class Importer:
                 ) from None
             return Done.EXISTS
         return Done.MADE
+
+
+def missing(line: UnreadLine) -> BadPayload:
+    """Why nothing is imported for a line of what an export could not read."""
+    return BadPayload(f"the export could not read {line.unreadable!r}: {line.reason}")
 
 
 def _event_of(line: CounterLine, key: IdempotencyKey, name: str) -> Event | CountledgerError:

@@ -1,8 +1,9 @@
-"""One line of an export: a namespace as it was made, or a counter and its value. JSON, version 1.
+"""One line of an export: a namespace, a counter and its value, or what could not be read. JSON.
 
     {"v": 1, "namespace": "likes", "kind": "ledger", "spread": 1, "horizon_ms": 86400000}
     {"v": 1, "counter": "likes:post-1", "kind": "ledger", "value": 14, "events": 7}
     {"v": 1, "counter": "seats:hall", "kind": "strict", "value": 7, "method": "marker", "lower": 0}
+    {"v": 1, "unreadable": "likes:post-2", "item": "e#x", "reason": "item (...) has no 'delta'"}
 
 A value is a number where every reader of JSON takes it exactly, and else a text of its digits. Of a
 line written by hand `{"counter": "likes:post-1", "value": 14}` is enough.
@@ -12,16 +13,20 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from countledger.ledger import amount
-from countledger.ledger.errors import BadPayload, shown
+from countledger.ledger import amount, keys
+from countledger.ledger.errors import BadPayload, CorruptItem, shown
 from countledger.ledger.namespace import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VERSION: Final = 1
 LINE_MAX_BYTES: Final = 16_384
+_REASON_MAX_CHARACTERS: Final = 1_000
 _EXACT_IN_JSON: Final = 2**53 - 1
 
 
@@ -84,10 +89,38 @@ class CounterLine(_Line):
         return self
 
 
+class UnreadLine(_Line):
+    """What an export could not read: it is missing in the file, and an import refuses the line.
+
+    `unreadable` is the name of the counter, or `namespace#` and the name of the namespace; `item`
+    is the sort key of the item to put right, where it is known.
+    """
+
+    unreadable: str
+    item: str | None = None
+    reason: str
+
+    @property
+    def is_of_a_namespace(self) -> bool:
+        """Whether it stands for the settings of a namespace."""
+        return self.unreadable.startswith(keys.NAMESPACE_PREFIX)
+
+    @classmethod
+    def of(cls, unreadable: str, error: Exception) -> UnreadLine:
+        """The line for an error, whose text is cut so that the line stays within its bound."""
+        key = error.key if isinstance(error, CorruptItem) else None
+        return cls(
+            unreadable=unreadable,
+            item=None if key is None else key[1],
+            reason=str(error)[:_REASON_MAX_CHARACTERS],
+        )
+
+
 Line = NamespaceLine | CounterLine
+ExportLine = Line | UnreadLine
 
 
-def encode_line(line: Line) -> str:
+def encode_line(line: ExportLine) -> str:
     """One line of JSON, without its end; what is not set is left out."""
     fields = {name: _plain(value) for name, value in line if value is not None}
     if isinstance(line, CounterLine) and line.bins == 1:
@@ -95,7 +128,7 @@ def encode_line(line: Line) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
-def parse_line(line: str | bytes) -> Line:
+def parse_line(line: str | bytes) -> ExportLine:
     """The line.
 
     Raises:
@@ -109,15 +142,20 @@ def parse_line(line: str | bytes) -> Line:
         raise BadPayload(f"the line is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise BadPayload(f"the line is no object (it is {shown(value)})")
-    kind = NamespaceLine if "namespace" in value else CounterLine
     try:
-        return kind.model_validate(value)
+        return _kind_of(value).model_validate(value)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         field = ".".join(map(str, problem["loc"])) or "the line"
         raise BadPayload(
             f"{field[:60]}: {problem['msg']} (it is {shown(problem['input'])})"
         ) from None
+
+
+def _kind_of(value: Mapping[str, object]) -> type[NamespaceLine | CounterLine | UnreadLine]:
+    if "unreadable" in value:
+        return UnreadLine
+    return NamespaceLine if "namespace" in value else CounterLine
 
 
 def _plain(value: object) -> object:

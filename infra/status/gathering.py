@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -180,7 +181,9 @@ class Gathering:
     def _quarantined(self) -> Iterator[QuarantinedFact]:
         now_ms = self._clock.now_ms()
         for source in Source:
-            waiting = list(self._client.quarantine.list(source, limit=QUARANTINED_MAX))
+            note = partial(self._note, f"quarantine of {source}")
+            desk = self._client.quarantine
+            waiting = list(desk.list(source, limit=QUARANTINED_MAX, on_corrupt=note))
             if waiting:
                 oldest_ms = min(one.kept_at_ms for one in waiting)
                 yield QuarantinedFact(
@@ -190,7 +193,13 @@ class Gathering:
     def _schedules(self) -> Iterator[ScheduleFact]:
         door = self._connection.door("standard")
         book = RunBook(door, self._connection.setting("counters_table"), self._clock)
-        for one in self._client.schedules.list():
+        for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):
             due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
             state = self._client.schedules.state(one.namespace)
-            yield ScheduleFact(one, state, due, DUE_MAX, book.last(one.namespace))
+            last = self._see(f"run of {one.namespace}", partial(book.last, one.namespace), None)
+            yield ScheduleFact(one, state, due, DUE_MAX, last)
+
+    def _note(self, what: str, error: CorruptItem) -> None:
+        """One item of several could not be read; the others are told all the same."""
+        sort = "" if error.key is None else " ".join(error.key)
+        self._unseen[f"{what} {sort}".rstrip()] = str(error)

@@ -58,6 +58,8 @@ async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
     """
     try:
         from aiobotocore.session import AioSession  # noqa: PLC0415 - it is an extra
+
+        from countledger.producers.asynchronous.direct import direct  # noqa: PLC0415 - it as well
     except ModuleNotFoundError as error:
         raise SetupError(
             "aiobotocore is not installed: pip install 'countledger[async]'"
@@ -70,7 +72,7 @@ async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
             "dynamodb",
             endpoint_url=connection.endpoint_url,
             region_name=connection.region,
-            config=connection.config("dynamodb", "none"),
+            config=direct(connection.config("dynamodb", "none")),
             **_given_credentials(connection),
         )
         client = await made.__aenter__()

@@ -31,10 +31,12 @@ class AsyncPending(Pending):
         """Wait until it is acknowledged.
 
         Raises:
+            ProducerClosed: this is a fork of the process that the entry belongs to.
             CountledgerError: what `CountLedger.record` raises.
         """
         self.seen = True
         if self.outcome is None:
+            self._fates.refuse_in_a_fork()
             if self._future is None:
                 self._future = asyncio.get_running_loop().create_future()
             self._awaiting += 1

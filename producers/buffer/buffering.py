@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from countledger.ledger.errors import BadSetting, shown
-from countledger.ledger.limits import BATCH_WRITE_ITEMS, HORIZON_MIN_MS, SECOND_MS
+from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,8 @@ class Buffering:
         when_full: whether `add` then waits (`block`) or raises `BufferFull` (`error`).
         senders: how many batches are on their way at once, at the most; throttling lowers it.
         attempts: how often an entry is sent before it is handed back.
+        patience_ms: for how long `flush`, `close` and the end of the `with` block wait though no
+            entry is acknowledged or refused; as long as there is progress, they wait.
         spool: a file that keeps what is not acknowledged across a crash of the process.
         fsync: whether what is spooled also survives a crash of the machine; `add` then takes
             as long as the disk does.
@@ -50,6 +52,7 @@ class Buffering:
     when_full: Literal["block", "error"] = "block"
     senders: int = 8
     attempts: int = 12
+    patience_ms: int = 30 * SECOND_MS
     spool: str | Path | None = None
     fsync: bool = False
 
@@ -62,6 +65,7 @@ class Buffering:
         self._check("max_bytes", self.max_bytes, _MB, 1_024 * _MB)
         self._check("senders", self.senders, 1, _SENDERS_MAX)
         self._check("attempts", self.attempts, 1, _ATTEMPTS_MAX)
+        self._check("patience_ms", self.patience_ms, 1, DAY_MS)
         if self.when_full not in ("block", "error"):
             raise BadSetting(f"when_full {shown(self.when_full)} is neither 'block' nor 'error'")
         if self.fsync and self.spool is None:

@@ -115,7 +115,7 @@ class Delivery:
         return [outcomes[number] for number in range(len(entries))]
 
 
-def undeliverable(batch: Batch, spool: Spool | None, error: Exception) -> Delivered:
+def undeliverable(batch: Batch, spool: Spool | None, error: BaseException) -> Delivered:
     """A batch that nothing could be made to send; the spool knows its entries all the same."""
     try:
         keep(batch.pendings, spool)

@@ -7,7 +7,6 @@ something to be due, and callers that wait for room or for outcomes.
 from __future__ import annotations
 
 from threading import Condition, Lock, Thread, get_ident
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import CountledgerError
@@ -172,7 +171,15 @@ class Desk:
 
     def deliver(self, batch: Batch) -> None:
         """Send a batch, and tell whoever waits for it."""
-        delivered = self._delivered(batch)
+        try:
+            delivered = self._delivered(batch)
+        except (KeyboardInterrupt, SystemExit) as error:
+            # On a thread of the app's that helps: what waits for the batch must not wait for ever.
+            self._end(batch, undeliverable(batch, self.holdings.spool, error))
+            raise
+        self._end(batch, delivered)
+
+    def _end(self, batch: Batch, delivered: Delivered) -> None:
         with self.lock:
             self.outcomes.settle(batch.pendings, delivered.outcomes)
         self.outcomes.tell(batch.pendings)
@@ -206,21 +213,25 @@ class Desk:
         Raises:
             StillBuffered: the time was over before.
         """
-        until_s = None if timeout_s is None else monotonic() + timeout_s
+        wait = self.holdings.wait(timeout_s)
         with self.lock:
             mark = self.buffer.hurry()
             self._wake(ticks_ms())
         self._help()
         with self.lock:
-            for _ in self.outcomes.waiting(until_s):
+            for _ in self.outcomes.waiting_on(wait):
                 if self.buffer.settled_through(mark):
                     return self.outcomes.take_failures()
                 self._wake(ticks_ms())
             raise self.holdings.still_buffered(timeout_s)
 
     def close(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Take no more, send all that is left, and hand back what could not be sent in time."""
-        until_s = None if timeout_s is None else monotonic() + timeout_s
+        """Take no more, send all that is left, and hand back what could not be sent in time.
+
+        Returns:
+            The failures that nobody could be told of.
+        """
+        wait = self.holdings.wait(timeout_s)
         with self.lock:
             self.holdings.closed = True
             self.outcomes.changed.notify_all()
@@ -228,15 +239,15 @@ class Desk:
             self._wake(ticks_ms())
         self._help()
         with self.lock:
-            for _ in self.outcomes.waiting(until_s):
+            for _ in self.outcomes.waiting_on(wait):
                 self.buffer.hurry()
                 self._wake(ticks_ms())
                 if not self.buffer.entries:
                     break
             self._work.notify_all()
-            left, failures = self.holdings.hand_back()
+            left, failures, lost = self.holdings.hand_back()
         self.outcomes.tell(left)
-        return failures
+        return (*failures, *self.outcomes.report(lost))
 
     def statistics(self) -> BufferStatistics:
         """What was done so far, and what waits."""

@@ -5,6 +5,8 @@ SetupError     SpoolRefused     the spool is in use, another ledger's, or cannot
 ServiceFailed  BufferFull       it took no more, for now
                StillBuffered    the time was over before all was acknowledged
                NotRecorded      entries that failed, each with its error
+
+For the first three an event is not taken: they are `NotTaken` as well.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from countledger.ledger.errors import BadInput, CountledgerError, ServiceFailed,
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
+    from countledger.producers.buffer.pending import Pending
 
 
 class Failure(NamedTuple):
@@ -30,15 +33,26 @@ class Failure(NamedTuple):
     error: CountledgerError
 
 
-class ProducerClosed(BadInput):
+class NotTaken(CountledgerError):
+    """A buffer did not take an event; of that event nothing was written.
+
+    Attributes:
+        taken: of several events that were added together (`add_many`), the entries of those that
+            had been taken before: the first so many, in their order. They are sent.
+    """
+
+    taken: tuple[Pending, ...] = ()
+
+
+class ProducerClosed(NotTaken, BadInput):
     """A buffered producer was used after its end, or an entry's fate asked of another process."""
 
 
-class SpoolRefused(SetupError):
+class SpoolRefused(NotTaken, SetupError):
     """A spool file is in use, belongs to another ledger, or cannot be read or written."""
 
 
-class BufferFull(ServiceFailed):
+class BufferFull(NotTaken, ServiceFailed):
     """A buffer holds as much as it may; this event was not taken."""
 
 

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.buffer import Buffer, size_of
 from countledger.producers.buffer.coalesce import keep, may_coalesce
 from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.coalesce import EntryMaker
     from countledger.producers.buffer.delivery import Delivered
-    from countledger.producers.buffer.outcomes import Outcomes
+    from countledger.producers.buffer.outcomes import Outcomes, Wait
     from countledger.producers.buffer.pending import Pending
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
@@ -162,20 +163,24 @@ class Holdings:
 
     # ---- ending ----
 
+    def wait(self, timeout_s: float | None) -> Wait:
+        """For how long a flush or a close waits, from now on."""
+        return self.outcomes.wait(timeout_s, self.buffering.patience_ms / SECOND_MS)
+
     def ended(self, batch: Batch, delivered: Delivered) -> None:
         """A batch came to its end; its room is free."""
         self.batches += 1
         self.waits += delivered.waits
         self.buffer.settle(batch, slow_down=delivered.waits > 0)
 
-    def hand_back(self) -> tuple[list[Pending], tuple[Failure, ...]]:
+    def hand_back(self) -> tuple[list[Pending], tuple[Failure, ...], tuple[Failure, ...]]:
         """Give up whatever is left, and under way.
 
         Returns:
-            The entries that were still waiting, whose outcome is known now; and all failures that
-            nobody has asked after.
+            The entries that were still waiting, whose outcome is known now; all failures that
+            nobody has asked after; and those of what is under way, to be reported once.
         """
-        under_way = self.buffer.pending_under_way()
+        under_way = [one for one in self.buffer.pending_under_way() if not one.handed_back]
         left = self.buffer.withdraw()
         self.maker.make(left)
         try:
@@ -187,14 +192,22 @@ class Holdings:
         else:
             self.outcomes.settle(left, [not_sent(one) for one in left])
         # Of what has no entry that the spool knows, the events stay there, and come again.
-        lost = (Failure(None if one.loose else one.entry, not_sent(one)) for one in under_way)
-        return left, (*self.outcomes.take_failures(), *lost)
+        lost = tuple(Failure(None if one.loose else one.entry, not_sent(one)) for one in under_way)
+        for one in under_way:
+            one.handed_back = True
+        return left, self.outcomes.take_failures(), lost
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
-        """What is said where the time was over."""
+        """What is said where the wait was over."""
+        left = self.buffer.entries
+        if timeout_s is None:
+            patience_s = self.buffering.patience_ms / SECOND_MS
+            return StillBuffered(
+                f"nothing was acknowledged or refused for {patience_s:g} s; {left} entries are "
+                "still sent"
+            )
         return StillBuffered(
-            f"{self.buffer.entries} entries were not acknowledged within {timeout_s} s; they are "
-            "still sent"
+            f"{left} entries were not acknowledged within {timeout_s} s; they are still sent"
         )
 
     def statistics(self) -> BufferStatistics:

@@ -9,6 +9,7 @@ from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from countledger.ledger.forks import this_process
 from countledger.producers.buffer.errors import Failure, ProducerClosed
 from countledger.producers.buffer.pending import Pending
 from countledger.producers.receipt import Receipt, Status
@@ -41,6 +42,44 @@ class Tally:
         else:
             self.duplicates += 1
 
+    @property
+    def ended(self) -> int:
+        """How many came to any end: it grows as long as there is progress."""
+        return self.recorded + self.duplicates + self.failed
+
+
+@dataclass(slots=True)
+class Wait:
+    """For how long somebody waits until a buffer is empty.
+
+    With a time-out: so long and no longer, whatever happens. Without one: as long as there is
+    progress, that is, until nothing was acknowledged or refused for as long as the patience.
+
+    Attributes:
+        timeout_s: the time-out, or None.
+        patience_s: the patience.
+        since_s: when the time that counts began; the last progress, where there is no time-out.
+        ended: how many entries had come to an end by then.
+    """
+
+    timeout_s: float | None
+    patience_s: float
+    since_s: float
+    ended: int
+
+    def left_s(self, now_s: float, ended: int) -> float:
+        """How long it may still take; not above 0 where the wait is over.
+
+        Args:
+            now_s: the time, on the clock of `since_s`.
+            ended: how many entries came to an end by now.
+        """
+        if self.timeout_s is not None:
+            return self.since_s + self.timeout_s - now_s
+        if ended != self.ended:
+            self.since_s, self.ended = now_s, ended
+        return self.since_s + self.patience_s - now_s
+
 
 class Outcomes:
     """The outcomes of one process's buffer.
@@ -53,12 +92,21 @@ class Outcomes:
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
         self.changed = Condition(lock)
         self.tally = Tally()
-        # In a fork: the parent's entries, whose outcomes nobody will ever hear of here.
-        self.abandoned = False
+        self._process = this_process()
+        self._abandoned = False
         self._on_failure = on_failure
         self._failed: deque[Pending] = deque()
         # The rows in the spool of entries that failed, should they be added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the entries are those of a parent: nobody here will hear of their outcomes."""
+        return self._abandoned or self._process != this_process()
+
+    def abandon(self) -> None:
+        """From now on they are those of a parent."""
+        self._abandoned = True
 
     def pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:
         """A new entry on its way."""
@@ -69,7 +117,8 @@ class Outcomes:
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             self.tally.count(outcome)
-            if not isinstance(outcome, Receipt) and not pending.callbacks:
+            failed = not isinstance(outcome, Receipt)
+            if failed and not pending.callbacks and not pending.handed_back:
                 if self._on_failure is None:
                     self._failed.append(pending)
                 else:
@@ -89,9 +138,17 @@ class Outcomes:
                 _call(callback, pending)
             pending.callbacks = None
             outcome = pending.outcome
-            if outcome is None or isinstance(outcome, Receipt) or self._on_failure is None:
+            if outcome is None or isinstance(outcome, Receipt) or pending.handed_back:
                 continue
-            _call(self._on_failure, Failure(pending.entry, outcome))
+            self.report((Failure(pending.entry, outcome),))
+
+    def report(self, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
+        """Hand failures to `on_failure`, outside of the lock; those that nobody could be given."""
+        if self._on_failure is None:
+            return failures
+        for failure in failures:
+            _call(self._on_failure, failure)
+        return ()
 
     def outcome_of(self, pending: Pending, timeout_s: float | None) -> Outcome:
         """Wait for an entry's outcome.
@@ -101,7 +158,7 @@ class Outcomes:
             ProducerClosed: this is a fork of the process that it belongs to.
         """
         if pending.outcome is None:
-            self._refuse_in_a_fork()
+            self.refuse_in_a_fork()
             until_s = None if timeout_s is None else monotonic() + timeout_s
             pending.seen = True  # by whom it is waited for, it is not told to others
             try:
@@ -125,6 +182,19 @@ class Outcomes:
                 return
             self.changed.wait(left_s)
 
+    def wait(self, timeout_s: float | None, patience_s: float) -> Wait:
+        """A wait that begins now."""
+        return Wait(timeout_s, patience_s, monotonic(), self.tally.ended)
+
+    def waiting_on(self, wait: Wait) -> Iterator[None]:
+        """As `waiting`; end when the wait is over. Under the lock."""
+        while True:
+            yield
+            left_s = wait.left_s(monotonic(), self.tally.ended)
+            if left_s <= 0:
+                return
+            self.changed.wait(left_s)
+
     def call_when_done(self, pending: Pending, callback: Callable[[Pending], object]) -> None:
         """Have a function called once the outcome is known; here and now if it is.
 
@@ -132,7 +202,7 @@ class Outcomes:
             ProducerClosed: this is a fork of the process that it belongs to.
         """
         if pending.outcome is None:
-            self._refuse_in_a_fork()
+            self.refuse_in_a_fork()
         with self.changed:
             if pending.outcome is None:
                 pending.callbacks = [*(pending.callbacks or ()), callback]
@@ -140,7 +210,12 @@ class Outcomes:
         pending.seen = True
         _call(callback, pending)
 
-    def _refuse_in_a_fork(self) -> None:
+    def refuse_in_a_fork(self) -> None:
+        """Refuse to wait for what will never come.
+
+        Raises:
+            ProducerClosed: this is a fork of the process that the entries belong to.
+        """
         if self.abandoned:
             raise ProducerClosed(
                 "the entry was added before this process was forked: ask its parent"

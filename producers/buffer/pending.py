@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from countledger.ledger.amount import Amount, add, fits
+from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.producers.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ class Fates(Protocol):
 
     def call_when_done(self, pending: Pending, callback: Callable[[Pending], object]) -> None:
         """Have a function called once the outcome is known."""
+
+    def refuse_in_a_fork(self) -> None:
+        """Refuse to wait in another process."""
 
 
 class Pending:
@@ -42,6 +45,7 @@ class Pending:
         "delta",
         "entry",
         "events",
+        "handed_back",
         "loose",
         "number",
         "outcome",
@@ -65,6 +69,7 @@ class Pending:
         self.rows: list[int] | None = None  # where it lies in the spool
         self.loose = False  # whether the spool holds its events still, and not its entry
         self.seen = False  # whether somebody has been told of its outcome
+        self.handed_back = False  # whether the producer's end reported it while it was under way
         self.callbacks: list[Callable[[Pending], object]] | None = None
 
     @property
@@ -100,9 +105,9 @@ class Pending:
         self._fates.call_when_done(self, callback)
 
     def join(self, delta: Amount) -> bool:
-        """Take in one more event of the counter; False where the sum would need over 38 digits."""
+        """Take in one more event of the counter; False where the sum is too long for an entry."""
         total = add(self.delta, delta)
-        if not fits(total):
+        if not may_be_added(total):
             return False
         self.delta = total
         self.events += 1

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _LOG: Final = logging.getLogger(__name__)
+# For how long the end of a process waits for a producer: whoever ended it does not wait for ever.
+_AT_EXIT_S: Final = 30.0
 # They are kept alive until they are closed: what they hold must not be collected with them.
 _OPEN: Final[dict[Holder, None]] = {}
 # One for all of them, as long as `multiprocessing` knows of it.
@@ -47,7 +49,7 @@ def _close_all() -> None:
     """The process ends; the senders' threads still run."""
     for producer in list(_OPEN):
         try:
-            producer.close()
+            producer.close(_AT_EXIT_S)
         except CountledgerError:
             _LOG.exception("entries were in hand as the process ended")
 

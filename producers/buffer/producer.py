@@ -11,16 +11,16 @@ Nothing is lost without a word: what fails comes back with its entry.
 from __future__ import annotations
 
 from collections import deque
-from functools import wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
-from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.producers.buffer.desk import Desk
-from countledger.producers.buffer.errors import Failure, NotRecorded
+from countledger.producers.buffer.errors import Failure, NotRecorded, NotTaken
 from countledger.producers.buffer.holdings import Holdings
+from countledger.producers.buffer.invocations import flushing
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, opened
 from countledger.producers.buffer.spool import Spool
@@ -38,27 +38,24 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.coalesce import EntryMaker
     from countledger.producers.buffer.delivery import Delivery
+    from countledger.producers.buffer.invocations import P, R
     from countledger.producers.buffer.pending import Pending
     from countledger.producers.buffer.statistics import BufferStatistics
     from countledger.producers.sender import Outcome
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-# What a process that ends waits for at the most.
-_CLOSE_TIMEOUT_S: Final = 30.0
-# So long before a Lambda's time is over it is told that not all was sent.
-_MARGIN_MS: Final = SECOND_MS
 # Events that are spooled by one commit.
 _CHUNK: Final = 500
-# How many events `record_many` adds before it waits for the first of them.
+# How many events `record_stream` adds before it waits for the first of them.
 _AHEAD: Final = 20_000
+# Held while a fork begins again: of several threads that come first, one does.
+_BEGINNING: Final = lock_open_in_forks()
 
 
 class BufferedProducer:
     """Adds events at once and sends them in the background. Safe to share between threads.
 
-    In a fork it begins anew with nothing in hand; what was added before is the parent's.
+    In a fork it begins anew with nothing in hand; what was added before is the parent's. So it does
+    under a server that forks without Python's hooks: there it begins at its first use.
     """
 
     def __init__(
@@ -77,8 +74,8 @@ class BufferedProducer:
             make_delivery: makes what batches are sent by; called once in each process.
             maker: makes entries.
             ledger: names the ledger, for the spool.
-            on_failure: told of each failure, on a thread of this producer's, which it must not let
-                wait for the producer; it may `resend`.
+            on_failure: told of each failure, on a thread of this producer's or by `close`. It must
+                not wait for the producer; it may `resend`.
 
         Raises:
             SpoolRefused: the spool cannot be used.
@@ -90,7 +87,9 @@ class BufferedProducer:
         self._spool: Spool | None = None
         if buffering.spool is not None:
             self._spool = Spool.open(buffering.spool, ledger=ledger, fsync=buffering.fsync)
-        self._desk = self._new_desk()
+        self._closed = False
+        self._joins = buffering.coalesce and self._spool is None
+        self._begin()
         opened(self)
         try:
             left = self._desk.holdings.left_in_spool()
@@ -134,33 +133,54 @@ class BufferedProducer:
     def add_many(self, events: Iterable[Event]) -> list[Pending]:
         """Add many events; with a spool much cheaper than one by one.
 
+        They are gathered first: if that fails, nothing was taken.
+
+        Returns:
+            The entry of each event on its way, in their order.
+
         Raises:
-            As `add`, with the events up to there taken.
+            BufferFull, SpoolRefused, ProducerClosed: as `add`; `taken` has the entries of the
+                events that were taken, which are the first ones.
         """
         taken: list[Pending] = []
-        chunk: list[Event] = []
+        every = list(events)
         most = min(_CHUNK, self.buffering.max_entries)
-        for event in events:
-            chunk.append(event)
-            if len(chunk) == most:
-                taken += self._take(chunk)
-                chunk = []
-        return taken + self._take(chunk)
+        for start in range(0, len(every), most):
+            try:
+                taken += self._take(every[start : start + most])
+            except NotTaken as error:
+                error.taken = tuple(taken)
+                raise
+        return taken
 
-    def record_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """Add many events and wait for them, some at a time.
+    def record_many(self, events: Iterable[Event]) -> list[Outcome]:
+        """Add many events, gathered first, and wait for all of them.
+
+        Returns:
+            One outcome for each event, in their order: the receipt or the error of its entry, or
+            the error for which it was not taken (`NotTaken`).
+        """
+        return list(self.record_stream(list(events)))
+
+    def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
+        """As `record_many` for events of any number, 20,000 ahead of the outcomes.
+
+        It adds only while it is iterated.
 
         Yields:
-            One outcome for each event, in their order: the receipt or the error of its entry.
+            One outcome for each event, in their order.
         """
-        pendings: deque[Pending] = deque()
+        waiting: deque[Pending | NotTaken] = deque()
         for event in events:
-            pendings.extend(self._take([event]))
-            while pendings and (pendings[0].done or len(pendings) > _AHEAD):
-                yield pendings.popleft().wait()
+            try:
+                waiting.extend(self._take([event]))
+            except NotTaken as error:
+                waiting.append(error)
+            while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD):
+                yield _outcome(waiting.popleft())
         self._desk.hurry()
-        for pending in pendings:
-            yield pending.wait()
+        while waiting:
+            yield _outcome(waiting.popleft())
 
     def resend(self, entry: Entry) -> Pending:
         """Add an entry that came back with an error, as it is; it cannot count twice.
@@ -174,27 +194,30 @@ class BufferedProducer:
         """Send all that was added so far, and wait until it is acknowledged.
 
         Args:
-            timeout_s: for how long, at the most; None waits as long as it takes.
+            timeout_s: for how long, at the most, whatever happens; None waits as long as there is
+                progress: until nothing was acknowledged or refused for `Buffering.patience_ms`.
 
         Raises:
             NotRecorded: entries failed, by now, and nobody was told: each with its error.
-            StillBuffered: the time was over; what is left is still sent.
+            StillBuffered: the wait was over; what is left is still sent.
         """
         failures = self._desk.flush(timeout_s)
         if failures:
             raise NotRecorded(failures)
 
-    def close(self, timeout_s: float | None = _CLOSE_TIMEOUT_S) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Send all that is left, and take no more.
 
         Args:
-            timeout_s: for how long, at the most.
+            timeout_s: for how long, at the most, as for `flush`.
 
         Raises:
-            NotRecorded: entries failed and nobody was told, or could not be sent in time; with a
-                spool they are sent again at the next start, unless they were refused for good.
+            NotRecorded: entries failed, or were not acknowledged before the wait was over, and
+                there is no `on_failure` to be told. With a spool they are sent again at the next
+                start, unless they were refused for good.
         """
         failures = self._desk.close(timeout_s)
+        self._closed = True
         closed(self)
         if self._spool is not None:
             self._spool.close()
@@ -211,7 +234,7 @@ class BufferedProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it, also after an error."""
+        """Close it, also after an error; it waits as long as there is progress."""
         self.close()
 
     def flushing(self, handler: Callable[P, R]) -> Callable[P, R]:
@@ -222,15 +245,7 @@ class BufferedProducer:
             StillBuffered: its time was nearly over; what is left is sent by the next invocation,
                 if there is one in this process.
         """
-
-        @wraps(handler)
-        def invoke(*arguments: P.args, **options: P.kwargs) -> R:
-            try:
-                return handler(*arguments, **options)
-            finally:
-                self.flush(_time_left_s(arguments))
-
-        return invoke
+        return flushing(handler, self.flush)
 
     @property
     def statistics(self) -> BufferStatistics:
@@ -250,22 +265,35 @@ class BufferedProducer:
 
     def start_anew(self) -> None:
         """Begin again in a fork, with nothing in hand."""
-        self._desk.outcomes.abandoned = True
-        self._desk = self._new_desk()
+        _, parents = self._mine
+        parents.outcomes.abandon()
+        abandon(parents)
+        self._begin()
 
-    def _new_desk(self) -> Desk:
+    @property
+    def _desk(self) -> Desk:
+        """The one of this process; a fork that Python has not seen begins again here."""
+        if self._mine[0] != this_process():
+            with _BEGINNING:
+                if self._mine[0] != this_process():
+                    self.start_anew()
+        return self._mine[1]
+
+    def _begin(self) -> None:
         lock = Lock()
         outcomes = Outcomes(lock, self._on_failure)
-        holdings = Holdings(self.buffering, self._maker, self._spool, outcomes)
-        self._joins = self.buffering.coalesce and self._spool is None
-        return Desk(holdings, lock, self._make_delivery)
+        spool, is_closed = self._spool, self._closed
+        holdings = Holdings(self.buffering, self._maker, spool, outcomes, closed=is_closed)
+        self._mine = this_process(), Desk(holdings, lock, self._make_delivery)
 
     def _take(self, events: Sequence[Event]) -> list[Pending]:
         desk = self._desk
         return desk.take_in([desk.holdings.pending_of(event) for event in events]) if events else []
 
 
-def _time_left_s(arguments: tuple[Any, ...]) -> float | None:
-    """What an invocation has left, less a margin; None for a context that does not tell."""
-    tell = getattr(arguments[1], "get_remaining_time_in_millis", None) if arguments[1:] else None
-    return None if tell is None else max(tell() - _MARGIN_MS, 0) / SECOND_MS
+def _is_known(one: Pending | NotTaken) -> bool:
+    return isinstance(one, NotTaken) or one.done
+
+
+def _outcome(one: Pending | NotTaken) -> Outcome:
+    return one if isinstance(one, NotTaken) else one.wait()

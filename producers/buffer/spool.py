@@ -13,15 +13,16 @@ fork's own end.
 
 from __future__ import annotations
 
-import ctypes
+import atexit
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
+from countledger.ledger.forks import abandon, this_process
 from countledger.producers.buffer.errors import SpoolRefused
 from countledger.producers.buffer.spool_rows import (
     Spooled,
@@ -47,6 +48,10 @@ _SCHEMA: Final = (
 )
 
 
+class _SpoolClosed(SpoolRefused):
+    """It was closed before."""
+
+
 @dataclass(eq=False)
 class Spool:
     """An open spool, this process's alone. Safe to share between threads.
@@ -55,13 +60,15 @@ class Spool:
         path: its file.
         connection: the open database.
         next_row: the number of the next row.
-        parents: whether this is a fork of the process that it belongs to.
+        process: the one that it belongs to.
+        closed: whether it is closed; a sender may outlive that.
     """
 
     path: str
     connection: sqlite3.Connection
     next_row: int
-    parents: bool = False
+    process: tuple[int, int] = field(default_factory=this_process)
+    closed: bool = False
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -126,6 +133,8 @@ class Spool:
     def settle(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
         """Forget what is acknowledged, and put aside what can never be: one commit.
 
+        If the spool is closed nothing is done: all of it comes again at the next start.
+
         Args:
             acknowledged: rows.
             refused: a reason and a row, each.
@@ -133,7 +142,7 @@ class Spool:
         Raises:
             SpoolRefused: the disk failed; all of it comes again at the next start, and counts once.
         """
-        with self._commit():
+        with suppress(_SpoolClosed), self._commit():
             self._delete(acknowledged)
             self.connection.executemany("UPDATE rows SET refused = ? WHERE row = ?", refused)
 
@@ -158,17 +167,25 @@ class Spool:
         with self._commit():
             self._delete(rows)
 
+    @property
+    def is_parents(self) -> bool:
+        """Whether this is a fork of the process that it belongs to."""
+        return self.process != this_process()
+
     def close(self) -> None:
-        """Let go of the file."""
-        if self.parents:
+        """Let go of the file; in a fork it is left alone."""
+        if self.is_parents:
+            abandon(self.connection)
             return
         with self._lock, _refusing(self.path):
+            self.closed = True
             self.connection.close()
 
     def _read(self, which: str) -> list[tuple[Spooled, str]]:
         self._refuse_in_a_fork()
         query = f"SELECT row, body, refused FROM rows WHERE refused {which} ORDER BY row"  # noqa: S608 - ours
         with self._lock, _refusing(self.path):
+            self._refuse_closed()
             found = self.connection.execute(query).fetchall()
         try:
             return [(decode_row(row, body), reason) for row, body, reason in found]
@@ -176,11 +193,15 @@ class Spool:
             raise SpoolRefused(f"spool {self.path!r} holds what is no entry: {error}") from error
 
     def _refuse_in_a_fork(self) -> None:
-        if self.parents:
+        if self.is_parents:
             raise SpoolRefused(
                 f"spool {self.path!r} is that of the process that this one was forked from: make a "
                 "producer here, with a spool of its own"
             )
+
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise _SpoolClosed(f"spool {self.path!r} is closed with its producer")
 
     def _delete(self, rows: Iterable[int]) -> None:
         self.connection.executemany("DELETE FROM rows WHERE row = ?", ((row,) for row in rows))
@@ -189,6 +210,7 @@ class Spool:
     def _commit(self) -> Iterator[None]:
         self._refuse_in_a_fork()
         with self._lock, _refusing(self.path):
+            self._refuse_closed()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -203,14 +225,15 @@ class Spool:
 def _leave_to_the_parent() -> None:
     """In a fork: nothing may touch or close what was open, not even Python as it ends."""
     for spool in _OPEN:
-        spool.parents = True
-        # A reference that is never given back.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(spool.connection))
+        if spool.is_parents:
+            abandon(spool.connection)
 
 
 _OPEN: Final[WeakSet[Spool]] = WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_the_parent)
+# In a fork that Python has not seen.
+atexit.register(_leave_to_the_parent)
 
 
 def _prepare(connection: sqlite3.Connection, path: str, ledger: str, *, fsync: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from countledger.ledger.amount import Amount, parse_delta_text, to_text
+from countledger.ledger.amount import Amount, from_number, to_text
 from countledger.ledger.entry import Entry
 
 if TYPE_CHECKING:
@@ -59,12 +59,7 @@ def decode_row(row: int, text: str) -> Spooled:
         ValueError, KeyError, TypeError: it was not.
     """
     facts: dict[str, Any] = json.loads(text)
-    counter, delta = facts.pop("counter"), _delta(facts.pop("delta"))
+    counter, delta = facts.pop("counter"), from_number(facts.pop("delta"))
     if "id" not in facts:
         return Spooled(row, counter, delta, None)
     return Spooled(row, counter, delta, Entry(counter=counter, delta=delta, **facts))
-
-
-def _delta(text: str) -> Amount:
-    """The sum of a coalesced entry may be 0; an event's delta may not."""
-    return 0 if text == "0" else parse_delta_text(text)

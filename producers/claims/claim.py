@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
 from countledger.ledger.errors import AlreadyClaimed, BadClaim, NotClaimed, shown
-from countledger.ledger.expressions import Absent, AnyOf, Compare
+from countledger.ledger.expressions import Absent, AllOf, AnyOf, Assign, AssignOnce, Compare
 from countledger.ledger.limits import (
+    CLAIM_ID_MAX_BYTES,
     OWNER_MAX_BYTES,
     PARTITION_KEY_MAX_BYTES,
     SCOPE_MAX_BYTES,
     TRANSACTION_ACTIONS,
 )
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.operations import Delete, Put, Update
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -33,6 +34,9 @@ class Claim:
         scope: within which the value is unique, as `user-email`: 1 to 255 bytes, no `#`.
         value: a text, or a tuple of texts for a combination; not empty.
         owner: who has it, as the id of a user: 1 to 1,024 bytes.
+        claim_id: the identity of this claim, which no other claim has: 1 to 128 bytes. `take`
+            makes one if it is None. With an id, `release` and `change` free this claim alone;
+            without an id, they free the claim that the owner has when they read it.
 
     Raises:
         BadClaim: naming the part and the rule that it breaks.
@@ -41,11 +45,14 @@ class Claim:
     scope: str
     value: str | tuple[str, ...]
     owner: str
+    claim_id: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse at birth."""
         check_value(self.scope, self.value)
         _check_text("owner", self.owner, OWNER_MAX_BYTES)
+        if self.claim_id is not None:
+            _check_text("claim_id", self.claim_id, CLAIM_ID_MAX_BYTES)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -65,12 +72,14 @@ class Taking:
     Attributes:
         table: the table `counters`.
         claim: what is claimed, and for whom.
+        claim_id: the id that the claim gets.
         now_ms: when.
-        again: whether one that its owner has already is put once more, rather than refused.
+        again: whether a claim that its owner has already is accepted as it is, not refused.
     """
 
     table: str
     claim: Claim
+    claim_id: str
     now_ms: int
     again: bool
 
@@ -79,16 +88,30 @@ class Taking:
         """Its table and its key."""
         return self.table, dict(self.claim.key)
 
-    def write(self) -> Put:
-        """The write: one write unit up to 1 KB, two in a transaction."""
-        item = {**self.claim.key, "owner": self.claim.owner, "at": self.now_ms}
+    def write(self) -> Put | Update:
+        """The write: one write unit up to 1 KB, two in a transaction.
+
+        A claim that its owner has already keeps its id and its time.
+        """
         free = Absent("part")
-        mine = Compare("owner", "=", self.claim.owner)
-        return Put(self.table, item, AnyOf(free, mine) if self.again else free)
+        if not self.again:
+            facts = {"owner": self.claim.owner, "id": self.claim_id, "at": self.now_ms}
+            return Put(self.table, {**self.claim.key, **facts}, free)
+        clauses = (
+            Assign("owner", self.claim.owner),
+            AssignOnce("id", self.claim_id),
+            AssignOnce("at", self.now_ms),
+        )
+        mine = [Compare("owner", "=", self.claim.owner)]
+        if self.claim.claim_id is not None:
+            mine.append(Compare("id", "=", self.claim.claim_id))
+        return Update(self.table, dict(self.claim.key), clauses, AnyOf(free, AllOf(*mine)))
 
     def done(self, found: Item | None) -> bool:
-        """Whether its owner has it."""
-        return found is not None and owner_of(found) == self.claim.owner
+        """Whether its owner has it, under the id that was asked for if there is one."""
+        if found is None or owner_of(found) != self.claim.owner:
+            return False
+        return self.claim.claim_id in (None, id_of(found))
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
@@ -97,17 +120,22 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class Freeing:
-    """A claim to be deleted, if its owner has it.
+    """A claim to be deleted: the one with this id, and no other of the same owner.
 
     Attributes:
         table: the table `counters`.
         claim: what is to be free, and who has it.
+        claim_id: the id of the claim to delete.
+        seen: whether the owner is known to have had that claim: the caller named it, or this call
+            has read it. If not, the id is new and no claim has it, so the write is refused.
         moved: whether its owner takes another value instead: then that one tells whether it was
             done before, whoever has the old value since.
     """
 
     table: str
     claim: Claim
+    claim_id: str
+    seen: bool
     moved: bool = False
 
     @property
@@ -117,14 +145,29 @@ class Freeing:
 
     def write(self) -> Delete:
         """The write: one write unit up to 1 KB, two in a transaction."""
-        return Delete(self.table, self.claim.key, Compare("owner", "=", self.claim.owner))
+        same = Compare("id", "=", self.claim_id), Compare("owner", "=", self.claim.owner)
+        return Delete(self.table, self.claim.key, AllOf(*same))
 
     def done(self, found: Item | None) -> bool:
-        """Whether nobody has it; of one that moved, whether its owner has it no more."""
-        return found is None or (self.moved and owner_of(found) != self.claim.owner)
+        """Whether the claim is gone. An id is used once, so a claim that is gone stays gone.
+
+        If the owner was not seen to have the value, another owner's claim is a refusal.
+        """
+        if found is None:
+            return True
+        if id_of(found) == self.claim_id:
+            return False
+        return self.seen or self.moved or owner_of(found) == self.claim.owner
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused."""
+        mine = found is not None and owner_of(found) == self.claim.owner
+        if self.seen and found is not None and mine and id_of(found) != self.claim_id:
+            return NotClaimed(
+                f"{self.claim.scope} {shown_value(self.claim.parts)}: the claim "
+                f"{self.claim_id!r} is gone, and {self.claim.owner!r} has the value by another "
+                "claim, which is left as it is"
+            )
         return _refused(self.claim, found)
 
 
@@ -142,6 +185,17 @@ def owner_of(item: Item) -> str:
     """
     check_format(item)
     return require(item, "owner", str)
+
+
+def id_of(item: Item) -> str:
+    """The id of a claim that is stored.
+
+    Raises:
+        CorruptItem: the item has none.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    return require(item, "id", str)
 
 
 def check_value(scope: object, value: object) -> None:
@@ -183,6 +237,14 @@ def _refused(claim: Claim, found: Item | None) -> Refused:
             "anybody else"
         )
     owner = owner_of(found)
+    if owner == claim.owner and claim.claim_id not in (None, id_of(found)):
+        return AlreadyClaimed(
+            f"{claim.scope} {shown_value(claim.parts)} is claimed by {owner!r} under another "
+            f"claim_id, not under {claim.claim_id!r}",
+            claim.scope,
+            claim.parts,
+            owner,
+        )
     return AlreadyClaimed(
         f"{claim.scope} {shown_value(claim.parts)} is claimed by {owner!r}",
         claim.scope,

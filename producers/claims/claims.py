@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
@@ -15,6 +15,7 @@ from countledger.producers.claims.claim import (
     Freeing,
     Taking,
     check_value,
+    id_of,
     owner_of,
     parts_of,
     shown_value,
@@ -22,8 +23,9 @@ from countledger.producers.claims.claim import (
 from countledger.producers.claims.writing import carry_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from countledger.ledger.attributes import Item
     from countledger.producers.claims.writing import Step
     from countledger.producers.own_items import OwnWrite
     from countledger.producers.strict.means import Means
@@ -49,7 +51,9 @@ class Claims:
         """Take values for their owners, together with items of the app's own: all or nothing.
 
         One write unit for a single claim; two for each claim and two for each KB of each item where
-        there is more than one write. What an owner has already it may take again.
+        there is more than one write. What an owner has already it may take again; that claim keeps
+        its id. A claim that is new gets the id of its `Claim`, or a new one. Use an id of your own
+        for one take and its retries only.
 
         Args:
             claims: what to take, and for whom.
@@ -60,7 +64,8 @@ class Claims:
             owner has already, with no new item among them, are written again as they are: True.
 
         Raises:
-            AlreadyClaimed: somebody else has one of the values; the error names the owner.
+            AlreadyClaimed: somebody else has one of the values, or the owner has it under another
+                id than the one that was given; the error names the owner.
             ItemInTheWay: an item of the app's own is not as its write expects.
             BadClaim, BadItem: no such transaction can be.
             Unclear: no attempt got a clear answer; the same call again is safe.
@@ -68,13 +73,15 @@ class Claims:
             WrongRegion: this is not the home region.
         """
         steps = [*self._taking(claims, again=bool(own) or len(claims) > 1), *own]
-        return self._carry_out("to claim", claims, steps)
+        return self._carry_out("to claim", claims, steps, lambda: steps)
 
     def change(self, claim: Claim, to: str | tuple[str, ...], own: Sequence[OwnWrite] = ()) -> bool:
         """Let an owner have another value instead: four write units, and two for each KB of items.
 
+        One read unit more if the claim is given without its id.
+
         Args:
-            claim: what its owner has.
+            claim: what its owner has; with an id that very claim, else the one that is read.
             to: the value that it is to have instead, within the same scope.
             own: what to write in the same transaction.
 
@@ -82,7 +89,7 @@ class Claims:
             Whether this call did it; False: it was done before (a retry).
 
         Raises:
-            NotClaimed: the owner does not have it.
+            NotClaimed: the owner does not have it, or has it by another claim than the one named.
             AlreadyClaimed: somebody else has the new value; or the old one, and the owner does not
                 have the new one.
             ItemInTheWay, BadClaim, BadItem, Unclear, Throttled, WrongRegion: as `take`.
@@ -90,27 +97,56 @@ class Claims:
         taken = Claim(claim.scope, to, claim.owner)
         if taken.key == claim.key:
             raise BadClaim(f"{claim.scope} {shown_value(claim.parts)} is to change into itself")
-        freeing = Freeing(self.means.table, claim, moved=True)
-        steps = [freeing, *self._taking([taken], again=True), *own]
-        return self._carry_out("to change", [claim], steps)
+        taking = self._taking([taken], again=True)
+        what = [self._unseen(claim), *taking, *own]
+
+        def steps() -> list[Step]:
+            return [self._freeing(claim, moved=True), *taking, *own]
+
+        return self._carry_out("to change", [claim], what, steps)
 
     def release(self, *claims: Claim, own: Sequence[OwnWrite] = ()) -> bool:
         """Free values, if their owners have them: one write unit for a single one, else two each.
 
+        One read unit more for each claim that is given without its id. This call frees the claims
+        that it names, or that it read; never a claim that the same owner takes meanwhile. Another
+        call without ids reads again, and frees what the owner has by then: where a release may be
+        repeated (by a queue, or after a crash), give the claims that `find` answered with.
+
         Args:
-            claims: what to free, and who has it.
+            claims: what to free, and who has it; with an id that very claim, else what is read.
             own: what to write in the same transaction.
 
         Returns:
-            Whether this call did it; False: they were free (a retry).
+            Whether this call did it; False: they were gone before (a retry), and what the values
+            are claimed by now is left as it is.
 
         Raises:
-            AlreadyClaimed: somebody else has one of them.
+            AlreadyClaimed: somebody else has one of those that were given without an id, or a
+                claim of that id belongs to somebody else.
             NotClaimed: nobody has one of them, and the rest is not done.
             ItemInTheWay, BadClaim, BadItem, Unclear, Throttled, WrongRegion: as `take`.
         """
-        steps = [*(Freeing(self.means.table, claim) for claim in claims), *own]
-        return self._carry_out("to release", claims, steps)
+        what = [*map(self._unseen, claims), *own]
+
+        def steps() -> list[Step]:
+            return [*map(self._freeing, claims), *own]
+
+        return self._carry_out("to release", claims, what, steps)
+
+    def find(self, scope: str, value: str | tuple[str, ...]) -> Claim | None:
+        """The claim of a value, with its owner and its id, or None: one read unit.
+
+        Give it to `release` or `change`, which then free this very claim, however often and
+        however late they are called.
+
+        Raises:
+            BadClaim: it is no scope, or no value.
+            CorruptItem: the claim cannot be read.
+            WrongRegion: this is not the home region.
+        """
+        item = self._item(scope, value)
+        return None if item is None else Claim(scope, value, owner_of(item), id_of(item))
 
     def owner(self, scope: str, value: str | tuple[str, ...]) -> str | None:
         """Who has a value, or None: one read unit.
@@ -119,22 +155,63 @@ class Claims:
             BadClaim: it is no scope, or no value.
             WrongRegion: this is not the home region.
         """
+        item = self._item(scope, value)
+        return None if item is None else owner_of(item)
+
+    def _item(self, scope: str, value: str | tuple[str, ...]) -> Item | None:
         check_value(scope, value)
         self._refuse_elsewhere()
         key = keys.claim_key(scope, parts_of(value))
-        item = self.means.reads.get(self.means.table, key, consistent=True)
-        return None if item is None else owner_of(item)
+        return self.means.reads.get(self.means.table, key, consistent=True)
 
     def _taking(self, claims: Sequence[Claim], *, again: bool) -> list[Taking]:
         now_ms = self.means.clock.now_ms()
-        return [Taking(self.means.table, claim, now_ms, again) for claim in claims]
+        return [
+            Taking(
+                self.means.table,
+                claim,
+                claim.claim_id or self.means.new_id(now_ms),
+                now_ms,
+                again,
+            )
+            for claim in claims
+        ]
 
-    def _carry_out(self, verb: str, claims: Sequence[Claim], steps: Sequence[Step]) -> bool:
+    def _unseen(self, claim: Claim) -> Freeing:
+        """The deletion of a claim that nobody has: its id is new."""
+        new_id = self.means.new_id(self.means.clock.now_ms())
+        return Freeing(self.means.table, claim, new_id, seen=False)
+
+    def _freeing(self, claim: Claim, *, moved: bool = False) -> Freeing:
+        """The deletion of the claim that was named, or else of the one that its owner has now."""
+        claim_id = claim.claim_id
+        if claim_id is None:
+            item = self._item(claim.scope, claim.value)
+            if item is None or owner_of(item) != claim.owner:
+                return replace(self._unseen(claim), moved=moved)
+            claim_id = id_of(item)
+        return Freeing(self.means.table, claim, claim_id, seen=True, moved=moved)
+
+    def _carry_out(
+        self,
+        verb: str,
+        claims: Sequence[Claim],
+        writes: Sequence[Step],
+        steps: Callable[[], Sequence[Step]],
+    ) -> bool:
+        """Check what is to be written where, and carry it out.
+
+        Args:
+            verb: for messages.
+            claims: that the caller gave.
+            writes: the same writes as `steps` makes, before anything is read.
+            steps: makes the writes; it may read.
+        """
         if not claims:
             raise BadClaim("no claim: give at least one")
-        if len(steps) > TRANSACTION_ACTIONS:
-            raise BadItem(f"{len(steps)} writes at once: at most {TRANSACTION_ACTIONS} fit")
-        places = Counter(map(_shown_place, steps))
+        if len(writes) > TRANSACTION_ACTIONS:
+            raise BadItem(f"{len(writes)} writes at once: at most {TRANSACTION_ACTIONS} fit")
+        places = Counter(map(_shown_place, writes))
         twice, times = places.most_common(1)[0]
         if times > 1:
             raise BadItem(f"two writes of one call are at the same item: {twice}")

@@ -8,7 +8,8 @@ An answer means:
                                  an earlier call, or by an attempt of this one without an answer
     throttle, conflict           nothing was written: sent again
     none (500, time-out, reset)  sent again, a transaction under the same token; all of these
-                                 writes may come twice and change nothing the second time
+                                 writes may come twice and change nothing the second time: a claim
+                                 is deleted by its own id, so a claim taken since is another one
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.ledger.errors import (
-    AlreadyClaimed,
     ConditionFailed,
     Throttled,
     TransactionCancelled,
@@ -28,7 +28,7 @@ from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgot
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import CountledgerError, Refused
@@ -55,7 +55,7 @@ class Step(Protocol):
         """Why the write was refused, by the item that was found."""
 
 
-def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
+def carry_out(means: Means, what: str, prepare: Callable[[], Sequence[Step]]) -> bool:
     """Write everything or nothing: one write unit for a single step, two each for several.
 
     A refusal costs the same, and one read unit for each step to see whether it was done before.
@@ -63,7 +63,8 @@ def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
     Args:
         means: what to work with.
         what: what this is, for messages.
-        steps: at different items.
+        prepare: makes the steps, at different items; it may read. Every attempt sends the steps
+            that it made first, so that a retry names the identity of what this call saw.
 
     Returns:
         Whether this call did it; False: it was done before.
@@ -77,12 +78,13 @@ def carry_out(means: Means, what: str, steps: Sequence[Step]) -> bool:
     until_ms = begun_ms + TOKEN_LIFE_MS - means.clock_skew_ms
     attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     token = means.new_id(begun_ms)
-    writes = [step.write() for step in steps]
+    steps: Sequence[Step] | None = None
     while True:
         failure: CountledgerError
         try:
+            steps = prepare() if steps is None else steps
             with attempts.sending():
-                met = _send(means, writes, token, steps)
+                met = _send(means, [step.write() for step in steps], token, steps)
             if not met:
                 return True
             _refuse(met)
@@ -122,12 +124,14 @@ def _send(
 def _refuse(met: Sequence[tuple[Step, Item | None]]) -> None:
     """Refuse for what stands otherwise than this call would leave it; another owner first.
 
+    Steps of claims come before those of an app's own items, and a claim is refused for its owner.
+
     Raises:
         Refused: of the step that met it.
     """
-    refusals = [step.refused(found) for step, found in met if not step.done(found)]
-    for refusal in (*(one for one in refusals if isinstance(one, AlreadyClaimed)), *refusals):
-        raise refusal
+    for step, found in met:
+        if not step.done(found):
+            raise step.refused(found)
 
 
 def _send_alone(means: Means, write: Write) -> None:

@@ -10,9 +10,12 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.ledger.assembly import namespaces_of
+from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
 from countledger.ledger.copies import Copies
+from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload
+from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
 from countledger.producers.ingest.ingest import Ingest, Outcome
 from countledger.producers.ingest.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.producers.ingest.reading import Kind
@@ -61,7 +64,8 @@ def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     parts = _parts()
     records = event.get("Records") or []
     stream, shard = source_of(records)
-    outcome = parts.ingest.apply(records, stream=stream, shard=shard)
+    deadline = Deadline.within(SystemClock(), context, INGEST_TIME_MS, INGEST_MARGIN_MS)
+    outcome = parts.ingest.apply(records, stream=stream, shard=shard, deadline=deadline)
     _report(parts, outcome, shard, context)
     return answer_of(outcome, records)
 

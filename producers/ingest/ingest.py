@@ -23,6 +23,7 @@ from countledger.producers.receipt import Status
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from countledger.ledger.deadline import Deadline
     from countledger.producers.ingest.quarantine import Quarantine
     from countledger.producers.ingest.writing import Fate, Writer
 
@@ -64,8 +65,21 @@ class Ingest:
     quarantine: Quarantine
     origin: str
 
-    def apply(self, records: Sequence[Mapping[str, Any]], *, stream: str, shard: str) -> Outcome:
+    def apply(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        stream: str,
+        shard: str,
+        deadline: Deadline | None = None,
+    ) -> Outcome:
         """Bring a batch of one shard into the ledger: a write unit for each KB of an entry.
+
+        Args:
+            records: as Lambda delivers them, in order.
+            stream: which they come from, for the quarantine.
+            shard: of that stream.
+            deadline: after which no write is begun; what is not written is delivered again.
 
         Raises:
             BadPayload: a record is none of Kinesis; nothing was written.
@@ -75,7 +89,7 @@ class Ingest:
         fates = dict(
             zip(
                 (one.place for one in found),
-                self.writer.write([one.entry for one in found]),
+                self.writer.write([one.entry for one in found], deadline),
                 strict=True,
             )
         )

@@ -10,11 +10,15 @@ import base64
 import binascii
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.errors import BadInput, BadPayload, shown
+from countledger.ledger.limits import SECOND_MS, TIME_LIMIT_MS
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
+
+# Stands for a time of arrival that cannot be; no record has arrived at the epoch.
+_NEVER_MS: Final = 0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -96,6 +100,10 @@ def read(records: Sequence[Mapping[str, Any]], origin: str) -> Iterator[Found | 
     """
     for number, record in enumerate(records):
         place, data = _opened(number, record)
+        if place.arrived_ms == _NEVER_MS:
+            reason = "the record has no time of arrival that can be"
+            yield Rejected(place, data, Kind.UNREADABLE, reason)
+            continue
         try:
             payloads = unpack(data)
         except BrokenAggregate as broken:
@@ -115,12 +123,23 @@ def _opened(number: int, record: Mapping[str, Any]) -> tuple[Place, bytes]:
     """The place of a record and its data; what is wrong here is wrong with the event itself."""
     try:
         inner = record["kinesis"]
-        place = Place(
-            number,
-            str(inner["sequenceNumber"]),
-            round(float(inner["approximateArrivalTimestamp"]) * 1_000),
-            None,
-        )
+        arrived_ms = _arrival_in(inner["approximateArrivalTimestamp"])
+        place = Place(number, str(inner["sequenceNumber"]), arrived_ms, None)
         return place, base64.b64decode(inner["data"], validate=True)
-    except (KeyError, TypeError, ValueError, OverflowError, binascii.Error) as error:
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise BadPayload(f"record {shown(record)} is none of Kinesis: {error!r}") from None
+
+
+def _arrival_in(timestamp: float) -> int:
+    """When a record arrived, or `_NEVER_MS` for a number that is no time of ours.
+
+    JSON knows Infinity and 1e300: refused as an error of the event, such a record would block its
+    shard until the stream drops it.
+
+    Raises:
+        TypeError, ValueError: it is no number.
+    """
+    arrived_s = float(timestamp)
+    if not 0 <= arrived_s * SECOND_MS < TIME_LIMIT_MS:
+        return _NEVER_MS
+    return round(arrived_s * SECOND_MS)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger.errors import (
     BadInput,
-    BadPayload,
     CorruptItem,
     CountledgerError,
+    OutOfTime,
     RequestRejected,
 )
 from countledger.ledger.keys import namespace_of
@@ -21,6 +21,7 @@ from countledger.producers.receipt import Receipt, Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from countledger.ledger.deadline import Deadline
     from countledger.ledger.entry import Entry
     from countledger.producers.sender import Sender
 
@@ -41,8 +42,12 @@ class Writer:
 
     sender: Sender
 
-    def write(self, entries: Sequence[Entry]) -> list[Fate]:
+    def write(self, entries: Sequence[Entry], deadline: Deadline | None = None) -> list[Fate]:
         """Write entries: a write unit for each KB of each.
+
+        Args:
+            entries: which.
+            deadline: after which no write is begun; None: there is no such moment.
 
         Returns:
             A fate for each entry, in their order; an error is this entry's own.
@@ -61,13 +66,17 @@ class Writer:
         ]
         with ThreadPoolExecutor(_WRITERS, "countledger-ingest") as pool:
             # Of several with one key the first is the one that is recorded.
-            for sent in pool.map(lambda group: self._in_turn(entries, group), keyed.values()):
+            for sent in pool.map(
+                lambda group: self._in_turn(entries, group, deadline), keyed.values()
+            ):
                 fates |= sent
-            for sent in pool.map(lambda batch: self._at_once(entries, batch), batches):
+            for sent in pool.map(lambda batch: self._at_once(entries, batch, deadline), batches):
                 fates |= sent
         for first, *others in plain.values():
-            # A batch takes no item twice, and one that comes again need not be written.
-            fates |= {n: _again(entries[n], entries[first], fates[first]) for n in others}
+            # A batch takes no item twice; the same identity is the same content.
+            fate = fates[first]
+            again = Status.DUPLICATE if isinstance(fate, Status) else fate
+            fates |= dict.fromkeys(others, again)
         return [fates[number] for number in range(len(entries))]
 
     def _outside(self, entries: Sequence[Entry]) -> dict[int, Fate]:
@@ -90,10 +99,21 @@ class Writer:
             return error
         return None
 
-    def _in_turn(self, entries: Sequence[Entry], numbers: list[int]) -> dict[int, Fate]:
-        return {number: _fate(self.sender.outcome_of(entries[number])) for number in numbers}
+    def _in_turn(
+        self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None
+    ) -> dict[int, Fate]:
+        fates: dict[int, Fate] = {}
+        for number in numbers:
+            late = _lateness(deadline)
+            fates[number] = late or _fate(self.sender.outcome_of(entries[number]))
+        return fates
 
-    def _at_once(self, entries: Sequence[Entry], numbers: list[int]) -> dict[int, Fate]:
+    def _at_once(
+        self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None
+    ) -> dict[int, Fate]:
+        late = _lateness(deadline)
+        if late is not None:
+            return dict.fromkeys(numbers, late)
         outcomes = self.sender.send_batch([entries[number] for number in numbers])
         return dict(zip(numbers, map(_fate, outcomes), strict=True))
 
@@ -102,14 +122,14 @@ def _fate(outcome: Receipt | CountledgerError) -> Fate:
     return outcome.status if isinstance(outcome, Receipt) else outcome
 
 
-def _again(entry: Entry, first: Entry, fate: Fate) -> Fate:
-    """What becomes of an entry whose id came before in the same batch."""
-    if entry != first:
-        return BadPayload(
-            f"id {entry.id} of counter {entry.counter!r} came with two contents: one entry has "
-            "one id"
-        )
-    return Status.DUPLICATE if isinstance(fate, Status) else fate
+def _lateness(deadline: Deadline | None) -> OutOfTime | None:
+    """Why nothing is begun any more, or None; what is not begun is delivered again."""
+    try:
+        if deadline is not None:
+            deadline.check()
+    except OutOfTime as late:
+        return late
+    return None
 
 
 def is_final(error: CountledgerError) -> bool:

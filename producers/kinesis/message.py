@@ -3,6 +3,11 @@
 Whatever sends it, and sends it again, it has to be known again: by an `id` that its producer made
 once, or by a `key`. What has neither is refused, because a producer that got no answer sends a
 record again, under another sequence number, and nobody could tell the second from a new change.
+
+The identity of an entry with an `id` is the id together with the content. Entries with an id are
+written 25 at a time and without a condition, so one that is there is replaced by one of the same
+identity: by itself, and by nothing else. A sender that knows the id of another's entry cannot
+replace that entry.
 """
 
 from __future__ import annotations
@@ -11,19 +16,17 @@ import json
 import re
 from dataclasses import replace
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadPayload, shown
-from countledger.ledger.ids import BARE_KEY_PREFIX, new_id
+from countledger.ledger.entry import Entry, describe_entry
+from countledger.ledger.errors import BadInput, BadPayload, shown
+from countledger.ledger.ids import BARE_KEY_PREFIX, bound_id, new_id
 from countledger.producers.event import make_entry
 from countledger.producers.payload import LEAST_MS, EventPayload, first_problem, load_object
-
-if TYPE_CHECKING:
-    from countledger.ledger.entry import Entry
 
 VERSION: Final = 1
 # More than a flush can coalesce, and so few that their sums stay numbers.
@@ -66,24 +69,59 @@ class Message(EventPayload):
         made = make_entry(
             event, now_ms=made_ms(entry_id), origin=origin, new_id=lambda _at_ms: entry_id
         )
-        return replace(made, events=self.events)
+        return bound(replace(made, events=self.events))
+
+
+def bound(entry: Entry) -> Entry:
+    """The entry under the identity that its id and its content have together.
+
+    One with a key has its identity by that, and stays as it is. This can never change: an entry
+    that is delivered again across an upgrade would be another one.
+    """
+    if entry.key is not None:
+        return entry
+    note = sorted(entry.note.items()) if entry.note else None
+    content = [entry.id, entry.counter, to_text(entry.delta), entry.events, note]
+    text = _encode([*content, entry.occurred_at_ms])
+    # Each part by name: `dataclasses.replace` takes three times as long, for each event.
+    return Entry(
+        counter=entry.counter,
+        id=bound_id(text.encode(), entry.at_ms),
+        delta=entry.delta,
+        at_ms=entry.at_ms,
+        origin=entry.origin,
+        events=entry.events,
+        note=entry.note,
+        occurred_at_ms=entry.occurred_at_ms,
+        message_id=entry.id,
+    )
 
 
 def encode(entry: Entry) -> bytes:
-    """The message of an entry: the same entry gives the same bytes, always."""
+    """The message of an entry: the same entry gives the same bytes, always.
+
+    Raises:
+        BadInput: the entry has neither a key nor an id of a message: it was not made for Kinesis,
+            and would be another one behind it.
+    """
+    if entry.key is None and entry.message_id is None:
+        raise BadInput(
+            f"{describe_entry(entry)} was not made for Kinesis, and would count as another one "
+            "there: send it again by `resend` of the ledger"
+        )
     delta = entry.delta if isinstance(entry.delta, int) else f'"{to_text(entry.delta)}"'
     head = f'{{"v":1,"counter":{encode_basestring(entry.counter)},"delta":{delta}'
     if entry.key is None and entry.note is None and entry.occurred_at_ms is None:
         # The common one, an eighth of the work.
         events = "" if entry.events == 1 else f',"events":{entry.events}'
-        return f'{head},"id":"{entry.id}"{events}}}'.encode()
+        return f'{head},"id":"{entry.message_id}"{events}}}'.encode()
     return (head + "," + _encode(_rest(entry))[1:]).encode()
 
 
 def _rest(entry: Entry) -> dict[str, Any]:
     rest: dict[str, Any] = {}
     if entry.key is None:
-        rest["id"] = entry.id
+        rest["id"] = entry.message_id
     else:
         rest["key"] = entry.key
         if not entry.id.startswith(BARE_KEY_PREFIX):

@@ -10,7 +10,9 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledged
 from countledger.ledger.ids import new_id
 from countledger.producers.event import make_entry
+from countledger.producers.kinesis.message import bound
 from countledger.producers.kinesis.sender import KinesisSender, Outcome, Sent
+from countledger.producers.receipt import complete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,26 +44,48 @@ class KinesisProducer:
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[int], str] = new_id
 
-    def send_many(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """Send events, some thousands at a time; no units of DynamoDB until they are ingested.
+    def send_many(self, events: Iterable[Event]) -> list[Outcome]:
+        """Send events, some thousands to a call; no units of DynamoDB until they are ingested.
 
-        They are gathered until some thousands are there or the feed ends: of a slow feed, give what
-        there is. Several events of one key may be ingested in any order.
+        All of them are sent before this returns. Several events of one key may be ingested in any
+        order.
+
+        Args:
+            events: any number of them; they are gathered first. If gathering them fails, nothing
+                was sent. For events that do not fit into memory use `send_stream`.
+
+        Returns:
+            One outcome for each event, in their order: `Sent`, or the error of this event as a
+            value. An `Unacknowledged` carries the entry: `resend` it, it cannot count twice. Where
+            something that concerns every event struck on the way (a `SetupError`), it is the
+            outcome of each event that it stopped.
+
+        Raises:
+            SetupError: no stream, no permission, nothing reachable; no event was sent.
+        """
+        every = list(events)
+        return complete(self.send_stream(every), len(every), _MAY_BE_IN)
+
+    def send_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
+        """As `send_many` for events of any number, some thousands at a time.
+
+        It sends only while it is iterated. Events are gathered until some thousands are there or
+        they end: of a source that is slow, hand over what there is.
 
         Yields:
             One outcome for each event, in their order: `Sent`, or the error of this event as a
-            value. An `Unacknowledged` carries the entry: `resend` it, it cannot count twice.
+            value.
 
         Raises:
             SetupError: what concerns every event: no stream, no permission, nothing reachable;
-                behind the outcomes of all events that may have been sent.
+                after the outcomes of all events that may have been sent.
         """
         feed = iter(events)
         while chunk := list(islice(feed, _CHUNK)):
             now_ms = self.clock.now_ms()
             outcomes = self.sender.send_batch(
                 [
-                    make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id)
+                    bound(make_entry(event, now_ms=now_ms, origin=self.region, new_id=self.new_id))
                     for event in chunk
                 ]
             )
@@ -73,9 +97,11 @@ class KinesisProducer:
                 raise fatal
 
     def resend(self, entry: Entry) -> Sent:
-        """Send an entry again as it is.
+        """Send an entry again as it is; the ledger's own `resend` takes it as well.
 
         Raises:
+            BadInput: it was not made by this producer, but by one that writes into the ledger, and
+                has no key: send it again by the ledger's `resend`.
             CountledgerError: its outcome, where it is none of success.
         """
         (outcome,) = self.sender.send_batch([entry])

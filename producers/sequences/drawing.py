@@ -37,11 +37,14 @@ def draw(means: Means, sequence: str, size: int) -> range:
         Unclear: no attempt got a clear answer; numbers may be lost.
         Throttled: every attempt was refused.
     """
-    write = plan_draw(means.table, sequence, size, means.clock.now_ms())
+    now_ms = means.clock.now_ms()
     attempts = Attempts(means, POLICY, _GAP)
     while True:
         try:
-            item = means.door.update(write)
+            # Each request has an id of its own: if it lands late and begins a new sequence, that
+            # is no sequence that was there before.
+            new_id = means.new_id(now_ms)
+            item = means.door.update(plan_draw(means.table, sequence, size, new_id, now_ms))
         except ConditionFailed:
             raise exhausted(sequence) from None
         except PASSING as error:
@@ -61,15 +64,17 @@ def make(means: Means, sequence: str, first: int) -> None:
         SequenceExists: somebody made or used one of that name before.
     """
     now_ms = means.clock.now_ms()
-    tag = means.new_id(now_ms)
-    write = plan_making(means.table, sequence, first, tag, now_ms)
+    tags: set[str] = set()
     attempts = Attempts(means, POLICY, _MADE)
     while True:
         try:
-            means.door.put(write)
+            # One for each request: one that lands late, after a deletion, makes another sequence.
+            tag = means.new_id(now_ms)
+            tags.add(tag)
+            means.door.put(plan_making(means.table, sequence, first, tag, now_ms))
         except ConditionFailed as failed:
             found = failed.item or {}
-            if found.get("tag") == tag:
+            if found.get("incarnation") in tags:
                 return  # by an attempt that got no answer
             raise SequenceExists(
                 f"sequence {sequence!r} exists, its last number is {found.get('total')}: "

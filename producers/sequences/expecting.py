@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import require
+from countledger.ledger.attributes import optional, require
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
 from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.ledger.retry import Backoff
@@ -49,6 +49,7 @@ class Expecting:
         sequence: its name.
         attempts: those of this call.
         last: the number behind which it would draw.
+        incarnation: of the sequence that was read, or None.
         tag: of the draw of exactly that number.
     """
 
@@ -56,6 +57,7 @@ class Expecting:
     sequence: str
     attempts: Attempts
     last: int = 0
+    incarnation: str | None = None
     tag: str = ""
 
     @classmethod
@@ -73,6 +75,7 @@ class Expecting:
         """
         # That nothing is left is not believed, but looked at.
         found = None if known == SEQUENCE_LAST else known
+        incarnation: str | None = None
         in_doubt = False
         while True:
             failure: CountledgerError
@@ -81,15 +84,17 @@ class Expecting:
                     item = self._read()
                     if in_doubt and item.get("tag") == self.tag:
                         return self.last + 1
-                    found = require(item, "total", int) if item else 0
-                    in_doubt = in_doubt and found == self.last
-                self._aim(found)
+                    found, incarnation = self._seen(item)
+                    in_doubt = in_doubt and self._still(found, incarnation)
+                self._aim(found, incarnation)
                 self._write()
             except ConditionFailed as failed:
                 if failed.item is not None and failed.item.get("tag") == self.tag:
                     return self.last + 1
                 in_doubt = False
-                found = self._met(failed.item)
+                # After a longer wait what came back is old.
+                found, incarnation = self._seen(failed.item or {})
+                found = found if self.attempts.made == 0 else None
                 failure = Throttled("others drew each time before this call could")
             except PASSING as error:
                 in_doubt = in_doubt or isinstance(error, Unclear)
@@ -100,18 +105,26 @@ class Expecting:
             if not self.attempts.again(failure):
                 raise_end(self.attempts, f"a draw from sequence {self.sequence!r}", failure)
 
-    def _met(self, item: Item | None) -> int | None:
-        """The last number by the item that came back; None: read it again, it is old by then."""
-        if self.attempts.made > 0:
-            return None
-        return require(item, "total", int) if item else 0
+    def _seen(self, item: Item) -> tuple[int, str | None]:
+        """The last number of the sequence that was met, and its incarnation."""
+        if not item:
+            return 0, None
+        return require(item, "total", int), optional(item, "incarnation", str)
 
-    def _aim(self, last: int) -> None:
+    def _aim(self, last: int, incarnation: str | None) -> None:
         """Go for the number behind the last: under the same tag as long as that is the same."""
         if last >= SEQUENCE_LAST:
             raise exhausted(self.sequence)
-        if last != self.last or not self.tag:
+        if not (self.tag and self._still(last, incarnation)):
             self.last, self.tag = last, self.means.new_id(self.means.clock.now_ms())
+        self.incarnation = incarnation
+
+    def _still(self, last: int, incarnation: str | None) -> bool:
+        """Whether the number aimed at is the next one of the same sequence still.
+
+        By a last number that the caller knew, the sequence had not been read when it was aimed at.
+        """
+        return last == self.last and self.incarnation in (None, incarnation)
 
     def _read(self) -> Item:
         key = keys.total_key(self.sequence)
@@ -120,5 +133,13 @@ class Expecting:
     def _write(self) -> None:
         now_ms = self.means.clock.now_ms()
         self.means.door.update(
-            plan_expected(self.means.table, self.sequence, self.last, self.tag, now_ms)
+            plan_expected(
+                self.means.table,
+                self.sequence,
+                self.last,
+                incarnation=self.incarnation,
+                tag=self.tag,
+                new_id=self.means.new_id(now_ms),
+                now_ms=now_ms,
+            )
         )

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import check_format, optional, require
+from countledger.ledger.attributes import check_format, optional_time, require
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadSequence, SequenceExhausted, shown
-from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.expressions import (
+    Absent,
+    Add,
+    AllOf,
+    AnyOf,
+    Assign,
+    AssignOnce,
+    Compare,
+)
 from countledger.ledger.limits import BLOCK_MAX, SEQUENCE_LAST
 from countledger.ledger.operations import Put, Update
 
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.attributes import Item
+    from countledger.ledger.expressions import Condition
 
 # What tells the item of a sequence from that of a strict counter, whatever else reads it.
 METHOD: Final = "sequence"
@@ -47,7 +56,7 @@ def decode_sequence(item: Item) -> Sequence:
         NewerFormat: a later release wrote it.
     """
     check_format(item)
-    updated_at_ms = optional(item, "updated_at", int)
+    updated_at_ms = optional_time(item, "updated_at")
     return Sequence(
         sequence=require(item, "counter", str),
         last=require(item, "total", int),
@@ -86,16 +95,18 @@ def plan_making(table: str, sequence: str, first: int, tag: str, now_ms: int) ->
         "total": first - 1,
         "first": first,  # tells who reads the stream that nothing was drawn yet
         "version": 1,
+        "incarnation": tag,
         "tag": tag,
         "updated_at": now_ms,
     }
     return Put(table, item, Absent("part"))
 
 
-def plan_draw(table: str, sequence: str, size: int, now_ms: int) -> Update:
+def plan_draw(table: str, sequence: str, size: int, new_id: str, now_ms: int) -> Update:
     """The write that moves a sequence on, if it has so many numbers left: one write unit.
 
-    It makes the sequence where there is none; the first number is 1 then.
+    It makes the sequence where there is none, as an incarnation of that id; the first number is 1
+    then. It names no incarnation: whichever it meets, no other draw gets the same numbers of it.
     """
     has_numbers = Compare("total", "<=", SEQUENCE_LAST - size)
     return Update(
@@ -105,6 +116,7 @@ def plan_draw(table: str, sequence: str, size: int, now_ms: int) -> Update:
             Add("total", size),
             Add("version", 1),
             Assign("method", METHOD),
+            AssignOnce("incarnation", new_id),
             Assign("updated_at", now_ms),
         ),
         AnyOf(Absent("total"), has_numbers),
@@ -112,13 +124,33 @@ def plan_draw(table: str, sequence: str, size: int, now_ms: int) -> Update:
     )
 
 
-def plan_expected(table: str, sequence: str, last: int, tag: str, now_ms: int) -> Update:
+def plan_expected(
+    table: str,
+    sequence: str,
+    last: int,
+    *,
+    incarnation: str | None,
+    tag: str,
+    new_id: str,
+    now_ms: int,
+) -> Update:
     """The write that draws the number behind `last`, if that is still the last: one write unit.
 
     The tag stays with the sequence until the next draw of this kind. It is made anew for each
     number, so whoever finds its own knows that this very number is its own.
+
+    Args:
+        table: the table `counters`.
+        sequence: its name.
+        last: the number that must be the last.
+        incarnation: the id of the sequence that was seen; None: none was read.
+        tag: of this number.
+        new_id: the incarnation of the sequence if this write makes it.
+        now_ms: when.
     """
-    still = Compare("total", "=", last)
+    still: Condition = Compare("total", "=", last)
+    if incarnation is not None:
+        still = AllOf(still, Compare("incarnation", "=", incarnation))
     return Update(
         table,
         keys.total_key(sequence),
@@ -127,9 +159,10 @@ def plan_expected(table: str, sequence: str, last: int, tag: str, now_ms: int) -
             Add("version", 1),
             Assign("method", METHOD),
             Assign("tag", tag),
+            AssignOnce("incarnation", new_id),
             Assign("updated_at", now_ms),
         ),
-        AnyOf(Absent("total"), still) if last == 0 else AllOf(still),
+        AnyOf(Absent("total"), still) if last == 0 and incarnation is None else still,
     )
 
 

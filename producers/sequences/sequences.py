@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
+from countledger.ledger.attributes import optional
 from countledger.ledger.errors import ConditionFailed, NoSuchCounter, WrongRegion
-from countledger.ledger.expressions import Compare
+from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.limits import BLOCK_DEFAULT, SEQUENCE_LAST
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
@@ -28,6 +29,7 @@ from countledger.producers.sequences.sequence import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from countledger.ledger.attributes import Item
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.sequences.appending import Numbered
     from countledger.producers.sequences.collection import Collection
@@ -139,27 +141,34 @@ class Sequences:
             NamespaceUnknown: its namespace was never used.
             WrongKind, WrongRegion: as `create`.
         """
-        self._refuse_elsewhere(sequence)
-        self.namespaces.expect(keys.check_counter(sequence), Kind.SEQUENCE)
-        key = keys.total_key(sequence)
-        item = self.means.reads.get(self.means.table, key, consistent=True)
+        item = self._item(sequence)
         return Sequence(sequence) if item is None else decode_sequence(item)
 
     def delete(self, sequence: str) -> None:
         """Delete a sequence: a read unit and a write unit.
 
         The next draw begins at 1, or where it is made anew: numbers are given out a second time.
+        So end the leases of the sequence first: a process that holds a block goes on giving out
+        its numbers. The sequence is deleted that has the name when the call reads it; one that is
+        drawn from or made meanwhile under its name is left as it is.
 
         Raises:
             NoSuchCounter: nothing was ever drawn from it, and it was not made.
             NamespaceUnknown, WrongKind, WrongRegion: as `show`.
         """
-        if not self.show(sequence).version:
+        item = self._item(sequence)
+        if item is None:
             raise NoSuchCounter(f"there is no sequence {sequence!r}: nothing was drawn from it")
         is_one = Compare("method", "=", METHOD)
+        incarnation = optional(item, "incarnation", str)
+        same = (
+            Absent("incarnation")
+            if incarnation is None
+            else Compare("incarnation", "=", incarnation)
+        )
         try:
             key = keys.total_key(sequence)
-            self.means.reads.delete(Delete(self.means.table, key, is_one))
+            self.means.reads.delete(Delete(self.means.table, key, AllOf(is_one, same)))
         except ConditionFailed:
             return  # by an attempt that got no answer, or by somebody else
 
@@ -194,6 +203,12 @@ class Sequences:
             As `append`.
         """
         return Appending.begin(self.means, pending).resume()
+
+    def _item(self, sequence: str) -> Item | None:
+        self._refuse_elsewhere(sequence)
+        self.namespaces.expect(keys.check_counter(sequence), Kind.SEQUENCE)
+        key = keys.total_key(sequence)
+        return self.means.reads.get(self.means.table, key, consistent=True)
 
     def _usable(self, sequence: str) -> str:
         """The name, once its namespace is known to be of the right kind."""

@@ -13,8 +13,10 @@ from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict import exact_value, joint, marked
 from countledger.producers.strict.bounds import check_amount
+from countledger.producers.strict.incarnations import check_counters
 from countledger.producers.strict.marked import MarkedSending, Request
-from countledger.producers.strict.means import Redefined
+from countledger.producers.strict.means import PASSING, Redefined
+from countledger.producers.strict.outcome import Duplicate, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +80,8 @@ class AtOnce:
         Raises:
             TooManyCounters: one transaction does not take so many.
             NoSuchCounter: one of them does not exist.
-            IdempotencyKeyReused: the key was used for something else.
+            IdempotencyKeyReused: the key was used for something else, or before one of the
+                counters was deleted and made again.
             KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
             BadInput: another argument breaks its rule, or a counter takes no part in this.
         """
@@ -88,7 +91,8 @@ class AtOnce:
 
         def changed(definitions: Sequence[Definition]) -> Outcome:
             legs = joint.legs_of(definitions, exact, self.means.random)
-            return joint.carry_out(self.means, legs, MarkedSending.begin(self.means, request))
+            sending = MarkedSending.begin(self.means, request, definitions)
+            return joint.carry_out(self.means, legs, sending)
 
         return self._with_definitions(request.counters, changed)
 
@@ -156,7 +160,7 @@ class AtOnce:
         request = self._request((counter,), facts, key, note, exact)
 
         def assigned(definitions: Sequence[Definition]) -> Outcome:
-            sending = MarkedSending.begin(self.means, request)
+            sending = MarkedSending.begin(self.means, request, definitions)
             return exact_value.carry_out(self.means, definitions[0], exact, sending)
 
         return self._with_definitions((counter,), assigned)
@@ -164,7 +168,8 @@ class AtOnce:
     def give_up(self, key: str | IdempotencyKey) -> Outcome:
         """Make sure that nothing under a key is in and never will be, or learn that it is.
 
-        For a day, as long as a key is remembered. One write unit.
+        For a day, as long as a key is remembered. One write unit; a read unit for the marker and
+        one for each counter where the key was used.
 
         Returns:
             `GivenUp`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
@@ -172,12 +177,22 @@ class AtOnce:
         Raises:
             KeyExpired, ClockSkew: the key's time lies so far back that changes under it may be in
                 and forgotten, or ahead.
+            IdempotencyKeyReused: it is in, but one of the counters was deleted, or made again,
+                since.
         """
         self._refuse_elsewhere("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
         until_ms = marked.remembered_until(self.means, key, "several changes")
-        return marked.give_up(self.means, id_of_key(key), "(all under this key)", until_ms)
+        change_id, what = id_of_key(key), "(all under this key)"
+        outcome = marked.give_up(self.means, change_id, what, until_ms)
+        if isinstance(outcome, Duplicate):
+            text = key.key if isinstance(key, IdempotencyKey) else key
+            try:
+                check_counters(self.means, change_id, text)
+            except PASSING:
+                return Unknown(what, "it could not be read whether it is in: ask again")
+        return outcome
 
     def _request(
         self,

@@ -95,7 +95,7 @@ class Bounds:
 
 
 def check_amount(what: str, value: object) -> Amount | None:
-    """A number that a counter can hold, or None.
+    """A number that a counter may be given as a bound or a value, or None.
 
     Raises:
         BadBounds: naming the rule that it breaks.
@@ -107,8 +107,8 @@ def check_amount(what: str, value: object) -> Amount | None:
         raise BadBounds(f"{what} {value!r} is a {kind}: give an int or a decimal.Decimal")
     if isinstance(value, Decimal) and not value.is_finite():
         raise BadBounds(f"{what} {value} is not a finite number")
-    if not fits(value):
-        raise BadBounds(f"{what} needs more than {NUMBER_MAX_DIGITS} digits")
+    if not amount.may_be_added(value):
+        raise BadBounds(f"{what} {amount.short(value)} {amount.TOO_LONG}")
     return amount.canonical(value)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.state import State
@@ -222,28 +222,40 @@ class StrictCounters:
         )
 
     def delete(self, counter: str) -> None:
-        """Delete a counter: two write units for each of its items.
+        """Delete a counter: two write units for each of its items, and a read unit.
+
+        The incarnation is deleted that has the name when the call reads it. If somebody deletes it
+        meanwhile, and makes a counter of that name again, the new one is left as it is.
 
         Raises:
             NoSuchCounter: there is none of that name.
+            Unclear: no attempt got a clear answer; look at it.
+            Throttled: every attempt was refused.
         """
-
-        def deleted(definition: Definition, _item: Item | None) -> None:
-            creator.delete(self.means, definition, self._placed.get())
-
-        self._with_definition(counter, deleted)
+        self._refuse_elsewhere(counter)
+        self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
+        definition, _ = self._definitions.read(counter)
         self._definitions.forget(counter)
+        creator.delete(self.means, definition, self._placed.get())
 
-    def list(self, namespace: str) -> Iterator[StrictCounter]:
+    def list(
+        self, namespace: str, *, on_corrupt: OnCorrupt | None = None
+    ) -> Iterator[StrictCounter]:
         """The counters of a namespace by name; half a read unit for each, and for each bin.
 
+        Args:
+            namespace: of kind strict.
+            on_corrupt: called with the error of each counter that cannot be read, which is left
+                out; without it the first one ends the list.
+
         Raises:
+            CorruptItem: a counter cannot be read, and `on_corrupt` is not given.
             NamespaceUnknown: there is no such namespace.
             WrongKind: it is of another kind.
         """
         self._refuse_elsewhere(namespace)
         self.namespaces.expect(f"{keys.check_namespace(namespace)}:x", Kind.STRICT)
-        return list_counters(self.means, namespace)
+        return list_counters(self.means, namespace, on_corrupt)
 
     def give_up(self, counter: str, key: str | IdempotencyKey) -> Outcome:
         """Make sure that a change is not in and never will be, or learn that it is.

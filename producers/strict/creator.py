@@ -17,6 +17,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.ranking import is_on
+from countledger.producers.last_word import raise_end
 from countledger.producers.strict import in_turn
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.bounds import (
@@ -29,9 +30,16 @@ from countledger.producers.strict.bounds import (
 )
 from countledger.producers.strict.creation import plan_creation, plan_deletion
 from countledger.producers.strict.definition import Definition, define
-from countledger.producers.strict.means import PASSING, POLICY, Means, Redefined
+from countledger.producers.strict.means import (
+    PASSING,
+    POLICY,
+    Attempts,
+    Forgotten,
+    Means,
+)
 from countledger.producers.strict.sending import check_passing
 from countledger.producers.strict.spread import read_states
+from countledger.producers.strict.tokens import life_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.state import State
 
 
+_ADVICE: Final = "it may have been done: look at the counter before you call again"
 _FORCE: Final = (
     "`force` (on the command line --force) sets the bound all the same, and changes towards it are "
     "refused until the value is back inside"
@@ -103,6 +112,8 @@ def create(means: Means, order: Order, placement: Placement) -> Definition:
 
     Raises:
         CounterExists: there is one of that name.
+        Unclear: no attempt got a clear answer.
+        Throttled: every attempt was refused.
     """
     now_ms = means.clock.now_ms()
     definition = order.definition(means.new_id(now_ms))
@@ -131,24 +142,25 @@ def _make(
     if placement.strong:
         failed = in_turn.make(means, *writes)
         return failed is not None, failed.item if failed else None
-    reasons = _transact(means, writes, made)
+    what = f"to make strict counter {writes[1].item['counter']!r}"
+    reasons = _transact(means, what, writes, made)
     # The directory's entry is put in any case; the main item, which comes next, decides.
     return reasons is not None, reasons[1].item if reasons else None
 
 
 def delete(means: Means, definition: Definition, placement: Placement) -> None:
-    """Delete a counter.
+    """Delete a counter. One that is gone, or of another making, is left as it is.
 
     Raises:
-        Redefined: it is gone, or is not that making of it.
+        Unclear: no attempt got a clear answer.
+        Throttled: every attempt was refused.
     """
     writes = plan_deletion(means.table, definition, in_turn=placement.strong)
     if placement.strong:
-        deleted = in_turn.remove(means, *writes)
+        in_turn.remove(means, *writes)
     else:
-        deleted = _transact(means, writes, means.new_id(means.clock.now_ms())) is None
-    if not deleted:
-        raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
+        what = f"to delete strict counter {definition.counter!r}"
+        _transact(means, what, writes, means.new_id(means.clock.now_ms()))
 
 
 def set_bounds(
@@ -167,6 +179,7 @@ def set_bounds(
             are bins.
         Redefined: the counter is not the one that was read.
         Throttled: changes were in the way of every attempt.
+        Unclear: no attempt got a clear answer.
     """
     waits_ms = POLICY.waits_ms(means.random)
     while True:
@@ -181,7 +194,7 @@ def set_bounds(
                 definition.places, states, targets(states, bounds), strict=True
             )
         ]
-        if _move(means, writes, placement):
+        if _move(means, definition.counter, writes, placement):
             return
         # The value or a bound moved since they were read.
         wait_ms = next(waits_ms, None)
@@ -190,10 +203,11 @@ def set_bounds(
         means.clock.sleep_ms(wait_ms)
 
 
-def _move(means: Means, writes: Sequence[Update], placement: Placement) -> bool:
+def _move(means: Means, counter: str, writes: Sequence[Update], placement: Placement) -> bool:
     if placement.strong:
         return in_turn.move(means, *writes)
-    return _transact(means, writes, means.new_id(means.clock.now_ms())) is None
+    what = f"to move the bounds of strict counter {counter!r}"
+    return _transact(means, what, writes, means.new_id(means.clock.now_ms())) is None
 
 
 def _wanted(
@@ -205,17 +219,27 @@ def _wanted(
     ), whole.total
 
 
-def _transact(means: Means, writes: Sequence[Write], token: str) -> Sequence[Reason] | None:
+def _transact(
+    means: Means, what: str, writes: Sequence[Write], token: str
+) -> Sequence[Reason] | None:
     """Write all or nothing; None: done. Else why a condition refused it.
 
+    Nothing leaves once the token may be forgotten: a counter that was deleted since would be made
+    a second time under its old id, and a bound that was moved back since would move again.
+
     Raises:
-        ServiceFailed, Unreachable: no attempt went through.
+        Unclear: an attempt may have been carried out.
+        Throttled, Unreachable: no attempt went through.
     """
-    waits_ms = POLICY.waits_ms(means.random)
+    until_ms = means.clock.now_ms() + life_ms(means)
+    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
     while True:
         failure: CountledgerError
         try:
-            means.door.transact(writes, token)
+            with attempts.sending():
+                means.door.transact(writes, token)
+        except Forgotten as late:
+            raise_end(attempts, what, late)
         except TransactionCancelled as cancelled:
             if any(reason.condition_failed for reason in cancelled.reasons):
                 return cancelled.reasons
@@ -225,7 +249,5 @@ def _transact(means: Means, writes: Sequence[Write], token: str) -> Sequence[Rea
             failure = error
         else:
             return None
-        wait_ms = next(waits_ms, None)
-        if wait_ms is None:
-            raise failure
-        means.clock.sleep_ms(wait_ms)
+        if not attempts.again(failure):
+            raise_end(attempts, what, failure)

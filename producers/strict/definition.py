@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import Item, check_format, optional, require
-from countledger.ledger.errors import BadSetting, CorruptItem
+from countledger.ledger.attributes import Item, check_format, describe, optional, require
+from countledger.ledger.errors import BadSetting, CorruptItem, shown
+from countledger.ledger.limits import BINS_MAX
 from countledger.producers.strict.choices import (
     HISTORY,
     MAX_TOKENS,
@@ -113,6 +114,13 @@ def encode_definition(definition: Definition) -> Item:
     }
 
 
+def _bins_in(item: Item) -> int:
+    bins = optional(item, "bins", int) or 1
+    if not 1 <= bins <= BINS_MAX:
+        raise CorruptItem(f"{describe(item)}: 'bins' is {shown(bins)}, no number of bins", item)
+    return bins
+
+
 def decode_definition(item: Item) -> Definition:
     """The definition in a main item.
 
@@ -123,12 +131,14 @@ def decode_definition(item: Item) -> Definition:
     check_format(item)
     name = require(item, "method", str)
     if name not in list(Method):
-        raise CorruptItem(f"strict counter {item.get('counter')!r} has the method {name!r}")
+        raise CorruptItem(
+            f"strict counter {item.get('counter')!r} has the method {shown(name)}", item
+        )
     return Definition(
         require(item, "counter", str),
         require(item, "made", str),
         Method(name),
-        optional(item, "bins", int) or 1,
+        _bins_in(item),
         optional(item, "history", int),
         optional(item, "max_tokens", int),
         optional(item, "window_ms", int),

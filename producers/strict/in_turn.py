@@ -7,23 +7,28 @@
 What a crash between two writes leaves is an entry of the directory without its item, which `list`
 skips. There are no bins here, so there is one item.
 
-A request that got no answer is sent again, and finds by the item's `made` whether it was there. No
-token keeps the first one from landing later, though: a bound may move once more if it was moved
-back meanwhile, a counter may appear again if it was deleted meanwhile. Both need a request that
-stays on its way until a person has thought again.
+A request that got no answer is sent again, for some minutes, and finds by the item's `made` whether
+it was there. No token keeps the first one from landing later, though: a bound may move once more if
+it was moved back meanwhile, a counter may appear again if it was deleted meanwhile. Both need a
+request that stays on its way until a person has thought again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import ConditionFailed, Unclear
+from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.operations import Delete, Put
-from countledger.producers.strict.means import PASSING, POLICY, Means
+from countledger.producers.last_word import raise_end
+from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten, Means
+from countledger.producers.strict.tokens import life_ms
 
 if TYPE_CHECKING:
     from countledger.ledger.errors import CountledgerError
     from countledger.ledger.operations import Update
+
+
+_ADVICE: Final = "it may have been done: look at the counter before you call again"
 
 
 def make(means: Means, listed: Put, main: Put) -> ConditionFailed | None:
@@ -41,22 +46,17 @@ def make(means: Means, listed: Put, main: Put) -> ConditionFailed | None:
     return _write(means, main)[0]
 
 
-def remove(means: Means, main: Delete, listed: Delete) -> bool:
-    """Delete a counter's items: one write unit for each KB of each.
+def remove(means: Means, main: Delete, listed: Delete) -> None:
+    """Delete a counter's items: one write unit for each KB of each. One that is gone stays so.
 
     Args:
         means: what to work with.
         main: on condition of the making.
         listed: on the same condition: the entry may be that of a new making by now.
-
-    Returns:
-        Whether this call, or one at the same time, deleted it.
     """
     refused, doubtful = _write(means, main)
-    if refused is not None and not doubtful:
-        return False
-    _write(means, listed)
-    return True
+    if refused is None or doubtful:
+        _write(means, listed)
 
 
 def move(means: Means, update: Update) -> bool:
@@ -68,25 +68,27 @@ def _write(means: Means, write: Put | Update | Delete) -> tuple[ConditionFailed 
     """Carry one write out: why its condition refused it, and whether an earlier attempt may be in.
 
     Raises:
-        ServiceFailed, Unreachable: no attempt went through.
+        Unclear: an attempt may have been carried out.
+        Throttled, Unreachable: no attempt went through.
     """
-    waits_ms = POLICY.waits_ms(means.random)
-    doubtful = False
+    until_ms = means.clock.now_ms() + life_ms(means)
+    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
+    what = f"a write of a strict counter in table {write.table!r}"
     while True:
         failure: CountledgerError
         try:
-            _carry_out(means, write)
+            with attempts.sending():
+                _carry_out(means, write)
+        except Forgotten as late:
+            raise_end(attempts, what, late)
         except ConditionFailed as refused:
-            return refused, doubtful
+            return refused, attempts.doubtful
         except PASSING as error:
-            doubtful = doubtful or isinstance(error, Unclear)
             failure = error
         else:
-            return None, doubtful
-        wait_ms = next(waits_ms, None)
-        if wait_ms is None:
-            raise failure
-        means.clock.sleep_ms(wait_ms)
+            return None, attempts.doubtful
+        if not attempts.again(failure):
+            raise_end(attempts, what, failure)
 
 
 def _carry_out(means: Means, write: Put | Update | Delete) -> None:

@@ -5,7 +5,7 @@ methods are: its marker lies by the key alone (`keyed#<id>`, `marker`) and is re
 A cancelled transaction is read by its reasons, the marker's first:
 
     marker there, same call            applied, by a request of this call that got no answer
-    marker there, same facts           duplicate
+    marker there, same facts           duplicate, if its counters are still those that were changed
     marker there, other facts          the key was used for something else
     marker there, void                 given up
     no marker, conditions failed       refused, as of now; by which counter, the caller judges
@@ -15,6 +15,10 @@ A cancelled transaction is read by its reasons, the marker's first:
 A refusal is said only after `settle`: the marker is looked for by itself (one read unit, for
 nothing promises that a cancelled transaction names every condition that failed), or, while a
 request of this call may still land, a void marker is put in its way.
+
+The marker names the incarnations of its counters. Where one of them was deleted and made again, the
+changes are in some of the counters and not in others: that is no duplicate, and doing them again
+would count some of them twice. So the key is said to have been used for other counters.
 
 Nothing leaves once the marker may have expired: a process that stood still for a day must neither
 send its changes again nor say of what is in that it was given up.
@@ -38,7 +42,15 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten, Means
+from countledger.producers.strict.incarnations import check_same, digest_of, incarnations_of
+from countledger.producers.strict.means import (
+    PASSING,
+    POLICY,
+    Attempts,
+    Forgotten,
+    Means,
+    Redefined,
+)
 from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
 from countledger.producers.strict.sending import check_passing
 
@@ -48,6 +60,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
+    from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Outcome, Refusal
 
 WINDOW_MS: Final = MARKER_WINDOW_DEFAULT_MS
@@ -97,16 +110,28 @@ class Request:
 
 @dataclass(slots=True)
 class MarkedSending:
-    """Writes on their way under one key."""
+    """Writes on their way under one key.
+
+    Attributes:
+        means: what it works with.
+        request: what the caller wants.
+        definitions: of its counters, as this process knows them.
+        attempts: of the call.
+        marker: the write of it.
+        call: the id of the call, by which it knows its own marker.
+    """
 
     means: Means
     request: Request
+    definitions: Sequence[Definition]
     attempts: Attempts
     marker: Put
     call: str
 
     @classmethod
-    def begin(cls, means: Means, request: Request) -> MarkedSending:
+    def begin(
+        cls, means: Means, request: Request, definitions: Sequence[Definition]
+    ) -> MarkedSending:
         """Nothing sent yet.
 
         Raises:
@@ -117,8 +142,15 @@ class MarkedSending:
             until_ms = request.at_ms + WINDOW_MS
         attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
         call = means.new_id(request.at_ms)
-        facts = {"call": call, "key": request.key_text, "note": request.note, **request.facts}
-        return cls(means, request, attempts, _marker(means, request.id, facts), call)
+        facts = {
+            "call": call,
+            "key": request.key_text,
+            "note": request.note,
+            "incarnations": digest_of({one.counter: one.made for one in definitions}),
+            **request.facts,
+        }
+        marker = _marker(means, request.id, facts)
+        return cls(means, request, definitions, attempts, marker, call)
 
     def at(self, writes: Sequence[Write]) -> Outcome | Reasons:
         """Carry all of the writes out: two write units each, and for the marker for each KB.
@@ -129,6 +161,7 @@ class MarkedSending:
 
         Raises:
             IdempotencyKeyReused: the key was used for something else.
+            Redefined: a counter is not the one that was read, and the key was used before.
         """
         token = self.means.new_id(self.request.at_ms)
         while True:
@@ -191,6 +224,16 @@ class MarkedSending:
             )
         if marker.get("call") == self.call:
             return Applied(what, self.request.value)
+        known = {one.counter: one.made for one in self.definitions}
+        try:
+            found = incarnations_of(self.means, known)
+        except PASSING:
+            return self.unknown()
+        if found != known:
+            if self.attempts.doubtful:
+                return self.unknown()
+            raise Redefined(f"of {what}, one was deleted or made again")
+        check_same(marker, found, self.request.key_text)
         return Duplicate(what, None)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.attributes import optional
+from countledger.ledger.attributes import decoded, optional_time
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.expressions import Compare
 from countledger.ledger.operations import Query
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.attributes import Item
+    from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.producers.strict.means import Means
 
 _KB: Final = 1_024
@@ -77,37 +78,45 @@ def read_counter(means: Means, definition: Definition, main: Item) -> StrictCoun
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
-def list_counters(means: Means, namespace: str) -> Iterator[StrictCounter]:
+def list_counters(
+    means: Means, namespace: str, on_corrupt: OnCorrupt | None = None
+) -> Iterator[StrictCounter]:
     """The counters of a namespace by name; half a read unit for each and for each bin.
 
+    Args:
+        means: what to read with.
+        namespace: whose counters.
+        on_corrupt: called with the error of each counter that cannot be read, which is left out.
+
     Raises:
-        CorruptItem: an item cannot be read.
+        CorruptItem: an item cannot be read, and `on_corrupt` is not given.
     """
     condition = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
     for page in means.reads.pages(Query(means.table, condition)):
         names = [item["part"] for item in page]
         wanted = [keys.total_key(name) for name in names]
         found = {item["counter"]: item for item in means.reads.get_many(means.table, wanted)}
-        for name in names:
-            # One that was deleted since the page was read is not there.
-            if name in found:
-                yield from _listed(means, found[name])
+        # One that was deleted since the page was read is not there.
+        items = [found[name] for name in names if name in found]
+        for shown in decoded(items, partial(_listed, means), on_corrupt):
+            if shown is not None:
+                yield shown
 
 
-def _listed(means: Means, main: Item) -> Iterator[StrictCounter]:
+def _listed(means: Means, main: Item) -> StrictCounter | None:
     definition = decode_definition(main)
     if definition.bins == 1:
-        yield _shown(definition, decode_state(main), main)
-        return
+        return _shown(definition, decode_state(main), main)
     bins = means.reads.get_many(means.table, definition.places)
-    if bins:
-        yield _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
+    if not bins:
+        return None
+    return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
 def _shown(
     definition: Definition, state: State, main: Item, bins: Sequence[Item] = ()
 ) -> StrictCounter:
-    stamps = [optional(item, "updated_at", int) for item in (main, *bins)]
+    stamps = [optional_time(item, "updated_at") for item in (main, *bins)]
     known = [stamp for stamp in stamps if stamp is not None]
     return StrictCounter(
         counter=definition.counter,

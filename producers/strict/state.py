@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countledger.ledger import amount
-from countledger.ledger.attributes import Item, check_format, require, require_amount
+from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
 from countledger.ledger.expressions import (
     Absent,
     Add,
@@ -113,8 +113,8 @@ def decode_state(item: Item) -> State:
         NewerFormat: a later release wrote it.
     """
     check_format(item)
-    tag = item.get("tag")
-    tags = item.get("tags", []) if tag is None else [tag]
+    tag = optional(item, "tag", str)
+    tags = (optional(item, "tags", list) or []) if tag is None else [tag]
     return State(
         made=require(item, "made", str),
         version=require(item, "version", int),
@@ -122,5 +122,5 @@ def decode_state(item: Item) -> State:
         lower=None if "lower" not in item else require_amount(item, "lower"),
         upper=None if "upper" not in item else require_amount(item, "upper"),
         tags=tuple(tags),
-        tokens=frozenset(item.get("tokens", ())),
+        tokens=frozenset(optional(item, "tokens", set) or ()),
     )

@@ -6,7 +6,8 @@ the set is not full, and there is room. The old item comes back with a failed co
     token there, same delta     applied by this call after a lost answer, else duplicate
     token there, other delta    the key was used for another change
     token there, of zero        given up
-    set full                    no new change, ever: the set never shrinks
+    set full                    no new change, ever: the set never shrinks. A key that is given up
+                                takes a place in it as a change does; in a full set it needs none
     else                        no room, as of now
     no answer                   sent again: the set will tell
     throttle, conflict          not applied: sent again
@@ -46,7 +47,8 @@ _ADVICE: Final = (
     "give the key up, which tells whether it counted"
 )
 _VOID: Final = "0"
-_DELTAS: Final = ("1", "-1", _VOID)
+_APPLIED: Final = ("1", "-1")
+_DELTAS: Final = (*_APPLIED, _VOID)
 
 
 def seed(made: str) -> set[str]:
@@ -68,8 +70,7 @@ def plan_change(table: str, definition: Definition, change: Change) -> Update:
         of(
             definition.made,
             *none_of(change.id),
-            # The seed is one of them.
-            SizeAtMost("tokens", definition.max_tokens or 0),
+            _not_full(definition),
             has_room(change.delta),
         ),
         returning="ALL_NEW",
@@ -77,13 +78,21 @@ def plan_change(table: str, definition: Definition, change: Change) -> Update:
 
 
 def plan_void(table: str, definition: Definition, change_id: str) -> Update:
-    """The write that keeps a change out for good; a full set keeps it out by itself."""
+    """The write that keeps a change out for good; a full set keeps it out by itself.
+
+    So the item never holds more tokens than a change may leave in it.
+    """
     return Update(
         table,
         definition.main,
         (Add("tokens", {f"{change_id}={_VOID}"}), Add("version", 1)),
-        of(definition.made, *none_of(change_id)),
+        of(definition.made, *none_of(change_id), _not_full(definition)),
     )
+
+
+def _not_full(definition: Definition) -> Condition:
+    """There is a place for one token more; the seed has one of its own."""
+    return SizeAtMost("tokens", definition.max_tokens or 0)
 
 
 @dataclass(slots=True)
@@ -161,6 +170,8 @@ class SetSending:
 def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
     """Put a token of zero where a change would put its own: one write unit for each KB.
 
+    Of a full set nothing is written: no change under a new key can come in any more.
+
     Returns:
         `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
         clear answer.
@@ -176,9 +187,11 @@ def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
             if failed.item is None or failed.item.get("made") != definition.made:
                 raise Redefined("the counter was deleted or made again") from failed
             state = decode_state(failed.item)
-            if f"{change_id}={_VOID}" in state.tokens:
-                return GivenUp(definition.counter, change_id)
-            return Duplicate(definition.counter, state.total)
+            applied = any(f"{change_id}={delta}" in state.tokens for delta in _APPLIED)
+            if applied:
+                return Duplicate(definition.counter, state.total)
+            # Its own token of zero is there, or the set is full for good.
+            return GivenUp(definition.counter, change_id)
         except PASSING as error:
             if not attempts.again(error):
                 return attempts.end(definition.counter, error)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import compact, judge, page, sequences, strict
+from tests.bench import compact, judge, page, sequences, starting, strict
 from tests.bench.rounds import rows_of, run
 from tests.bench.suite import SUITES
 
@@ -143,6 +143,16 @@ def in_rounds(rounds: int, console: Console) -> dict[str, Any]:
     return raw
 
 
+def show_starts(rows: list[tuple[str, float, float]]) -> Table:
+    """What processes cost that start, do one thing and end."""
+    table = Table(title="Starting a process", box=None)
+    for heading in ("", "CPU ms", "against its peer"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, cost_ms, factor in rows:
+        table.add_row(name, f"{cost_ms:,.0f}", f"{factor:.2f}x")
+    return table
+
+
 def on_the_engine(console: Console) -> None:
     """Run what needs an engine behind it."""
     with LocalStack(pumping=False) as stack:
@@ -159,10 +169,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured")
     parser.add_argument("--page", action="store_true", help="write docs/performance.md anew")
+    parser.add_argument("--only-start", action="store_true", help="only what a start costs")
     parser.add_argument("--no-engine", action="store_true", help="only what is measured in rounds")
     chosen = parser.parse_args()
     console = Console()
     console.width = max(console.width, _WIDTH)
+    console.print(show_starts(starting.rows(chosen.rounds)))
+    if chosen.only_start:
+        return
     raw = in_rounds(chosen.rounds, console)
     if chosen.page:
         page.write(raw)

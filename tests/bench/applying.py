@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import boto3
 
+from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.shard import Shard
@@ -82,7 +83,8 @@ def _materialize(url: str) -> Work:
     door = ledger_at(url).connection.door("standard")
     clock = _Then()
     rules = DueRules(door, _TABLE, clock)
-    materializer = Materializer(door, _TABLE, _NoQuarantine(), clock, rules)
+    shards = ShardDirectory({str(_SHARD): clock.now_ms()})
+    materializer = Materializer(door, _TABLE, _NoQuarantine(), clock, rules, shards=shards)
     records = fold.batch()
 
     def work(counters: Sequence[str]) -> float:

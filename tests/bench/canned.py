@@ -21,6 +21,15 @@ _NAMESPACE: Final = {
     "spread": {"N": "1"},
     "horizon_ms": {"N": "86400000"},
 }
+# Of a stream shard: near its beginning, so that every batch is new.
+_PROGRESS: Final = {
+    "sequence": {"S": "1"},
+    "position": {"S": "1".zfill(40)},
+    **{
+        name: {"N": "0"}
+        for name in ("handled_through", "handled_at", "records", "updates", "write_units")
+    },
+}
 _COUNTED: Final = ("updated_at", "total", "events", "entries", "version")
 _HEAD: Final = (
     "HTTP/1.1 200 OK\r\n"
@@ -44,6 +53,8 @@ def _get_item(request: dict[str, Any]) -> dict[str, Any]:
     answer = {"ConsumedCapacity": _units(request["TableName"], 0.5)}
     if request["Key"].get("entry") == _NAMESPACE["entry"]:
         answer["Item"] = {**_NAMESPACE, "counter": request["Key"]["counter"]}
+    if request["Key"].get("part") == {"S": "progress"}:
+        answer["Item"] = {**request["Key"], **_PROGRESS}
     return answer
 
 
@@ -72,7 +83,22 @@ def _put_records(request: dict[str, Any]) -> dict[str, Any]:
     return {"FailedRecordCount": 0, "Records": taken}
 
 
+def _batch_get_item(request: dict[str, Any]) -> dict[str, Any]:
+    """None of the items exists."""
+    consumed = [
+        _units(table, 0.5 * len(of["Keys"])) for table, of in request["RequestItems"].items()
+    ]
+    responses: dict[str, Any] = {table: [] for table in request["RequestItems"]}
+    return {"Responses": responses, "UnprocessedKeys": {}, "ConsumedCapacity": consumed}
+
+
+def _describe_stream(request: dict[str, Any]) -> dict[str, Any]:
+    return {"StreamDescription": {**request, "StreamStatus": "ENABLED", "Shards": []}}
+
+
 _ANSWERS: Final = {
+    "BatchGetItem": _batch_get_item,
+    "DescribeStream": _describe_stream,
     "GetItem": _get_item,
     "UpdateItem": _update_item,
     "BatchWriteItem": _batch_write_item,

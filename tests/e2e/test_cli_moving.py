@@ -15,7 +15,7 @@ from countledger.infra.local_stack import LocalStack
 from countledger.infra.moving.export_file import new_file, place_beside
 from countledger.infra.moving.exporting import Exporter
 from countledger.infra.moving.importing import Done, Importer
-from countledger.infra.moving.lines import CounterLine, Line
+from countledger.infra.moving.lines import CounterLine, ExportLine
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
 from countledger.ledger.head import Head, encode_head
@@ -97,7 +97,7 @@ def test_a_sequence_goes_on_where_it_stood(
     here, there = client_of(stack), client_of(other)
     name = f"{namespace}:bill"
     here.sequences.draw_block(name, 41)
-    lines: list[Line] = [*Exporter(here, namespace).namespaces(), Exporter(here).line(name)]
+    lines: list[ExportLine] = [*Exporter(here, namespace).namespaces(), Exporter(here).line(name)]
 
     first = list(Importer.begin(there, namespace).outcomes(lines))
     number = there.sequences.draw(name)

@@ -146,7 +146,12 @@ def test_a_value_is_taken_changed_and_released(command: Command, name: str) -> N
     change = ("claim", "change", name, "--from", "ann@x.org", "--to", "ann@y.org", "--owner", "u-1")
     changed = command(*change, "--json")
     shown = command("claim", "show", name, "ann@y.org", "--json")
-    released = command("claim", "release", name, "ann@y.org", "--owner", "u-1")
+    by_id = ("--claim-id", shown.json["claim_id"])
+    release = ("claim", "release", name, "ann@y.org", "--owner", "u-1", *by_id)
+    released = command(*release)
+    command("claim", "take", name, "ann@y.org", "--owner", "u-1")
+    repeated = command(*release, "--json")
+    command("claim", "release", name, "ann@y.org", "--owner", "u-1")
     nobody = command("claim", "show", name, "ann@y.org")
     late = command(*change)
 
@@ -156,7 +161,9 @@ def test_a_value_is_taken_changed_and_released(command: Command, name: str) -> N
     assert (refused.code, refused.out) == (4, "")
     assert refused.err == f"countledger: {name} 'ann@x.org' is claimed by 'u-1'\n"
     assert changed.json["status"] == "changed"
-    assert shown.json == {"scope": name, "value": ["ann@y.org"], "owner": "u-1"}
+    facts = {"scope": name, "value": ["ann@y.org"], "owner": "u-1"}
+    assert shown.json == {**facts, "claim_id": shown.json["claim_id"]}
+    assert repeated.json["status"] == "duplicate"
     assert "released" in released.out
     assert (nobody.code, late.code) == (1, 4)
     assert "is not claimed" in late.err

@@ -35,9 +35,13 @@ def command(stack: LocalStack) -> Command:
 
 
 def _days_pass(client: CountLedger, counter: str) -> None:
-    """As if the mark, and the last move of the total, were three days old."""
+    """As if the mark, the membership, and the last move of the total were three days old."""
     then_ms = SystemClock().now_ms() - 3 * DAY_MS
-    for key, name in ((keys.total_key(counter), "updated_at"), (keys.removal_key(counter), "at")):
+    for key, name in (
+        (keys.total_key(counter), "updated_at"),
+        (keys.removal_key(counter), "at"),
+        (keys.member_key(f"{keys.namespace_of(counter)}-group", counter), "at"),
+    ):
         table = client.connection.setting("counters_table")
         client.connection.door("standard").update(Update(table, key, (Assign(name, then_ms),)))
 

@@ -1,4 +1,4 @@
-"""The examples of the guide to groups, and the README's, do what they say."""
+"""The examples of the guide to groups, and the tutorial's, do what they say."""
 
 import os
 import re
@@ -13,10 +13,10 @@ from countledger.infra.cli.run import run
 from countledger.infra.local_stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
-GUIDE, README = [(ROOT / name).read_text() for name in ("docs/groups.md", "README.md")]
+GUIDE, TUTORIAL = [(ROOT / name).read_text() for name in ("docs/groups.md", "docs/tutorial.md")]
 (PYTHON,) = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 COMMAND_LINES = re.findall(
-    r"^    (countledger (?:group|set|namespace|snapshot) .*)$", GUIDE + README, re.MULTILINE
+    r"^    (countledger (?:group|set|namespace|snapshot) .*)$", GUIDE + TUTORIAL, re.MULTILINE
 )
 
 

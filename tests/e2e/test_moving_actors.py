@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -48,12 +48,14 @@ def test_who_operates_exports_every_kind(auth_stack: LocalStack, mark: str) -> N
     operator = actor(auth_stack, "OperatePolicyArn")
 
     names = [f"{mark}:a", f"{mark}-s:hall", f"{mark}-q:bill"]
-    values = [one.value for one in Exporter(operator).lines(names)]
-    found = list(Exporter(operator, mark).walk())
+    lines: list[Any] = list(Exporter(operator).lines(names))
+    values = [one.value for one in lines]
+    found: list[Any] = list(Exporter(operator, mark).walk())
 
     assert values == [6, 40, 7]
     assert [one.counter for one in found] == [f"{mark}:a"]
-    assert mark in {one.namespace for one in Exporter(operator).namespaces()}
+    made: list[Any] = list(Exporter(operator).namespaces())
+    assert mark in {one.namespace for one in made}
 
 
 def test_who_operates_estimates_what_it_costs(auth_stack: LocalStack, mark: str) -> None:

@@ -58,6 +58,9 @@ def _days_pass(root: CountLedger, counter: str, days: int) -> None:
     name = "removed_at" if "removed_at" in mark else "at"
     door.update(Update(table, keys.removal_key(counter), (Assign(name, then_ms),)))
     if name == "at":
+        group = f"{keys.namespace_of(counter)}-group"
+        membership = keys.member_key(group, counter)
+        door.update(Update(table, membership, (Assign("at", then_ms),)))
         door.update(Update(table, keys.total_key(counter), (Assign("updated_at", then_ms),)))
 
 

@@ -36,7 +36,7 @@ class Removing:
     @property
     def groups(self) -> Groups:
         """The groups of the store."""
-        return Groups(self.store.totals(), self.store.namespaces())
+        return Groups(self.store.totals(), self.store.namespaces(), self.clock)
 
     def remover(self) -> LedgerRemover:
         """A process of its own."""
@@ -50,7 +50,7 @@ class Removing:
             made.limit,
             made.compact,
             lambda _: None,
-            Leftovers(Groups(totals, made.namespaces)).remove,
+            Leftovers(Groups(totals, made.namespaces, self.clock)).remove,
             self.clock,
         )
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from uuid import uuid4
@@ -11,8 +12,11 @@ import pytest
 from countledger.compaction.report import Outcome
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.ledger import keys
 from countledger.ledger.change_log import newest_first
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import ArchiveRefused, CorruptArchive
+from countledger.ledger.head import decode_head
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from tests.engines.compacting import compactor, crash_at, fill
@@ -39,6 +43,12 @@ def archive(store: Store) -> S3Archive:
     return S3Archive(client, Place.parse(f"s3://{bucket}/some/where/"))
 
 
+def _entries(store: Store, archive: S3Archive, counter: str) -> Iterator[Entry]:
+    """What is archived of the counter that uses the name now."""
+    head = decode_head(store.item(store.ledger, keys.head_key(counter)))
+    return archive.entries(counter, head.incarnation)
+
+
 def _objects(archive: S3Archive) -> dict[str, bytes]:
     client, bucket = archive.client, archive.place.bucket
     found = client.list_objects_v2(Bucket=bucket).get("Contents", [])
@@ -59,13 +69,14 @@ def test_what_is_merged_can_be_read_back(store: Store, counter: str, archive: S3
     report = compactor(store, archive=archive).compact(counter)
 
     assert (report.outcome, report.merged) == (Outcome.MERGED, COUNT)
-    found = list(archive.entries(counter))
+    found = list(_entries(store, archive, counter))
     assert sorted(found, key=repr) == sorted(before, key=repr)
     assert store.entry_items(counter) == []
     objects = _objects(archive)
     assert len(objects) == 3
     for key, content in objects.items():
-        assert key.startswith(f"some/where/{counter}/00000000000")
+        assert key.startswith(f"some/where/{counter}/")
+        assert key.rpartition("/")[2].startswith("00000000000")
         lines = [json.loads(line) for line in gzip.decompress(content).splitlines()]
         assert all(line["Item"]["counter"] == {"S": counter} for line in lines)
         assert content[4:8] == b"\0\0\0\0"
@@ -91,8 +102,8 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
     # The name was published: it is made good where it was promised.
     archive.client.create_bucket(Bucket="no-such-bucket-of-ours")
     assert compactor(store, archive=archive).compact(counter).outcome is Outcome.MERGED
-    assert len(list(gone.entries(counter))) == 5
-    assert len(list(archive.entries(counter))) == COUNT - 5
+    assert len(list(_entries(store, gone, counter))) == 5
+    assert len(list(_entries(store, archive, counter))) == COUNT - 5
 
 
 def test_without_its_archive_a_promised_generation_is_not_deleted(
@@ -108,7 +119,7 @@ def test_without_its_archive_a_promised_generation_is_not_deleted(
 
     assert len(store.entry_items(counter)) == COUNT
     assert compactor(store, archive=archive).compact(counter).outcome is Outcome.MERGED
-    assert len(list(archive.entries(counter))) == COUNT
+    assert len(list(_entries(store, archive, counter))) == COUNT
 
 
 @pytest.mark.parametrize("when", ["before-call", "after-call"])
@@ -126,7 +137,8 @@ def test_a_crash_at_any_call_leaves_a_whole_archive(
             first.compact(counter)
         compactor(store, archive=archive, retire=Retire.DELETE).compact(counter)
 
-        assert sorted(int(entry.delta) for entry in archive.entries(counter)) == [1, 2, 3, 4, 5, 6]
+        found = _entries(store, archive, counter)
+        assert sorted(int(entry.delta) for entry in found) == [1, 2, 3, 4, 5, 6]
         assert store.entry_items(counter) == [], number
         if len(made) <= number:
             break
@@ -167,7 +179,7 @@ def test_a_spoilt_object_is_told(
     archive.client.put_object(Bucket=archive.place.bucket, Key=key, Body=spoilt)
 
     with pytest.raises(CorruptArchive, match="some/where"):
-        list(archive.entries(counter))
+        list(_entries(store, archive, counter))
 
 
 def test_counters_do_not_see_each_others_archive(
@@ -179,7 +191,24 @@ def test_counters_do_not_see_each_others_archive(
         fill(store, name, number + 1)
         compactor(store, archive=archive).compact(name)
 
-    found = [len(list(archive.entries(name))) for name in names]
+    found = [len(list(_entries(store, archive, name))) for name in names]
 
     assert found == [1, 2, 3, 4, 5]
     assert all(len(key.encode()) <= 1_024 for key in _objects(archive))
+
+
+def test_p9_an_archived_generation_costs_one_write_unit_more(
+    store: Store, namespace: str, archive: S3Archive
+) -> None:
+    """The record that it is stored."""
+    spent = []
+    for name, kept in (("plain", None), ("archived", archive)):
+        counter = f"{namespace}:{name}"
+        fill(store, counter, COUNT)
+        made = compactor(store, archive=kept, retire=Retire.DELETE)
+        planned = made.plan(counter)
+        spent.append((planned.write_units, made.compact(counter).write_units))
+
+    generations = 3
+    heads = generations + 1
+    assert spent == [(COUNT + heads,) * 2, (COUNT + heads + generations,) * 2]

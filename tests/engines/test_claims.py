@@ -279,13 +279,17 @@ def _told(take: Callable[[], bool]) -> object:
 def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
     tables: Store, claims: Claims, users: str, scope: str
 ) -> None:
-    """A refusal costs the same; finding out that it was done before a read unit for each."""
+    """A refusal costs the same; finding out that it was done before a read unit for each.
+
+    A claim that is to be freed, and is given without its id, costs a read unit more.
+    """
     if tables.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     ann, bob = Claim(scope, "a", "u-1"), Claim(scope, "a", "u-2")
     item = NewItem(users, {"id": "u-1", "name": "Ann"}, ("id",))  # in no index of its table
     other = NewItem(users, {"id": "u-2"}, ("id",))
     moved = ItemChange(users, {"id": "u-1"}, {"stars": 1})
+    named = Claim(scope, "d", "u-1", "id-of-d")
     calls: list[tuple[Callable[[], object], tuple[float, float]]] = [
         (partial(claims.take, ann), (1, 0)),
         (partial(claims.take, ann), (1, 1)),
@@ -294,11 +298,15 @@ def test_p9_a_claim_costs_one_unit_and_with_others_two_each(
         (partial(claims.take, ann, own=[item]), (4, 0)),
         (partial(claims.take, ann, own=[item]), (4, 2)),
         (partial(claims.take, bob, own=[other]), (4, 0)),
-        (partial(claims.change, ann, "b"), (4, 0)),
-        (partial(claims.change, ann, "b"), (4, 2)),
-        (partial(claims.change, Claim(scope, "b", "u-1"), "c", own=[moved]), (6, 0)),
-        (partial(claims.release, Claim(scope, "c", "u-1")), (1, 0)),
+        (partial(claims.change, ann, "b"), (4, 1)),
+        (partial(claims.change, ann, "b"), (4, 3)),
+        (partial(claims.change, Claim(scope, "b", "u-1"), "c", own=[moved]), (6, 1)),
+        (partial(claims.find, scope, "c"), (0, 1)),
         (partial(claims.release, Claim(scope, "c", "u-1")), (1, 1)),
+        (partial(claims.release, Claim(scope, "c", "u-1")), (1, 2)),
+        (partial(claims.take, named), (1, 0)),
+        (partial(claims.change, named, "e"), (4, 0)),
+        (partial(claims.release, Claim(scope, "e", "u-1", "no such id")), (1, 1)),
     ]
 
     spent = []

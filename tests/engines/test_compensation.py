@@ -97,10 +97,20 @@ def test_a_counter_that_is_there_already_gets_no_entry(store: Store, counter: st
     assert store.entry_items(counter) == []
 
 
+def test_a_difference_that_no_entry_may_have_is_refused(store: Store, counter: str) -> None:
+    """A sum may be larger than an entry; nothing is written, and what to do is said."""
+    compensator = _compensator(store)
+    list(compensator.recorder.record_many(Event(counter, 10**20 - 1) for _ in range(3)))
+
+    with pytest.raises(BadDelta, match="record it as several changes"):
+        compensator.set_value(counter, 0, "k", None)
+    assert compensator.exact.read(counter).sum == 3 * (10**20 - 1)
+
+
 def test_p8_what_no_counter_can_be_set_to_is_refused(store: Store, counter: str) -> None:
     """Before anything is read or written."""
     compensator = _compensator(store)
-    for value in (True, 1.5, Decimal("NaN"), 10**38):
+    for value in (True, 1.5, Decimal("NaN"), 10**20, Decimal("1E-10")):
         with pytest.raises(BadDelta):
             compensator.set_value(counter, value, "k", None)  # type: ignore[arg-type]
     with pytest.raises(BadKey):

@@ -1,9 +1,13 @@
 """P9: every operation costs what it says, in write and read units."""
 
+from dataclasses import replace
+
 import pytest
 
+from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import Step
-from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.shard import Shard
 from countledger.consumers.total_writer import update_of
 from countledger.infra.prices import BATCH_UNITS
@@ -111,9 +115,27 @@ def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) ->
     assert door.meter.write_units - before == 2
 
 
+def _opened(store: Store, materializer: Materializer, shard: Shard) -> Materializer:
+    """The same, of which the shard has been handled before today; that is paid for already."""
+    door, now_ms = store.door(), materializer.clock.now_ms()
+    ShardDirectory().open(door, store.counters, shard, now_ms)
+    door.update(advance_of(store.counters, ShardProgress(str(shard), "1", 1, now_ms, 0, 0, 0)))
+    return replace(materializer, shards=ShardDirectory({str(shard): now_ms}))
+
+
+def test_p9_a_new_shard_costs_two_units_once(store: Store, counter: str) -> None:
+    """Its progress, and its entry in the directory of shards; three more reads."""
+    materializer = store.materializer(clock=ManualClock())
+
+    materializer.apply([record(10**24, counter=counter)], Shard("costs", f"new-{counter}"))
+
+    assert _spent(materializer.door) == (2 + 2, 3)
+
+
 def test_p9_progress_costs_one_unit(store: Store, namespace: str) -> None:
     """One small item per shard and batch."""
     door = store.door()
+    store.door().update(opening_of(store.counters, f"{namespace}/s", 1))
     door.update(advance_of(store.counters, ShardProgress(f"{namespace}/s", "1", 1, 1, 1, 1, 2)))
 
     assert _spent(door) == (1, 0)
@@ -127,12 +149,12 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
         record for name in names for batch in store.records(name, 4).values() for record in batch
     ]
     records.sort(key=lambda record: int(record["dynamodb"]["SequenceNumber"]))
-    materializer = store.materializer()
     shard = Shard("costs", counter)
+    materializer = _opened(store, store.materializer(), shard)
 
     materializer.apply(records, shard)
 
-    assert _spent(materializer.door) == (4, 0)
+    assert _spent(materializer.door) == (4, 1)
     (progress,) = store.totals().progress([str(shard)]).values()
     assert (progress.records, progress.updates, progress.write_units) == (12, 3, 4)
 
@@ -142,16 +164,17 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
     recorder = store.recorder()
     recorder.sender.namespaces.create(namespace)
     names = [f"{namespace}:{number % 64}" for number in range(1_000)]
-    materializer = store.materializer(clock=ManualClock())
+    shard = Shard("costs", namespace)
+    materializer = _opened(store, store.materializer(clock=ManualClock()), shard)
 
     list(recorder.record_many(Event(name, 1) for name in names))
     materializer.apply(
         [record(10**24 + number, counter=name) for number, name in enumerate(names)],
-        Shard("costs", namespace),
+        shard,
     )
 
     assert _spent(recorder.sender.door) == (1_000, 0)
-    assert _spent(materializer.door) == (BATCH_UNITS, 0) == (65, 0)
+    assert _spent(materializer.door) == (BATCH_UNITS, 1) == (65, 1)
 
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:

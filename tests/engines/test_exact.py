@@ -130,7 +130,8 @@ def _head(counter: str, generation: int, total: int, covers: dict[str, int]) -> 
     return {
         **keys.head_key(counter),
         "generation": generation,
-        "run": "by hand",
+        "run": f"by hand {generation}",
+        "incarnation": "by hand",
         "sum": total,
         "events": total,
         "entries": total,

@@ -14,7 +14,7 @@ from countledger.consumers.total_writer import and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount
 from countledger.ledger.errors import BadSetting, NamespaceUnknown, NotRanked
-from countledger.ledger.limits import RANK_RULE_LIFE_MS
+from countledger.ledger.limits import RANK_RULE_LIFE_MS, RANK_SETTLES_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.ranking import BUCKETS, clauses_for
 from countledger.producers.event import Event
@@ -149,6 +149,23 @@ def test_strict_counters_are_ranked_without_bins(store: Store, namespace: str) -
     seller.change(f"{namespace}:a", 3)
 
     assert _top(rankings, namespace) == [(1, "a", 8), (2, "b", 7)]
+
+
+def test_only_totals_that_a_materializer_writes_are_waited_for(
+    store: Store, namespace: str
+) -> None:
+    """What changes a strict counter reads no rule that could be old."""
+    store.namespaces().create(namespace, kind=Kind.STRICT)
+    store.namespaces().create(f"{namespace}x", kind=Kind.LEDGER)
+    clock = HandClock()
+    rankings = Rankings(store.door(), store.counters, store.namespaces(), clock)
+
+    rankings.switch_on(namespace)
+    strict = list(clock.slept_ms)
+    rankings.switch_on(f"{namespace}x")
+
+    assert strict == []
+    assert clock.slept_ms == [RANK_SETTLES_MS]
 
 
 def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:

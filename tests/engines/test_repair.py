@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.repair import Remedy, Repairer, plan_of
 from countledger.consumers.stream import LedgerStream
@@ -45,6 +46,7 @@ def _pass_over_others(store: Store) -> None:
         for last in deque(stream.after(one.shard, None), maxlen=1):
             sequence = last["dynamodb"]["SequenceNumber"]
             progress = ShardProgress(str(one.shard), sequence, 1, 1, 1, 1, 1)
+            ShardDirectory().open(store.door(), store.counters, one.shard, 1)
             try:
                 store.door().update(advance_of(store.counters, progress))
             except ConditionFailed:

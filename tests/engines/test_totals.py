@@ -7,7 +7,7 @@ import pytest
 
 from countledger.consumers import watermark
 from countledger.consumers.fold import Step
-from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.shard import Shard
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.total_writer import update_of
@@ -140,6 +140,7 @@ def test_progress_moves_on_and_never_back(store: Store, namespace: str) -> None:
         return ShardProgress(shard, sequence, at_ms, at_ms + 500, 10, 3, 4.0)
 
     door = store.door()
+    door.update(opening_of(store.counters, shard, 500))
     door.update(advance_of(store.counters, progress("99", 1_000)))
     door.update(advance_of(store.counters, progress("100000000000000000000000000000000001", 2_000)))
     for late in ("99", "100", "100000000000000000000000000000000001"):

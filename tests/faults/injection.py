@@ -23,6 +23,8 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import URLLib3Session
 
+from tests.transport.proof import refused_connection
+
 
 class Kind(Enum):
     """What comes back instead of the engine's answer."""
@@ -132,7 +134,8 @@ class Attempts:
         if fault.kind is Kind.CRASH:
             raise Crash
         if fault.kind in _ERRORS:
-            raise _ERRORS[fault.kind](endpoint_url=request.url, error="injected")
+            proof = refused_connection() if fault.kind is Kind.UNREACHABLE else "injected"
+            raise _ERRORS[fault.kind](endpoint_url=request.url, error=proof)
         return _answer(request, *_ANSWERS[fault.kind])
 
 

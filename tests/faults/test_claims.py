@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -188,7 +188,7 @@ def without_the_condition(patch: pytest.MonkeyPatch) -> None:
     kept = Taking.write
 
     def unconditional(self: Taking) -> object:
-        return type(kept(self))(self.table, kept(self).item)
+        return replace(kept(self), condition=None)
 
     patch.setattr(Taking, "write", unconditional)
 

@@ -60,11 +60,13 @@ def ingest_of(store: Store, clock: HandClock) -> Ingest:
 def records_of(counter: str, operation: str, clock: HandClock) -> list[dict[str, Any]]:
     """Four records of five entries each, of +7: with ids for batches, with keys for puts."""
     made = [
-        make_entry(
-            Event(counter, 7, f"key-{n}" if operation == "PutItem" else None),
-            now_ms=clock.now_ms(),
-            origin="here",
-            new_id=new_id,
+        message.bound(
+            make_entry(
+                Event(counter, 7, f"key-{n}" if operation == "PutItem" else None),
+                now_ms=clock.now_ms(),
+                origin="here",
+                new_id=new_id,
+            )
         )
         for n in range(20)
     ]

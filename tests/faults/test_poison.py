@@ -1,6 +1,7 @@
 """P8: a record that can never be applied blocks nothing, and is never dropped in silence."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger import keys
 from countledger.ledger.door import Door
 from countledger.ledger.errors import ServiceFailed
+from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Put
-from countledger.producers.event import Event
+from countledger.producers.event import Event, make_entry
 from tests.engines.store import KeptRecords, Record, Store
 from tests.faults.canary import Rule, judged
 from tests.faults.delivery import deliver, written
@@ -194,9 +196,7 @@ def test_p8_a_sum_past_38_digits_is_set_aside(
 ) -> None:
     """Only the change that does not fit; what fits before and after it is in the total."""
     with rule.watched():
-        recorder = recorder_of(store)
-        for delta in deltas:
-            recorder.record(Event(counter, delta))
+        _write_by_hand(store, counter, deltas)
         ((shard, records),) = store.records(counter, len(deltas)).items()
         quarantine = KeptRecords()
         materializer = store.materializer(quarantine=quarantine)
@@ -211,7 +211,7 @@ def test_p8_a_sum_past_38_digits_is_set_aside(
 def test_p8_folded_changes_that_fit_together_are_applied(store: Store, counter: str) -> None:
     """In one batch only the sum has to fit, and what was halved is applied in its order."""
     deltas = [10**38 - 1, 2, -5]
-    list(map(recorder_of(store).record, (Event(counter, delta) for delta in deltas)))
+    _write_by_hand(store, counter, deltas)
     ((shard, records),) = store.records(counter, 3).items()
     quarantine = KeptRecords()
 
@@ -219,6 +219,16 @@ def test_p8_folded_changes_that_fit_together_are_applied(store: Store, counter: 
 
     assert quarantine.kept == []
     expect_total(store, counter)
+
+
+def _write_by_hand(store: Store, counter: str, deltas: list[int]) -> None:
+    """Entries that are larger than a producer takes, as another program may write them."""
+    recorder = recorder_of(store)
+    for delta in deltas:
+        entry = make_entry(
+            Event(counter, 1), now_ms=recorder.clock.now_ms(), origin="by hand", new_id=new_id
+        )
+        recorder.resend(replace(entry, delta=delta))
 
 
 def _delta(record: Record) -> int:

@@ -139,7 +139,7 @@ def test_p1_what_is_left_of_a_table_of_another_account_is_sent_again(
     """Its ARN is given for its name; the service may answer under the name."""
     arn = store.client().describe_table(TableName=store.ledger)["Table"]["TableArn"]
     known(recorder_of(store), counter)
-    settings = store.connection.settings.model_copy(update={"ledger_table": arn})
+    settings = replace(store.connection.settings, ledger_table=arn)
     recorder = recorder_of(replace(store, connection=replace(store.connection, settings=settings)))
 
     with unprocessed(writer_of(recorder), [10, 3]) as asked:

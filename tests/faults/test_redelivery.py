@@ -1,20 +1,27 @@
 """P1, on the way to the total: whatever is delivered again, late, split or crosswise, counts once.
 
 The records come from the real stream; where a real one cannot show a case (a second shard), they
-are delivered under the names of several shards.
+are delivered under the names of several shards. What is at or below a shard's progress is dropped
+before all else; here no invocation has seen any, as none has whose writes land late: watermarks
+alone refuse what was applied before.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from countledger.consumers import materializer as materializer_module
 from countledger.consumers import record as record_module
 from countledger.consumers import total_writer, watermark
 from countledger.consumers.fold import Step
+from countledger.consumers.passed import PassedShards
 from countledger.consumers.record import Change
 from countledger.consumers.shard import Shard
+from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
+from countledger.ledger.door import Door
 from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Update
@@ -24,6 +31,18 @@ from tests.faults.canary import Rule, judged
 from tests.faults.delivery import deliver, written
 from tests.faults.injection import before_call
 from tests.faults.numbers import expect_total
+
+
+@pytest.fixture(autouse=True)
+def _no_progress_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_age(_passed: PassedShards, _door: Door, _table: str, total: Item, *at: Any) -> Any:  # noqa: ANN401
+        stale = watermark.stale(total, at[1])
+        return stale if len(stale) >= watermark.STALE_ENOUGH else {}
+
+    monkeypatch.setattr(materializer_module, "above", lambda records, _position: records)
+    monkeypatch.setattr(materializer_module, "attempt_at", lambda *_: None)
+    monkeypatch.setattr(PassedShards, "removable", by_age)
+
 
 # ---- rules to switch off ----
 
@@ -64,8 +83,24 @@ def age_of_records_not_asked(patch: pytest.MonkeyPatch) -> None:
 
 def watermarks_removed_too_early(patch: pytest.MonkeyPatch) -> None:
     """A watermark goes although records that it would refuse may still come."""
-    patch.setattr(watermark, "WATERMARK_LIFE_MS", -HOUR_MS)
-    patch.setattr(watermark, "STALE_ENOUGH", 1)
+    progress_not_seen(patch)
+    patch.setattr(PassedShards, "removable", lambda *seen: watermark.marks_in(seen[3]))
+
+
+def progress_not_seen(patch: pytest.MonkeyPatch) -> None:
+    """As invocations have it that began before the progress of any other was there."""
+    patch.setattr(materializer_module, "above", lambda records, _position: records)
+
+
+# A law of what comes much later: the progress drops it by then, and the watermark may be gone.
+_MUCH_LATER = "outlives_the_records"
+
+
+@pytest.fixture(autouse=True)
+def _watermarks_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is delivered again soon is also dropped by progress; here watermarks have to do it."""
+    if _MUCH_LATER not in request.node.name:
+        progress_not_seen(monkeypatch)
 
 
 # ---- laws ----

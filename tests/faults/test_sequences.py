@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -127,8 +127,8 @@ def test_what_was_not_carried_out_leaves_no_gap(store: Store, counter: str) -> N
 def without_the_expectation(patch: pytest.MonkeyPatch) -> None:
     """Whoever has seen the last number takes the next."""
 
-    def unconditional(*arguments: object) -> object:
-        return replace(plan_expected(*arguments), condition=None)  # type: ignore[arg-type]
+    def unconditional(*arguments: Any, **named: Any) -> object:  # noqa: ANN401 - handed on
+        return replace(plan_expected(*arguments, **named), condition=None)
 
     patch.setattr(expecting, "plan_expected", unconditional)
 
@@ -150,7 +150,7 @@ def test_another_draw_between_the_look_and_the_write(
 
 def without_the_tag(patch: pytest.MonkeyPatch) -> None:
     """A number behind the one that was seen is taken for this call's own."""
-    patch.setattr(expecting.Expecting, "_aim", lambda self, last: setattr(self, "last", last))
+    patch.setattr(expecting.Expecting, "_aim", lambda self, last, _: setattr(self, "last", last))
 
 
 @judged(without_the_tag)

@@ -156,6 +156,18 @@ def test_a_region_that_is_cut_off_is_waited_for(world: World) -> None:
     _finish(world)
 
 
+def test_a_run_that_merges_nothing_says_that_entries_are_waited_for(world: World) -> None:
+    """Nothing to do, and nothing that may be done yet, are not the same."""
+    world.cut(OTHERS[0])
+    for _ in range(3):
+        world.record(HOME)
+
+    report = world.compactor(retire=Retire.TRANSACTION).compact(world.counter)
+
+    assert (report.outcome, report.merged) == (Outcome.WAITING, 0)
+    _finish(world)
+
+
 @pytest.mark.parametrize("at", [3, 6, 9, 12, 15, 18, 21, 24])
 def test_a_region_cut_off_in_the_middle_keeps_its_numbers(world: World, at: int) -> None:
     """The way is cut behind a published head, or behind some deletions: readers skip the rest."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from botocore.exceptions import ClientError
+
 from countledger.ledger import keys
+from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS, SECOND_MS
+from tests.simulation.product import Product
+from tests.simulation.schedule import Killed
+from tests.simulation.shape import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +83,58 @@ def outage(world: World) -> None:
     world.schedule.at(hours * HOUR_MS + SECOND_MS, end)
 
 
+def forget(world: World) -> None:
+    """Somebody deletes the progress of a shard; a while later somebody else mends that."""
+    region = world.random.choice(world.regions)
+    table = world.copies[region][COUNTERS]
+    there = [key for key in table.items if key[1] == keys.PROGRESS]
+    if not there:
+        return
+    key = world.random.choice(sorted(there))
+    table.store(key, None)
+    world.forgotten.add((region, key))
+    world.tell(f"the progress of {key[0]} in {region} is gone")
+    delay_ms = world.random.random() ** 2 * 10 * MINUTE_MS
+    _come_to_mend(world, region, delay_ms)
+
+
+def _come_to_mend(world: World, region: str, delay_ms: float) -> None:
+    """The alarm goes on while progress is lost: whoever was in vain comes again, ever later."""
+
+    def come() -> None:
+        mend(world, region)
+        again_ms = 2 * delay_ms + MINUTE_MS
+        if _is_lost(world, region) and again_ms < _LOST_MS // 2:
+            _come_to_mend(world, region, again_ms)
+
+    world.schedule.spawn(f"who mends progress in {region}", come, delay_ms)
+
+
+def mend(world: World, region: str) -> None:
+    """What had not been handled of such a shard is missing until it is repaired."""
+    product = Product(world.process(region, "operator"))
+    mended: list[str] = []
+    if not _excuse_all(world, region):
+        return
+    with suppress(Killed, CountledgerError, ClientError):  # tried again at the end
+        mended.extend(product.auditor.mend_progress())
+    _excuse_all(world, region, now=True)
+    world.tell(f"mended in {region}: {mended}")
+
+
+def _is_lost(world: World, region: str) -> bool:
+    items = world.copies[region][COUNTERS].items
+    return any(one == region and key not in items for one, key in world.forgotten)
+
+
+def _excuse_all(world: World, region: str, *, now: bool = False) -> bool:
+    """While progress is lost, no total need be right until it is repaired; whether it is lost."""
+    lost = _is_lost(world, region)
+    for account in world.auditor.ledger.accounts.values() if lost or now else ():
+        account.excused[region] = world.schedule.now_ms, "the progress of a shard was lost"
+    return lost
+
+
 def deaf(world: World) -> None:
     """A bus or a topic takes nothing for a while: it refuses, says nothing, or is not there."""
     region, name = world.random.choice(world.regions), world.random.choice(["bus", "topic"])
@@ -111,4 +170,5 @@ ACCIDENTS: Final[dict[str, Callable[[World], None]]] = {
     "remake": remake,
     "outage": outage,
     "deaf": deaf,
+    "forget": forget,
 }

@@ -115,6 +115,7 @@ class AlertAccount:
         revisions: by their ids.
         taken: what a target took, by the alert's id.
         slept: a judge may have missed what came before.
+        life_ms: for how long a signed request is taken.
     """
 
     region: str
@@ -123,6 +124,7 @@ class AlertAccount:
     revisions: dict[str, Revision] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     slept: bool = False
+    life_ms: int = 0
     standing: StandingAccount = field(default_factory=StandingAccount)
     _deleted: dict[str, float] = field(default_factory=dict)
 
@@ -139,6 +141,11 @@ class AlertAccount:
     def _rule_changed(self, part: str, item: dict[str, Any] | None) -> None:
         if item is None or "revision" not in item:
             return
+        # Who computed the time may have had a late clock, and the request its whole life.
+        name = "effective_until" if part.startswith("past#") else "effective_from"
+        slack_ms = self.life_ms + self.standing.skew_ms
+        if self.schedule.now_ms > item[name] + slack_ms:
+            raise Wrong(f"{part} is written at {self.schedule.now_ms:.0f}: {item}")
         known_ms = self.schedule.now_ms + _KNOWN_MS + _TRANSACTION_MS
         revision = self.revisions.setdefault(item["revision"], Revision(item, known_ms))
         if part.startswith("past#"):

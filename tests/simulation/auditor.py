@@ -14,6 +14,7 @@ from tests.simulation.claim_operations import ClaimAccounts
 from tests.simulation.event_account import EventAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
+from tests.simulation.removal_account import RemovalAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
 
@@ -55,6 +56,7 @@ class Auditor:
         self.events = EventAccounts()
         self.numbers = NumberAccounts()
         self.claims = ClaimAccounts()
+        self.removals = RemovalAccounts()
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
 
     def note(self, change: Change) -> None:
@@ -72,10 +74,11 @@ class Auditor:
             if self.ledger.is_entry(key):
                 self.ledger.entry_changed(change, self.schedule.now_ms, home=home)
             elif key == keys.HEAD and home:
-                self.ledger.head_changed(change)
+                self.ledger.head_changed(change, self.schedule.now_ms)
         elif is_strict(change):
             self.strict.changed(change)
         elif key == keys.TOTAL and "method" not in (change.after or {}):
             self.ledger.total_changed(change)
+        self.removals.changed(change, self.schedule.now_ms)
         for watcher in self.watchers:
             watcher(change)

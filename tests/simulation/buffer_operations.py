@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
@@ -41,6 +42,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _ERRORS = (*ALLOWED, SpoolRefused, ProducerClosed)
+
+
+class Held(Protocol):
+    """What the functions here need of what a process has in hand."""
+
+    pendings: list[tuple[int, Pending]]
+    told: int
 
 
 @dataclass(eq=False)
@@ -113,11 +121,11 @@ def flush(client: Client) -> None:
         hand.producer.flush(client.random.choice([None, None, 0.5, 20.0]))
     except StillBuffered as error:
         client.tell(f"flush: {error}")
-        _note(client, hand)
+        note(client, hand)
         return
     except NotRecorded as error:
-        _take_back(client, hand, error.failures)
-    _note(client, hand)
+        take_back(client, hand, error.failures)
+    note(client, hand)
     left = [(power, one) for power, one in hand.pendings if not one.done]
     if left:
         raise Wrong(f"flush returned, and nothing was heard of {left}")
@@ -135,10 +143,10 @@ def close(client: Client) -> None:
         return
     threads.belongs(client.process)
     try:
-        hand.producer.close(client.random.choice([30.0, 30.0, 1.0, 0.0]))
+        hand.producer.close(client.random.choice([None, 30.0, 1.0, 0.0]))
     except NotRecorded as error:
-        _take_back(client, hand, error.failures)
-    _note(client, hand)
+        take_back(client, hand, error.failures)
+    note(client, hand)
     left = {id(one) for _, one in hand.pendings if not one.done}
     if hand.failures() + len(left) > hand.told:
         raise Wrong(f"closed: {hand.failures()} failed, {len(left)} left, {hand.told} told")
@@ -159,7 +167,7 @@ def _hand(client: Client) -> Hand | None:
         hand = Hand(unmade, spooled=spool is not None)
 
         def hear_of(failure: Failure) -> None:
-            _take_back(client, hand, (failure,))
+            take_back(client, hand, (failure,))
 
         hear = random.choice([None, hear_of])
         try:
@@ -203,14 +211,15 @@ def open_producer(
     )
     return BufferedProducer(
         buffering,
-        lambda: Delivery(sender, buffering.attempts),
+        partial(Delivery, sender, buffering.attempts),
         EntryMaker(process.region, process, world.new_id),
         ledger="simulated",
         on_failure=hear,
     )
 
 
-def _take_back(client: Client, hand: Hand, failures: tuple[Failure, ...]) -> None:
+def take_back(client: Client, hand: Held, failures: tuple[Failure, ...]) -> None:
+    """Entries came back with their errors: they may be sent again."""
     for failure in failures:
         hand.told += 1
         client.tell(f"handed back: {failure.entry and failure.entry.delta}: {failure.error}")
@@ -239,7 +248,7 @@ def _send_again(client: Client, hand: Hand) -> None:
             client.tell(f"not taken again: {error}")
 
 
-def _note(client: Client, hand: Hand) -> None:
+def note(client: Client, hand: Held) -> None:
     """Hear what became of the events."""
     for power, pending in hand.pendings:
         if isinstance(pending.outcome, Receipt):

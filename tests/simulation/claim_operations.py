@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +12,7 @@ from countledger.producers.claims.claim import Claim
 from tests.simulation.compaction.world import Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tests.simulation.client import Client, Memory
     from tests.simulation.table import Change
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 SCOPE: Final = "seat"
 _VALUES: Final = ("1a", "1b", "1c")
 _PREFIX: Final = f"unique#{SCOPE}#"
+# An owner that all clients are: its claims are taken and released by several of them at once.
+_SHARED: Final = "the shop"
 
 
 @dataclass
@@ -28,16 +32,23 @@ class ClaimAccounts:
     Attributes:
         freeing: values that their owners ever set out to free, or to change.
         held: values that an owner was told to have, and has not set out to free since.
+        named: the ids of claims that somebody set out to free by their ids.
+        calls: of values and owners, how many calls set out to free what they would read.
+        freed: of values and owners, the ids of claims that such calls have freed.
     """
 
     freeing: set[tuple[str, str]] = field(default_factory=set)
     held: dict[str, str] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    freed: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     def changed(self, change: Change) -> None:
         """A claim was written.
 
         Raises:
-            Wrong: it was taken from its owner, or freed by somebody else.
+            Wrong: it was taken from its owner, freed by somebody else, replaced by another claim
+                of its owner, or freed by a call that was about an earlier claim.
         """
         counter = change.key[0]
         if not counter.startswith(_PREFIX):
@@ -47,8 +58,37 @@ class ClaimAccounts:
             return
         if after is not None and after["owner"] != before["owner"]:
             raise Wrong(f"{value} was {before['owner']}'s, and became {after['owner']}'s")
+        if after is not None and after["id"] != before["id"]:
+            raise Wrong(f"the claim {before['id']} of {value} became {after['id']}")
         if after is None and (value, before["owner"]) not in self.freeing:
             raise Wrong(f"{value} was {before['owner']}'s, and somebody else freed it")
+        if after is None and before["id"] not in self.named:
+            self._freed(value, before["owner"], before["id"])
+
+    def _freed(self, value: str, owner: str, claim_id: str) -> None:
+        """By a call that was given no id: each frees one claim."""
+        freed = self.freed.setdefault((value, owner), set())
+        freed.add(claim_id)
+        if len(freed) > self.calls[value, owner]:
+            raise Wrong(f"{self.calls[value, owner]} calls freed {freed} of {owner}: {value}")
+
+    @contextmanager
+    def frees_one(self, value: str, owner: str) -> Iterator[None]:
+        """A call that frees the claim which it reads, or none."""
+        freed = self.freed.setdefault((value, owner), set())
+        before = len(freed)
+        self.calls[value, owner] += 1
+        ended = False
+        try:
+            yield
+            ended = True
+        except (AlreadyClaimed, NotClaimed):
+            ended = True
+            raise
+        finally:
+            if ended and len(freed) == before:
+                # It freed nothing, and what it saw is gone: it cannot free anything later.
+                self.calls[value, owner] -= 1
 
     def took(self, value: str, owner: str) -> None:
         """An owner was told that it has a value."""
@@ -69,69 +109,92 @@ class ClaimAccounts:
 
 
 def take(client: Client) -> None:
-    """A value, or two at once, for this client."""
+    """A value, or two at once, for this client or for the owner that all of them are."""
     values = client.random.sample(_VALUES, client.random.choice([1, 1, 2]))
-    _refusable(client, values, lambda claims: client.product.claims.take(*claims))
+    owner = _owner(client)
+    _refusable(client, values, owner, lambda claims: client.product.claims.take(*claims))
 
 
 def change(client: Client) -> None:
     """Another value instead of the one that it has, or thinks that it has."""
-    old = _known(client)
+    claim = _known(client, _owner(client))
+    old, owner = str(claim.value), claim.owner
     new = client.random.choice([value for value in _VALUES if value != old])
-    _frees(client, [old])
-    claim = Claim(SCOPE, old, client.name)
     try:
-        client.product.claims.change(claim, new)
+        with _frees(client, claim):
+            client.product.claims.change(claim, new)
     except (AlreadyClaimed, NotClaimed) as error:
         client.tell(f"change {old} to {new}: {error}")
         return
-    client.tell(f"changed {old} to {new}")
-    client.auditor.claims.took(new, client.name)
+    client.tell(f"changed {old} to {new} for {owner}")
+    client.auditor.claims.took(new, owner)
 
 
 def release(client: Client) -> None:
-    """A value is free again, if it was this client's."""
-    value = _known(client)
-    _frees(client, [value])
+    """A value is free again, if it was this owner's; of a claim that was looked up, that alone."""
+    claim = _known(client, _owner(client))
     try:
-        client.product.claims.release(Claim(SCOPE, value, client.name))
+        with _frees(client, claim):
+            client.product.claims.release(claim)
     except (AlreadyClaimed, NotClaimed) as error:
-        client.tell(f"release {value}: {error}")
+        client.tell(f"release {claim}: {error}")
     else:
-        client.tell(f"released {value}")
+        client.tell(f"released {claim}")
 
 
-def _known(client: Client) -> str:
-    """A value that it was told to have; or now and then any."""
+def look(client: Client) -> None:
+    """A claim is looked up; somebody will release it by its id, now or late, and again."""
+    found = client.product.claims.find(SCOPE, client.random.choice(_VALUES))
+    if found is not None:
+        client.memory.claims.append(found)
+
+
+def _owner(client: Client) -> str:
+    return client.random.choice([client.name, _SHARED])
+
+
+def _known(client: Client, owner: str) -> Claim:
+    """A claim that was looked up; or a value that it was told to have; or now and then any."""
+    looked_up = [one for one in client.memory.claims if one.owner == owner]
+    if looked_up and client.random.random() < 0.5:
+        return client.random.choice(looked_up)
     held = client.auditor.claims.held
-    mine = [value for value in _VALUES if held.get(value) == client.name]
-    return client.random.choice(mine if mine and client.random.random() < 0.8 else _VALUES)
+    mine = [value for value in _VALUES if held.get(value) == owner]
+    value = client.random.choice(mine if mine and client.random.random() < 0.8 else _VALUES)
+    return Claim(SCOPE, value, owner)
 
 
-def _refusable(client: Client, values: list[str], act: Callable[[list[Claim]], bool]) -> None:
+def _refusable(
+    client: Client, values: list[str], owner: str, act: Callable[[list[Claim]], bool]
+) -> None:
     try:
-        act([Claim(SCOPE, value, client.name) for value in values])
+        act([Claim(SCOPE, value, owner) for value in values])
     except AlreadyClaimed as error:
         client.tell(f"take {values}: {error}")
         return
-    client.tell(f"took {values}")
+    client.tell(f"took {values} for {owner}")
     for value in values:
-        client.auditor.claims.took(value, client.name)
+        client.auditor.claims.took(value, owner)
     client.auditor.claims.check(client.world)
 
 
-def _frees(client: Client, values: list[str]) -> None:
-    """From now on they may go at any time, by this owner's own hand."""
+@contextmanager
+def _frees(client: Client, claim: Claim) -> Iterator[None]:
+    """From now on it may go at any time, by this owner's own hand: the one named, or one."""
     account = client.auditor.claims
-    for value in values:
-        there = client.world.copies[client.world.home]["counters"].items.get(
-            (_PREFIX + value, "claim")
-        )
-        if there is None or there["owner"] == client.name:
-            account.freeing.add((value, client.name))
-        if account.held.get(value) == client.name:
-            del account.held[value]
+    value, owner = str(claim.value), claim.owner
+    there = client.world.copies[client.world.home]["counters"].items.get((_PREFIX + value, "claim"))
+    if there is None or there["owner"] == owner:
+        account.freeing.add((value, owner))
+    if account.held.get(value) == owner:
+        del account.held[value]
     account.check(client.world)
+    if claim.claim_id is not None:
+        account.named.add(claim.claim_id)
+        yield
+    else:
+        with account.frees_one(value, owner):
+            yield
 
 
 def check_claims(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others

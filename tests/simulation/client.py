@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger.errors import ServiceFailed
 from tests.simulation.ledger_account import DELTAS
+from tests.simulation.moving_account import Exported
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from random import Random
 
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
+    from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event
     from countledger.producers.sequences.appending import Pending
     from tests.simulation.auditor import Auditor
-    from tests.simulation.operations import Operation
+    from tests.simulation.operation import Operation
     from tests.simulation.process import Process
     from tests.simulation.world import World
+
+# How often a client waits where others rest for hours or days.
+_RESTING: Final = 0.95
 
 
 @dataclass
@@ -36,11 +41,14 @@ class Memory:
         keyed: events with keys that went through a buffer.
         joint: changes of several strict counters whose fate is not known, by key.
         unnumbered: items of which nobody could tell whether they were put.
+        message_ids: counters and ids of messages that were sent through Kinesis.
         streamed: entries that Kinesis may have or not, and when they were last sent.
         spools: per client, the file of its spool, or none.
+        claims: claims that were looked up, which may be released by their ids.
         wishes: keys under which the stock was to be set in a region, and to which values.
         open: changes of strict counters whose fate is not known: counter, key, delta.
         spoilt: of the counter that is poisoned, the deltas that nobody has used.
+        exported: what exports have found, and imports were given.
         poison: what was written there by hand and not mended: the region, and the item.
     """
 
@@ -54,9 +62,12 @@ class Memory:
     joint: dict[IdempotencyKey, Mapping[str, int]] = field(default_factory=dict)
     unnumbered: list[Pending] = field(default_factory=list)
     keyed: list[Event] = field(default_factory=list)
+    message_ids: list[tuple[str, str]] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)
     spools: dict[str, str] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
     wishes: dict[tuple[str | IdempotencyKey, str], set[int]] = field(default_factory=dict)
+    exported: Exported = field(default_factory=Exported)
     numbers: int = 0
 
     def number(self) -> int:
@@ -110,8 +121,15 @@ class Client:
             self.world.schedule.pause(gap_ms)
             if any(weights):
                 operation = self.random.choices(operations, weights)[0]
+                self._rest()
                 if number not in skipped:
                     self.play(operation)
+
+    def _rest(self) -> None:
+        """While others rest most do, so that all meet again when they go on."""
+        left_ms = self.auditor.removals.wake_ms - self.world.schedule.now_ms
+        if left_ms > 0 and self.random.random() < _RESTING:
+            self.world.schedule.pause(left_ms)
 
     def play(self, operation: Operation) -> None:
         """Carry one out, however it ends."""
@@ -129,9 +147,10 @@ class Client:
             self._begin()
         self.process.operation = "idle"
 
-    def end(self, close: Operation) -> None:
+    def end(self, closes: Iterable[Operation]) -> None:
         """The process ends by itself."""
-        self.play(close)
+        for close in closes:
+            self.play(close)
         self.process.die()
 
     def tell(self, text: str) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers import proof
+from countledger.consumers import directory, materializer, proof, watermark
 from countledger.consumers.alerts import judged, rule_items
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.standing import Standing
+from countledger.consumers.passed import PassedShards
+from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
+from countledger.infra.template import mapping_settings
+from countledger.ledger.deadline import Deadline
+from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.means import Means
-from tests.simulation import transactions
+from tests.simulation import judging, transactions, world
+from tests.simulation.accidents import ACCIDENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +55,11 @@ def dead_letters_are_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QueueDeadLetters, "put", lambda letters, letter: None)  # noqa: ARG005
 
 
+def rules_leave_late(patch: pytest.MonkeyPatch) -> None:
+    """A change of a rule is sent however long ago its effective time was computed."""
+    patch.setattr(Rules, "_refuse_late", lambda *_: None)
+
+
 def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
@@ -76,7 +89,8 @@ def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
             return None
         shards = prover.stream.shards()
         progress = prover.totals.progress(str(one.shard) for one in shards)
-        return proof._proof(progress, dict.fromkeys(shards, proof.By.END))
+        ends = dict.fromkeys(shards, proof.By.END)
+        return proof._proof(progress, ends, frozenset(progress), moment_ms)
 
     patch.setattr(Prover, "past", believe)
 
@@ -84,3 +98,64 @@ def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
 def _entries(door: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a simulated door
     copies = door.process.world.copies[door.region]
     return list(copies["ledger"].items.values())
+
+
+def materializer_halves(patch: pytest.MonkeyPatch) -> None:
+    """A batch of the ledger's stream that failed is halved; either half may come first."""
+    settings = mapping_settings()
+    patch.setattr(world, "mapping_settings", lambda: replace(settings, bisect=True))
+
+
+def judge_halves(patch: pytest.MonkeyPatch) -> None:
+    """The same of the stream of totals."""
+    settings = mapping_settings("JudgeMapping")
+    patch.setattr(judging, "mapping_settings", lambda _logical_id: replace(settings, bisect=True))
+
+
+def _accidents(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let little else happen than these."""
+    some = {name: ACCIDENTS[name] for name in names}
+    patch.setattr("tests.simulation.simulation.ACCIDENTS", some)
+
+
+def progress_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """What is delivered again is refused by watermarks alone, though these go."""
+    _accidents(patch, "remake", "split", "storm")
+    patch.setattr(materializer, "above", lambda records, _position: records)
+
+
+def watermarks_go_without_progress(patch: pytest.MonkeyPatch) -> None:
+    """They go once they are as old as late writes can be, wherever their shard's progress is."""
+    _accidents(patch, "remake", "split", "storm")
+
+    def by_age(passed: PassedShards, _door: Any, _table: str, total: Any, *at: Any) -> Any:  # noqa: ANN401
+        limit_ms = at[1] - passed.late_ms - MINUTE_MS
+        return {
+            name: value
+            for name, value in watermark.marks_in(total).items()
+            if int.from_bytes(value[17:]) * MINUTE_MS < limit_ms
+        }
+
+    patch.setattr(PassedShards, "removable", by_age)
+
+
+def watermarks_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    """They go as soon as the progress has passed them; what was sent before may still land."""
+    _accidents(patch, "remake", "split", "storm")
+    patch.setattr(ShardProgress, "passed", lambda progress, *_: progress.position)
+    patch.setattr(PassedShards, "_is_fresh", lambda *_: False)
+
+
+def updates_leave_late(patch: pytest.MonkeyPatch) -> None:
+    """No look at the time is taken as an update leaves."""
+    _accidents(patch, "remake", "split", "storm")
+    patch.setattr(Deadline, "check", lambda _deadline: None)
+
+
+def lost_progress_is_zero(patch: pytest.MonkeyPatch) -> None:
+    """A shard without progress is taken for a new one, whether it is known or not.
+
+    Here little else happens but that progress is lost, and that mappings are made again.
+    """
+    _accidents(patch, "forget", "remake", "split")
+    patch.setattr(directory, "is_known", lambda _entry, _now_ms: False)

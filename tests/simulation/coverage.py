@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.faults import CALLS, DELIVERIES, READS, Fault
+from tests.simulation.loop import ASYNC_SENDER
 from tests.simulation.operations import OPERATIONS
 from tests.simulation.threads import SENDER
 
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
 
     from tests.simulation.simulation import Simulation
 
-FUNCTIONS: Final = ("materializer", "judge", "dispatcher", "compaction worker", SENDER, "ingest")
+FUNCTIONS: Final = (
+    "materializer",
+    "judge",
+    "dispatcher",
+    "compaction worker",
+    SENDER,
+    ASYNC_SENDER,
+    "ingest",
+)
 # Those that make no call at all: hands that edit what is stored, somebody else's producer, and
 # whoever leaves the calls to a sender's thread.
 SILENT: Final = (
@@ -27,6 +36,11 @@ SILENT: Final = (
     "buffer add",
     "buffer flush",
     "buffer close",
+    "removal rest",
+    "async add",
+    "async flush",
+    "async cancel",
+    "async close",
 )
 # Only where something is sent in batches, or by transactions, can a part of it be left or meet.
 _BATCHING: Final = (
@@ -37,8 +51,10 @@ _BATCHING: Final = (
     "alert create",
     "alert now",
     SENDER,
+    ASYNC_SENDER,
     "kinesis send",
     "kinesis resend",
+    "kinesis forge",
     "ingest",
 )
 _TRANSACTING: Final = (
@@ -56,6 +72,9 @@ _TRANSACTING: Final = (
     "claim change",
     "compact",
     "compaction worker",
+    "removal call",
+    "removal as found",
+    "removal lose",
 )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.quarantined import Source
 from tests.simulation.compaction.world import Wrong
-from tests.simulation.ledger_account import STOCK
+from tests.simulation.ledger_account import MOVED, STOCK
 from tests.simulation.poison_operations import BY, COUNTER, desk_of, mend_one
 from tests.simulation.product import Product
 from tests.simulation.quiet import wait
@@ -42,6 +43,9 @@ def cure(world: World, memory: Memory) -> None:
         else:
             raise Wrong(f"in quarantine for ever in {region}: {world.bells[region].bodies}")
     memory.free[COUNTER] = []
+    for counter in sorted(world.auditor.ledger.accounts):
+        if keys.namespace_of(counter) == MOVED:
+            memory.free[counter] = []
     if world.auditor.ledger.accounts[STOCK].made:
         memory.free[STOCK] = []
 

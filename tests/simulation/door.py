@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from countledger.ledger.door import Door
 from countledger.ledger.errors import Reason, RequestRejected, TransactionCancelled
 from countledger.ledger.expressions import AllOf, Compare
+from countledger.ledger.keys import MEMBER_PREFIX
 from countledger.ledger.limits import BATCH_GET_KEYS, BATCH_WRITE_ITEMS, TRANSACTION_ACTIONS
 from countledger.ledger.operations import Page, Query
 from tests.simulation.faults import Fault
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 # For how long a read that is not consistent may show what was there before, and how often.
 _STALE_MS: Final = 1_000
 _STALE: Final = 0.3
-# What the one index has of an item.
+# The index of memberships; and what the one of due counters has of an item.
+_MEMBERS: Final = "members"
 _DUE: Final = "due_at"
 _LISTED: Final = ("counter", "part", "due_bucket", _DUE)
 # How often two items of a page are of different moments.
@@ -82,6 +84,8 @@ class SimulatedDoor(Door):
         copy = self._copy(read.table)
         if not isinstance(read, Query):
             return self._scan(copy, read)
+        if read.index == _MEMBERS:
+            return Page(self._memberships(copy, read), None)
         if read.index is not None:
             return Page(self._listed(copy, read), None)
         return self._query(copy, read)
@@ -198,6 +202,16 @@ class SimulatedDoor(Door):
             {name: item[name] for name in _LISTED} for item in items if holds(read.condition, item)
         ]
         return sorted(found, key=lambda item: item[_DUE])
+
+    def _memberships(self, copy: Table, read: Query) -> list[Item]:
+        """What the index of memberships lists: their keys, a little late."""
+        wanted = [key for key in sorted(copy.earlier) if key[1].startswith(MEMBER_PREFIX)]
+        items = (self._see(copy, key, consistent=False) or {} for key in wanted)
+        return [
+            {name: item[name] for name in ("counter", copy.sort, "member")}
+            for item in items
+            if holds(read.condition, item)
+        ]
 
     def _scan(self, copy: Table, read: Scan) -> Page:
         size = read.page_size or self.process.world.shape.page_items

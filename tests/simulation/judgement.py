@@ -10,13 +10,14 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from countledger.ledger import amount
-from countledger.ledger.errors import RequestRejected
+from countledger.ledger.errors import RequestRejected, SumOverflow
 from countledger.ledger.expressions import (
     Absent,
     Add,
     AllOf,
     AnyOf,
     Assign,
+    AssignOnce,
     BeginsWith,
     Between,
     Compare,
@@ -78,14 +79,17 @@ def changed(item: Item, clauses: Iterable[Clause]) -> Item:
     """The item behind an update.
 
     Raises:
-        RequestRejected: what it adds to is no number, or one that it writes has too many digits.
+        RequestRejected: what it adds to is no number.
+        SumOverflow: a number that it writes has too many digits.
     """
     after = dict(item)
     for clause in clauses:
         if isinstance(clause, Assign):
             if isinstance(clause.value, int | Decimal) and not _holds(clause.value):
-                raise RequestRejected("the number needs more than 38 digits")
+                raise SumOverflow("the number needs more than 38 digits")
             after[clause.name] = clause.value
+        elif isinstance(clause, AssignOnce):
+            after.setdefault(clause.name, clause.value)
         elif isinstance(clause, Add):
             after[clause.name] = _added(after.get(clause.name), clause.value)
         else:
@@ -109,5 +113,5 @@ def _added(there: Any, added: Any) -> Any:  # noqa: ANN401 - a number or a set
         raise RequestRejected(f"{there!r} is no number")
     total = amount.add(there, added)
     if not _holds(total):
-        raise RequestRejected("the number needs more than 38 digits")
+        raise SumOverflow("the number needs more than 38 digits")
     return total

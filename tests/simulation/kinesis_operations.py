@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     CountledgerError,
     NamespaceUnknown,
@@ -17,7 +19,7 @@ from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.event import Event
 from countledger.producers.ingest.expired import Standing
-from countledger.producers.kinesis import aggregate, sender
+from countledger.producers.kinesis import aggregate, message, sender
 from countledger.producers.kinesis.sender import Sent
 from countledger.producers.receipt import Status
 from tests.simulation.compaction.world import Wrong
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from tests.simulation.ingest import IngestWay
 
 # The operations that need the stream.
-INGESTING = ("kinesis send", "kinesis resend", "kinesis junk", "ingest resend")
+INGESTING = ("kinesis send", "kinesis resend", "kinesis forge", "kinesis junk", "ingest resend")
 # A bare key is to be repeated soon: it counts as made when its record arrives.
 _BARE_MS = 5 * SECOND_MS
 
@@ -51,7 +53,15 @@ def send(client: Client) -> None:
         events.append(Event(counter, delta, random.choice([None, None, timed, name])))
         client.auditor.events.told(counter, delta, Fate.OFFERED)
     began_ms = client.process.now_ms()
-    outcomes = way.producer(client.process).send_many(events)
+    plain = iter([event.counter for event in events if event.key is None])
+
+    def noted_id(at_ms: int) -> str:
+        made = client.world.new_id(at_ms)
+        client.memory.message_ids.append((next(plain), made))
+        return made
+
+    producer = replace(way.producer(client.process), new_id=noted_id)
+    outcomes = producer.send_many(events)
     for event, outcome in zip(events, outcomes, strict=True):
         _note(client, event.counter, int(event.delta), outcome)
         if isinstance(outcome, Unacknowledged):
@@ -76,6 +86,26 @@ def send_again(client: Client) -> None:
     except ServiceFailed as error:
         outcome = error
     _note(client, entry.counter, int(entry.delta), outcome)
+
+
+def forge(client: Client) -> None:
+    """Somebody who may only send knows the id in a message, and sends another change under it."""
+    if not client.memory.message_ids:
+        return
+    counter, message_id = client.random.choice(client.memory.message_ids[-10:])
+    delta = draw_delta(client, counter)
+    if delta is None:
+        return
+    client.auditor.events.told(counter, delta, Fate.OFFERED)
+    made = Entry(
+        counter=counter,
+        id=message_id,
+        delta=delta,
+        at_ms=message.made_ms(message_id),
+        origin=client.region,
+    )
+    (outcome,) = _way(client).producer(client.process).sender.send_batch([message.bound(made)])
+    _note(client, counter, delta, outcome)
 
 
 def send_junk(client: Client) -> None:

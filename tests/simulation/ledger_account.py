@@ -29,6 +29,8 @@ Identity: TypeAlias = "tuple[str, int]"
 DELTAS: Final = 62
 # The counter whose deltas are any numbers: what its sums are made of cannot be told.
 STOCK: Final = "n:stock"
+# The namespace that imports write to: an entry there has the value of a whole counter.
+MOVED: Final = "m"
 
 
 @cache
@@ -57,6 +59,7 @@ class Account:
         acknowledged: those that a client was told to be in.
         heads: generation, sum and covers of the last head at home.
         excused: regions whose total may be wrong until it is repaired: since when, and why.
+        removed: when merged entries were removed with the numbers, and what they were.
     """
 
     made: dict[Identity, int] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class Account:
     sum: int = 0
     covers: dict[str, int | list[int]] = field(default_factory=dict)
     excused: dict[str, tuple[float, str]] = field(default_factory=dict)
+    removed: list[tuple[float, Counter[int]]] = field(default_factory=list)
 
 
 @dataclass
@@ -131,8 +135,8 @@ class LedgerAccounts:
             if earlier[0] == identity[0] and age_ms < self.shape.horizon_ms - self.shape.skew_ms:
                 raise Wrong(f"key {identity[0]} was forgotten after {age_ms:.0f} ms")
 
-    def head_changed(self, change: Change) -> None:
-        """The head was replaced, at home.
+    def head_changed(self, change: Change, now_ms: float) -> None:
+        """The head was replaced, at home; or forgotten, once a removal has left an empty one.
 
         Raises:
             Wrong: it is not the next one, or its sum is not what it should be.
@@ -140,11 +144,16 @@ class LedgerAccounts:
         counter = change.key[0]
         account, head = self.accounts[counter], change.after
         if head is None:
-            raise Wrong(f"the head of {counter} was deleted")
+            if not is_removal(change.before):
+                raise Wrong(f"the head of {counter} was deleted: {change.before}")
+            account.generation = 0
+            return
         if head["generation"] != account.generation + 1:
             raise Wrong(f"generation {head['generation']} followed {account.generation}")
         for key, covered in account.covers.items():
             self._refuse_shown(counter, key, covered)
+        if is_removal(head):
+            self._removed(account, head, now_ms)
         taken = 0
         for key, covered in head["covers"].items():
             delta, identity = self._covered(account, key, covered)
@@ -158,6 +167,20 @@ class LedgerAccounts:
             raise Wrong(f"the head's sum is {head['sum']}, not {account.sum} + {taken}")
         account.generation, account.sum = head["generation"], head["sum"]
         account.covers = dict(head["covers"])
+
+    def _removed(self, account: Account, head: Item, now_ms: float) -> None:
+        """All that was merged is gone, and none of it was made behind the mark."""
+        gone = [one for one in account.merged if one in account.made]
+        late = [one for one in gone if one[1] > head["to_at"]]
+        if late or account.covers:
+            raise Wrong(f"removed although made behind the mark: {late}, {account.covers}")
+        account.removed.append((now_ms, counted(account.made[one] for one in gone)))
+        for one in gone:
+            del account.made[one]
+            account.acknowledged.pop(one, None)
+            for shown in account.shown.values():
+                shown.pop(one, None)
+        account.sum = 0
 
     def _refuse_shown(self, counter: str, key: str, covered: int | list[int]) -> None:
         """Covers are forgotten only once no region shows them."""
@@ -198,13 +221,16 @@ class LedgerAccounts:
         """What an exact read that begins now must contain."""
         return counted(self.accounts[counter].shown[region].values())
 
-    def read(self, counter: str, required: Counter[int], total: int) -> None:
-        """An exact read has ended.
+    def read(self, counter: str, required: Counter[int], total: int, began_ms: float = 0.0) -> None:
+        """A read that began then has ended; what was removed meanwhile may be in it or not.
 
         Raises:
             Wrong: it misses what it must contain, or has what it cannot.
         """
-        check_sum(total, required, counted(self.accounts[counter].made.values()))
+        account = self.accounts[counter]
+        made = counted(account.made.values())
+        removed = (powers for at_ms, powers in account.removed if at_ms >= began_ms)
+        check_sum(total, required & made, sum(removed, made))
 
     def acknowledge(self, counter: str, key: str, delta: int) -> None:
         """A client was told that its entry is in.
@@ -249,3 +275,8 @@ class LedgerAccounts:
 def is_poison(item: Item | None) -> bool:
     """Whether an entry is one that nobody can read."""
     return item is not None and not isinstance(item.get("delta"), int)
+
+
+def is_removal(head: Item | None) -> bool:
+    """Whether a head is the empty one that a removal leaves."""
+    return head is not None and head["entries"] == 0 and head["run"] == head["incarnation"]

@@ -138,9 +138,9 @@ def read_exact(client: Client) -> None:
     """An exact sum: what was visible when it began is in it, and nothing twice."""
     counter = draw_counter(client)
     ledger = client.auditor.ledger
-    required = ledger.before_read(counter, client.region)
+    required, began_ms = ledger.before_read(counter, client.region), client.world.schedule.now_ms
     exact = client.product.exact.read(counter)
-    ledger.read(counter, required, int(exact.sum))
+    ledger.read(counter, required, int(exact.sum), began_ms)
     client.tell(f"exact {counter}: generation {exact.generation}, {exact.entries} entries")
 
 
@@ -150,6 +150,7 @@ def read_total(client: Client) -> None:
     That it is never more than what was made, the auditor saw when it was written.
     """
     totals, counter = client.product.totals, draw_counter(client)
+    began_ms = client.world.schedule.now_ms
     fresh = totals.freshness(client.product.stream)
     total = totals.read(counter, consistent=True)
     client.tell(f"total {counter}: {total.entries} entries, fresh to {fresh.handled_through_ms}")
@@ -167,7 +168,7 @@ def read_total(client: Client) -> None:
         and record.made_ms < fresh.handled_through_ms
         and client.auditor.ledger.is_entry(record.key[1])
     ]
-    client.auditor.ledger.read(counter, counted(handled), int(total.total))
+    client.auditor.ledger.read(counter, counted(handled), int(total.total), began_ms)
 
 
 def send(client: Client, event: Event) -> None:

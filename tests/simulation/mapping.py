@@ -131,6 +131,8 @@ class Mapping:
             stream_arn=self.stream.arn,
             invoke=self._invoke,
             on_failure=None,
+            # Of a batch that was halved either half may come first.
+            reorder=self.world.random.shuffle,
         )
         one = _Lane(lane, reader, self.stream.shards[shard_id])
         self._lanes[shard_id] = one

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.errors import NoSuchCounter
 from tests.simulation.compaction.world import Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tests.simulation.table import Change
 
@@ -18,52 +21,125 @@ PREFIX: Final = "comment#"
 
 
 @dataclass
+class Numbering:
+    """One sequence, under a name that may be used again.
+
+    Attributes:
+        incarnation: of the sequence that has the name, or None.
+        makings: how often it began, or was deleted.
+        drawn: how often each number was drawn, by all incarnations, and told to nobody so far.
+        told: the numbers of this incarnation that somebody was told, or may have been.
+        highest: of those that were acknowledged one by one or by a block.
+        deletions: how many calls set out to delete what they would read.
+        deleted: the incarnations that are gone.
+    """
+
+    incarnation: str | None = None
+    makings: int = 0
+    drawn: Counter[int] = field(default_factory=Counter)
+    told: set[int] = field(default_factory=set)
+    highest: int = -1
+    deletions: int = 0
+    deleted: set[str] = field(default_factory=set)
+
+
+@dataclass
 class NumberAccounts:
     """All sequences and collections.
 
     Attributes:
-        given: the numbers of each sequence that somebody was told.
-        highest: of those that were drawn one by one or by a block.
+        sequences: by name.
         items: of each collection the tags by number.
         appended: of each collection the numbers that somebody was told, with their texts.
     """
 
-    given: dict[str, set[int]] = field(default_factory=dict)
-    highest: dict[str, int] = field(default_factory=dict)
+    sequences: dict[str, Numbering] = field(default_factory=lambda: defaultdict(Numbering))
     items: dict[str, dict[int, str]] = field(default_factory=dict)
     appended: dict[str, dict[int, str]] = field(default_factory=dict)
 
-    def before_draw(self, sequence: str) -> int:
-        """The highest number that was acknowledged by now: a draw that begins now is above it."""
-        return self.highest.get(sequence, 0)
+    def before_draw(self, sequence: str) -> tuple[int, int]:
+        """Which incarnation it is, and the highest number that was acknowledged of it by now.
 
-    def drawn(self, sequence: str, numbers: Iterable[int], above: int | None) -> None:
+        A draw that begins now is above it, if it is of the same one.
+        """
+        one = self.sequences[sequence]
+        return one.makings, one.highest
+
+    def drawn(self, sequence: str, numbers: Iterable[int], before: tuple[int, int] | None) -> None:
         """Somebody was told numbers.
 
         Args:
             sequence: of which sequence.
             numbers: which.
-            above: the highest that had been acknowledged before; None: no order is promised.
+            before: what `before_draw` said; None: no order is promised.
 
         Raises:
             Wrong: one was given out before, or is not above.
         """
-        given = self.given.setdefault(sequence, set())
+        one = self.sequences[sequence]
         for number in numbers:
-            if number in given:
+            if one.drawn[number] < 1:
                 raise Wrong(f"{sequence} gave {number} out twice")
-            if above is not None and number <= above:
-                raise Wrong(f"{sequence} gave {number} out, though {above} was acknowledged before")
-            given.add(number)
-            if above is not None:
-                self.highest[sequence] = max(self.highest.get(sequence, 0), number)
+            one.drawn[number] -= 1
+            if before is None or before[0] != one.makings:
+                continue  # it may be of an incarnation that is gone
+            if number <= before[1]:
+                raise Wrong(f"{sequence} gave {number} out, though {before[1]} was acknowledged")
+            one.told.add(number)
+            one.highest = max(one.highest, number)
+
+    @contextmanager
+    def deletes_one(self, sequence: str) -> Iterator[None]:
+        """A call that deletes the sequence which it reads, or none."""
+        one = self.sequences[sequence]
+        before = len(one.deleted)
+        one.deletions += 1
+        try:
+            yield
+        except NoSuchCounter:
+            one.deletions -= len(one.deleted) == before
+            raise
+
+    def _sequence_changed(self, change: Change) -> None:
+        """A sequence moved on, began, or was deleted.
+
+        Raises:
+            Wrong: it moved back, changed its incarnation, or was deleted by nobody.
+        """
+        one, before, after = self.sequences[change.key[0]], change.before, change.after
+        if after is None:
+            one.deleted.add(str((before or {}).get("incarnation")))
+            self._begin(one, None)
+            if len(one.deleted) > one.deletions:
+                raise Wrong(f"{one.deletions} calls deleted {one.deleted} of {change.key[0]}")
+            return
+        last = 0
+        if before is not None:
+            last = int(before["total"])
+            if after["incarnation"] != one.incarnation:
+                raise Wrong(f"{change.key[0]} was {one.incarnation}, and is {after}")
+        else:
+            if after["incarnation"] in one.deleted:
+                raise Wrong(f"{change.key[0]} is {after['incarnation']} again")
+            last = int(after.get("first", 1)) - 1
+            self._begin(one, after["incarnation"])
+        if after["total"] < last:
+            raise Wrong(f"{change.key[0]} moved from {last} back to {after['total']}")
+        one.drawn.update(range(last + 1, after["total"] + 1))
+
+    def _begin(self, one: Numbering, incarnation: str | None) -> None:
+        one.incarnation, one.makings = incarnation, one.makings + 1
+        one.told, one.highest = set(), -1
 
     def changed(self, change: Change) -> None:
-        """An item of a collection was put: under the next number, and once.
+        """A sequence changed; or an item of a collection was put: under the next number, and once.
 
         Raises:
             Wrong: it was not.
         """
+        item = change.after or change.before or {}
+        if item.get("method") == "sequence":
+            self._sequence_changed(change)
         if change.table.name != POSTS:
             return
         collection, sort = change.key

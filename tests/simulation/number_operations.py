@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import Throttled, Unnumbered
+from countledger.ledger.errors import (
+    NoSuchCounter,
+    SequenceExists,
+    Throttled,
+    Unnumbered,
+)
 from countledger.producers.sequences.collection import Collection
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.number_account import POSTS, PREFIX
-from tests.simulation.product import Product
+from tests.simulation.product import LEASED, Product
 
 if TYPE_CHECKING:
     from countledger.producers.sequences.appending import Numbered
@@ -16,7 +21,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SEQUENCE: Final = "q:orders"
-LEASED: Final = "q:events"
 COLLECTION: Final = Collection(POSTS, ("counter", "p-17"), "part", prefix=PREFIX, digits=6)
 NUMBERING: Final = ("sequence draw", "sequence expected", "sequence lease", "sequence append")
 
@@ -37,7 +41,7 @@ def draw_expected(client: Client) -> None:
     """A number behind the one that is known, if it still is the last."""
     numbers = client.auditor.numbers
     above = numbers.before_draw(SEQUENCE)
-    known = client.random.choice([None, None, above or None])
+    known = client.random.choice([None, None, above[1] if above[1] > 0 else None])
     number = client.product.sequences.draw_expected(SEQUENCE, known=known)
     client.tell(f"drew {number} behind {known}")
     numbers.drawn(SEQUENCE, [number], above)
@@ -53,6 +57,21 @@ def draw_leased(client: Client) -> None:
         if number <= last:
             raise Wrong(f"a lease gave out {number} behind {last}")
         last = number
+
+
+def remake(client: Client) -> None:
+    """The sequence is deleted while others draw, and begins again, by itself or where it is made.
+
+    That of the leases stays: whoever holds a block does not hear of it.
+    """
+    try:
+        with client.auditor.numbers.deletes_one(SEQUENCE):
+            client.product.sequences.delete(SEQUENCE)
+        client.tell(f"deleted {SEQUENCE}")
+        if client.random.random() < 0.5:
+            client.product.sequences.create(SEQUENCE, first=client.random.randint(0, 3))
+    except (NoSuchCounter, SequenceExists) as error:
+        client.tell(f"{SEQUENCE} deleted, or made: {error}")
 
 
 def append(client: Client) -> None:
@@ -93,10 +112,10 @@ def check_numbers(world: World, memory: Memory) -> None:
     """No sequence has given out more than it says; what nobody could tell can be told now."""
     account = world.auditor.numbers
     sequences = Product(world.process(world.home, "the last to draw")).sequences
-    for sequence, given in sorted(account.given.items()):
-        last = sequences.show(sequence).last
-        if max(given) > last:
-            raise Wrong(f"{sequence} gave out {max(given)}, and says {last}")
+    for name, sequence in sorted(account.sequences.items()):
+        last = sequences.show(name).last
+        if max(sequence.told, default=last) > last:
+            raise Wrong(f"{name} gave out {max(sequence.told)}, and says {last}")
     for pending in memory.unnumbered:
         done = sequences.resume(pending)
         account.put("p-17", done.number, str(done.item["text"]))

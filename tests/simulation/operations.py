@@ -8,45 +8,24 @@ raises is a failure of the simulation. To add one, write a function of a `Client
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.simulation import alert_operations as alerts
+from tests.simulation import async_operations as asynchronous
 from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
+from tests.simulation import fork_operations as forks
 from tests.simulation import joint_operations as joint
 from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
+from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
 from tests.simulation import poison_operations as poison
+from tests.simulation import removal_operations as removal
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
 from tests.simulation import strict_operations as strict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulation.client import Client
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """Something that a client does.
-
-    Attributes:
-        name: in traces, and in the table of faults.
-        play: does it.
-        weight: how often it is drawn, beside the others.
-        home: whether it works in the home region only.
-        reads: whether it changes nothing, so that fewer faults can meet it.
-    """
-
-    name: str
-    play: Callable[[Client], None]
-    weight: float = 1.0
-    home: bool = False
-    reads: bool = False
-
+from tests.simulation.operation import Operation
 
 OPERATIONS: Final = (
     Operation("record", ledger.record_plain, 3),
@@ -74,6 +53,7 @@ OPERATIONS: Final = (
     Operation("strict bounds", strict.move_bounds, 0.5, home=True),
     Operation("strict give up", strict.give_up, 1, home=True),
     Operation("strict remake", strict.remake, 0.7, home=True),
+    Operation("strict tidy", strict.tidy, 0.5, home=True),
     Operation("poison record", poison.record, 1),
     Operation("poison", poison.poison, 0.5),
     Operation("mend poison", poison.mend, 0.4),
@@ -86,20 +66,37 @@ OPERATIONS: Final = (
     Operation("buffer add", buffer.add, 3),
     Operation("buffer flush", buffer.flush, 1.5),
     Operation("buffer close", buffer.close, 0.7),
+    Operation("fork", forks.fork, 0.7, home=True),
+    Operation("fork draw", forks.draw, 0.7, home=True),
+    Operation("async add", asynchronous.add, 3),
+    Operation("async flush", asynchronous.flush, 1.5),
+    Operation("async cancel", asynchronous.cancel, 0.7),
+    Operation("async close", asynchronous.close, 0.7),
+    Operation("export", moving.export, 1, reads=True),
+    Operation("import", moving.import_, 1.5, home=True),
     Operation("kinesis send", kinesis.send, 3, home=True),
     Operation("kinesis resend", kinesis.send_again, 1.5, home=True),
+    Operation("kinesis forge", kinesis.forge, 0.5, home=True),
     Operation("kinesis junk", kinesis.send_junk, 0.3, home=True),
     Operation("ingest resend", kinesis.work_off, 1, home=True),
     Operation("sequence draw", numbers.draw, 1, home=True),
     Operation("sequence expected", numbers.draw_expected, 1, home=True),
     Operation("sequence lease", numbers.draw_leased, 0.5, home=True),
     Operation("sequence append", numbers.append, 1.5, home=True),
+    Operation("sequence remake", numbers.remake, 0.5, home=True),
     Operation("claim take", claims.take, 1, home=True),
     Operation("claim change", claims.change, 0.7, home=True),
     Operation("claim release", claims.release, 0.7, home=True),
+    Operation("claim look", claims.look, 0.7, home=True, reads=True),
     Operation("joint transfer", joint.transfer, 2, home=True),
     Operation("joint give up", joint.give_up, 0.7, home=True),
+    Operation("removal call", removal.remove, 3, home=True),
+    Operation("removal cancel", removal.cancel, 0.3, home=True),
+    Operation("removal rest", removal.rest, 1.5),
+    Operation("removal join", removal.join, 1, home=True),
+    Operation("removal lose", removal.lose, 1, home=True),
+    Operation("removal as found", removal.as_found, 1, home=True),
 )
 
 # What a process does before it ends by itself.
-CLOSE: Final = next(one for one in OPERATIONS if one.name == "buffer close")
+CLOSE: Final = tuple(one for one in OPERATIONS if one.name in {"buffer close", "async close"})

@@ -39,6 +39,7 @@ class Process:
         dead: whether it has died; then none of its threads goes on.
         parked: those of its threads that wait for each other.
         endings: what the system does as it dies.
+        number: what `this_process` says.
     """
 
     world: World
@@ -50,6 +51,7 @@ class Process:
     dead: bool = False
     parked: dict[Actor, None] = field(default_factory=dict)
     endings: list[Callable[[], object]] = field(default_factory=list)
+    number: int = 0
 
     @property
     def acting(self) -> str:
@@ -100,7 +102,7 @@ class Process:
         fault = world.faults.of_call(self.acting, writes=writes, mortal=self.mortal)
         self._stand(world.latency_ms())
         if fault is Fault.FROZEN:
-            self._stand(world.freeze_ms())
+            self._stand(world.freeze_ms(self.operation))
         if fault is Fault.CRASH_BEFORE:
             self._crash()
         leave()

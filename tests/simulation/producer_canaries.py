@@ -6,19 +6,34 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from countledger.ledger.errors import ConditionFailed, Reason, TransactionCancelled
-from countledger.ledger.operations import Put
+from countledger.consumers import walk
+from countledger.consumers.leftovers import Leftovers
+from countledger.infra.moving import importing
+from countledger.infra.moving.exporting import Exporter
+from countledger.infra.moving.importing import Importer
+from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import (
+    ConditionFailed,
+    Reason,
+    SequenceExists,
+    TransactionCancelled,
+)
+from countledger.ledger.expressions import Assign, Compare
+from countledger.ledger.operations import Delete, Put, Update
+from countledger.producers.asynchronous import delivery as async_delivery
 from countledger.producers.buffer import coalesce, delivery, holdings, outcomes, spool
+from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
 from countledger.producers.ingest import ingest, reading
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.kinesis import message
+from countledger.producers.kinesis import message, producer
 from countledger.producers.sequences import expecting, sequence
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
+from countledger.producers.sequences.lease import Lease
 from countledger.producers.strict import marked
 from countledger.producers.strict.marked import MarkedSending
 from tests.simulation import product
@@ -90,6 +105,7 @@ def reopen_under_other_ids(patch: pytest.MonkeyPatch) -> None:
 def send_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The spool has the events still when their entry is sent."""
     patch.setattr(delivery, "keep", lambda _pendings, _spool: None)
+    patch.setattr(async_delivery, "keep", lambda _pendings, _spool: None)
 
 
 def forget_before_the_answer(patch: pytest.MonkeyPatch) -> None:
@@ -123,6 +139,16 @@ def identity_by_arrival(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "decode", decoded)
 
 
+def identity_by_id_alone(patch: pytest.MonkeyPatch) -> None:
+    """What is in a message is no part of its identity: whoever knows the id replaces the entry."""
+
+    def bound(entry: Entry) -> Entry:
+        return entry if entry.key is not None else replace(entry, message_id=entry.id)
+
+    patch.setattr(message, "bound", bound)
+    patch.setattr(producer, "bound", bound)
+
+
 def ingest_goes_on(patch: pytest.MonkeyPatch) -> None:
     """What failed for now is passed over."""
     patch.setattr(ingest, "_begin_again", lambda *_: None)
@@ -131,6 +157,21 @@ def ingest_goes_on(patch: pytest.MonkeyPatch) -> None:
 def ingest_sets_nothing_aside(patch: pytest.MonkeyPatch) -> None:
     """What cannot be counted is dropped."""
     patch.setattr(Ingest, "_set_aside", lambda *_: None)
+
+
+# ---- strict counters ----
+
+
+def markers_by_age(patch: pytest.MonkeyPatch) -> None:
+    """Markers are removed by their time, whichever counter they belong to."""
+
+    def remove(leftovers: Leftovers, _counter: str, markers: Any) -> None:  # noqa: ANN401 - items
+        now_ms = max((marker["at"] for marker in markers), default=0)
+        for marker in markers:
+            key = {name: marker[name] for name in ("counter", "part")}
+            leftovers._delete(key, Compare("at", "<=", now_ms))
+
+    patch.setattr(Leftovers, "_remove_old", remove)
 
 
 # ---- sequences ----
@@ -151,7 +192,9 @@ def append_without_doubt(patch: pytest.MonkeyPatch) -> None:
 def expect_nothing(patch: pytest.MonkeyPatch) -> None:
     """A draw by expectation is carried out whatever the last number is."""
     plan = sequence.plan_expected
-    patch.setattr(expecting, "plan_expected", lambda *arguments: _unconditional(plan(*arguments)))
+    patch.setattr(
+        expecting, "plan_expected", lambda *some, **more: _unconditional(plan(*some, **more))
+    )
 
 
 def expect_by_the_number(patch: pytest.MonkeyPatch) -> None:
@@ -163,6 +206,15 @@ def expect_by_the_number(patch: pytest.MonkeyPatch) -> None:
         return {**item, "tag": draw.tag} if item.get("total") == draw.last + 1 else item
 
     patch.setattr(Expecting, "_read", hopeful)
+
+
+def delete_any_sequence(patch: pytest.MonkeyPatch) -> None:
+    """A sequence is deleted whichever has the name by then."""
+
+    def of_a_name(table: str, key: Any, _condition: object) -> Delete:  # noqa: ANN401 - a key
+        return Delete(table, key, Compare("method", "=", "sequence"))
+
+    patch.setattr("countledger.producers.sequences.sequences.Delete", of_a_name)
 
 
 # ---- claims ----
@@ -178,6 +230,31 @@ def take_from_anybody(patch: pytest.MonkeyPatch) -> None:
     """A claim is taken whoever has it."""
     write = Taking.write
     patch.setattr(Taking, "write", lambda step: _unconditional(write(step)))
+
+
+def free_by_owner_alone(patch: pytest.MonkeyPatch) -> None:
+    """A claim is deleted if its owner has it, by whichever claim."""
+    write = Freeing.write
+
+    def by_owner(step: Freeing) -> Any:  # noqa: ANN401 - a write
+        owned = Compare("owner", "=", step.claim.owner)
+        return replace(write(step), condition=owned)
+
+    patch.setattr(Freeing, "write", by_owner)
+
+
+def take_under_another_id(patch: pytest.MonkeyPatch) -> None:
+    """An owner that takes what it has already makes another claim of it."""
+    write = Taking.write
+
+    def renamed(step: Taking) -> Any:  # noqa: ANN401 - a write
+        put = write(step)
+        if not isinstance(put, Update):
+            return put
+        clauses = (Assign("id", step.claim_id), *put.clauses)
+        return replace(put, clauses=clauses)
+
+    patch.setattr(Taking, "write", renamed)
 
 
 # ---- transfers ----
@@ -217,3 +294,69 @@ def transfers_unmarked(patch: pytest.MonkeyPatch) -> None:
 def transfers_refused_at_once(patch: pytest.MonkeyPatch) -> None:
     """A refusal is final although a request may still land."""
     patch.setattr(MarkedSending, "settle", lambda _self, refused: refused)
+
+
+# ---- export and import ----
+
+
+def import_at_each_try(patch: pytest.MonkeyPatch) -> None:
+    """Each try of an import makes entries of its own time."""
+    begin = Importer.begin
+
+    def begun(client: Any, name: str, clock: Any) -> Importer:  # noqa: ANN401 - handed on
+        return replace(begin(client, name, clock), at=to_datetime(clock.now_ms()))
+
+    patch.setattr(Importer, "begin", begun)
+
+
+def import_without_a_key(patch: pytest.MonkeyPatch) -> None:
+    """Each try of an import is another event."""
+    event_of = importing._event_of
+
+    def anonymous(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
+        event: Any = event_of(*arguments)
+        return replace(event, key=None)
+
+    patch.setattr(importing, "_event_of", anonymous)
+
+
+def sequences_are_moved_behind(patch: pytest.MonkeyPatch) -> None:
+    """A sequence that exists is taken for one that is as far as the file says."""
+    make = Importer._make_sequence
+
+    def careless(importer: Importer, line: Any) -> importing.Done:  # noqa: ANN401 - handed on
+        try:
+            return make(importer, line)
+        except SequenceExists:
+            return importing.Done.EXISTS
+
+    patch.setattr(Importer, "_make_sequence", careless)
+
+
+def export_totals(patch: pytest.MonkeyPatch) -> None:
+    """An export tells what is materialized."""
+    line = Exporter.line
+
+    def lagging(exporter: Exporter, counter: str) -> Any:  # noqa: ANN401 - handed on
+        found = line(exporter, counter)
+        return found.model_copy(update={"value": exporter.client.total(counter).total})
+
+    patch.setattr(Exporter, "line", lagging)
+
+
+def walk_totals_first(patch: pytest.MonkeyPatch) -> None:
+    """A counter that gets its total between the two tables is in neither."""
+    patch.setattr(walk, "ORDER", tuple(reversed(walk.ORDER)))
+
+
+# ---- forks ----
+
+
+def forks_share_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """A child draws from the block that it has a copy of."""
+    patch.setattr(Lease, "_in_a_child", lambda one, _process: next(iter(one._blocks.values())))
+
+
+def forks_keep_events(patch: pytest.MonkeyPatch) -> None:
+    """A child sends what its parent had in hand."""
+    patch.setattr(BufferedProducer, "start_anew", lambda _producer: None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.batch import Batch
@@ -12,7 +12,9 @@ from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
+from countledger.compaction.removal import LedgerRemover
 from countledger.compaction.retire import Retire
+from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.sweep import Sweeper
@@ -20,6 +22,9 @@ from countledger.compaction.trigger import Triggers
 from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
 from countledger.consumers.auditor import Auditor
+from countledger.consumers.groups import Groups
+from countledger.consumers.leftovers import Leftovers
+from countledger.consumers.proven import unproven
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
@@ -35,6 +40,8 @@ from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.means import Means
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.objects import ObjectsClient
 from tests.simulation.queue import QueueClient, SchedulerClient
 from tests.simulation.shape import COUNTERS, LEDGER
 from tests.simulation.stream import StreamsClient
@@ -45,11 +52,15 @@ if TYPE_CHECKING:
     from countledger.compaction.report import Report
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
+    from countledger.producers.sequences.lease import Lease
+    from tests.simulation.async_operations import AsyncHand
     from tests.simulation.buffer_operations import Hand
     from tests.simulation.process import Process
     from tests.simulation.world import World
 
 _PATIENCE_MS = 5 * SECOND_MS
+# The sequence whose numbers are leased.
+LEASED = "q:events"
 
 
 def limit_of(world: World, min_age_ms: int | None = None) -> Any:  # noqa: ANN401 - a function of namespaces
@@ -75,6 +86,7 @@ class Product:
     process: Process
     reports: list[Report] = field(default_factory=list)
     buffer: Hand | None = None
+    async_hand: AsyncHand | None = None
 
     @property
     def world(self) -> World:
@@ -90,6 +102,11 @@ class Product:
     def writes(self) -> Any:  # noqa: ANN401 - a door
         """A door whose SDK does not."""
         return self.world.door(self.process, retries=False)
+
+    @cached_property
+    def loop(self) -> SimulatedLoop:
+        """The event loop of the process."""
+        return SimulatedLoop(self.process)
 
     @cached_property
     def namespaces(self) -> Namespaces:
@@ -113,7 +130,7 @@ class Product:
     @cached_property
     def exact(self) -> ExactReader:
         """Reads exact sums."""
-        return ExactReader(self.reads, LEDGER)
+        return ExactReader(self.reads, LEDGER, self.process)
 
     @cached_property
     def compensator(self) -> Compensator:
@@ -142,6 +159,7 @@ class Product:
             self.process,
             clock_skew_ms=self.world.shape.skew_ms,
             patience_ms=_PATIENCE_MS,
+            late_ms=self.world.shape.late_ms,
         )
         return Auditor(verifier, self.namespaces, self.process.region)
 
@@ -164,9 +182,19 @@ class Product:
         )
 
     @cached_property
+    def leftovers(self) -> Leftovers:
+        """What lies beside a counter that is gone."""
+        return Leftovers(self.groups)
+
+    @cached_property
     def sequences(self) -> Sequences:
         """Numbers that are given out once."""
         return Sequences(self.means, self.namespaces, self.process.region, self.world.home)
+
+    @cached_property
+    def lease(self) -> Lease:
+        """Numbers that the process holds from one call to the next."""
+        return self.sequences.lease(LEASED, block=4)
 
     @cached_property
     def claims(self) -> Claims:
@@ -189,11 +217,41 @@ class Product:
             self.namespaces,
             limit_of(self.world, schedule.min_age_ms if schedule else None),
             schedule.retire if schedule else self.world.random.choice(list(Retire)),
+            self.archive if self.world.shape.archive else None,
             clock=self.process,
             new_run=lambda: self.world.new_id(0),
             random=self.world.random,
             covers_max=self.world.shape.covers_max,
             workers=1,
+        )
+
+    @cached_property
+    def archive(self) -> S3Archive:
+        """Keeps merged entries."""
+        client: Any = ObjectsClient(self.world.bucket, self.process)
+        return S3Archive(client, Place(self.world.bucket.name, ""))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Groups of counters."""
+        new_id = partial(self.world.new_id, 0)
+        return Groups(self.totals, self.namespaces, self.process, new_id)
+
+    @property
+    def remover(self) -> LedgerRemover:
+        """Removes ledger counters."""
+        made = self.compactor()
+        return LedgerRemover(
+            self.reads,
+            COUNTERS,
+            made.regions,
+            self.namespaces,
+            limit_of(self.world),
+            made.compact,
+            partial(unproven, self.auditor),
+            self.leftovers.remove,
+            self.process,
+            partial(self.world.new_id, 0),
         )
 
     @cached_property

@@ -13,6 +13,7 @@ from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import poison_operations as poison
 from tests.simulation import strict_operations as strict
+from tests.simulation.accidents import mend
 from tests.simulation.alert_operations import tell_standing
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
@@ -20,8 +21,10 @@ from tests.simulation.compaction.world import Wrong
 from tests.simulation.ingest import check_ingest
 from tests.simulation.joint_operations import check_joint
 from tests.simulation.judging import alerts_of
+from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
+from tests.simulation.removal_operations import archive_as_found, check_removals
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 
@@ -61,6 +64,7 @@ def wait(world: World) -> None:
     while left := _under_way(world):
         if world.schedule.now_ms > give_up_ms:
             raise Wrong(f"not quiet after {_PATIENCE_MS // HOUR_MS} h: {left}")
+        mend_progress(world)
         world.schedule.pause(_LOOK_MS)
 
 
@@ -74,6 +78,12 @@ def _under_way(world: World) -> str:
         f"the streams of {behind}": behind,
     }
     return ", ".join(text for text, is_so in facts.items() if is_so)
+
+
+def mend_progress(world: World) -> None:
+    """Shards whose progress was lost go on, whenever a process that stood still lets that show."""
+    for region in world.regions:
+        mend(world, region)
 
 
 def check_quiet(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
@@ -116,6 +126,8 @@ def check_schedules(world: World, memory: Memory) -> None:
     world.schedule.pause(2 * world.shape.age_ms + HOUR_MS)
     wait(world)
     for counter in sorted(memory.free):
+        if keys.namespace_of(counter) != NAMESPACE:
+            continue
         account = world.auditor.ledger.accounts[counter]
         excused = world.home in account.excused
         left = len(_entries(world, world.home, counter))
@@ -235,13 +247,16 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     check_quiet,
     check_ledgers,
     check_ingest,
+    check_imports,
     check_events,
     check_strict,
     check_joint,
     check_numbers,
     check_claims,
+    archive_as_found,
     check_schedules,
     check_compaction,
+    check_removals,
     check_goes_on,
     check_ledgers,
     check_standing,

@@ -128,6 +128,11 @@ class Schedule:
             self._now.source = self.random.source = self.random.of(name)
 
     @property
+    def alive(self) -> list[Actor]:
+        """All actors that have not ended."""
+        return list(self._alive)
+
+    @property
     def actor(self) -> Actor | None:
         """Whose turn it is."""
         return self._now

@@ -43,6 +43,9 @@ class Shape:
         min_entries: from how many entries on a counter is worth compacting.
         names_all: whether a cancelled transaction names all that failed.
         expiry_ms: how long after its time to live an item goes, at the most.
+        freeze_ms: how long a process stands still at the most, if it does.
+        archive: whether merged entries are archived.
+        function_ms: for how long the materializer's function may run, beside what its calls take.
         weights: of operations, by name: how often each is drawn.
     """
 
@@ -69,6 +72,9 @@ class Shape:
     min_entries: int
     names_all: bool
     expiry_ms: int
+    function_ms: int
+    freeze_ms: int = 40 * MINUTE_MS
+    archive: bool = False
     weights: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -76,15 +82,30 @@ class Shape:
         """How old an entry must be before it is merged."""
         return self.horizon_ms + self.replication_ms + self.skew_ms + self.life_ms
 
+    @property
+    def invocation_ms(self) -> int:
+        """For how long the materializer's function may run: long enough for a batch."""
+        return self.function_ms + int(40 * self.latency_ms)
+
+    @property
+    def late_ms(self) -> int:
+        """For how long a write may land that did not know of a shard's progress."""
+        return 2 * (self.invocation_ms + self.life_ms + self.skew_ms)
+
 
 # What half of the seeds do alone, so that it meets itself more often.
 FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "compaction": ("record", "resend", "exact", "compact"),
     "stock": ("stock", "resend", "exact", "compact", "repair"),
     "buffer": ("buffer", "resend", "exact", "compact"),
+    "async": ("async", "resend", "exact", "compact"),
+    "moving": ("export", "import", "record", "resend", "exact", "compact", "sequence draw"),
+    "forks": ("fork", "buffer", "sequence lease", "exact"),
     "ingest": ("kinesis", "ingest", "exact", "compact"),
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
+    # No schedule: it would tick for days.
+    "removal": ("removal", "record", "resend", "exact", "compact", "verify", "repair"),
     "due": ("record", "schedule"),
     "totals": ("record", "total", "verify", "repair", "spoil", "resend"),
     "repairs": ("record", "repair", "spoil"),
@@ -92,10 +113,22 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "tags": ("strict occ", "strict history", "strict bounds"),
     "tokens": ("strict crt", "strict set", "strict give up"),
     "markers": ("strict marker", "strict sharded", "strict give up"),
-    "makings": ("strict remake", "strict marker", "strict crt", "strict set", "strict give up"),
+    "makings": (
+        "strict remake",
+        "strict tidy",
+        "strict marker",
+        "strict crt",
+        "strict set",
+        "strict give up",
+    ),
+    "progress": ("record", "total"),
     "poison": ("record", "poison", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
+
+
+# What lets days go by.
+_DAYS: Final = ("removal call", "removal rest")
 
 
 def drawn(random: Random, operations: dict[str, float], focus: str | None = None) -> Shape:
@@ -125,10 +158,12 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
         min_entries=choice([2, 2, 5]),
         names_all=choice([True, False]),
         expiry_ms=choice([SECOND_MS, 10 * MINUTE_MS, 48 * HOUR_MS]),
+        function_ms=choice([5, 20, 60]) * SECOND_MS,
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
     )
     if focus is None and random.random() < 0.5:
-        return shape
+        # A removal takes days; what is drawn here is over in minutes, but for long outages.
+        return replace(shape, weights={n: 0 if n in _DAYS else w for n, w in shape.weights.items()})
     return _focused(random, shape, operations, focus or random.choice(list(FOCUSES)))
 
 
@@ -137,9 +172,19 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     names = FOCUSES[focus]
     latency_ms = random.choice([10.0, 500.0, 3_000.0])
     gap_ms = latency_ms * random.choice([1, 3, 10])
-    if focus in {"compaction", "due", "buffer", "ingest", "stock"}:
+    if focus in {"compaction", "due", "buffer", "async", "moving", "forks", "ingest", "stock"}:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
+    if focus == "removal":
+        # Only where there is one region can anything be removed.
+        shape = replace(
+            shape,
+            regions=1,
+            long=False,
+            freeze_ms=random.choice([40 * MINUTE_MS, 50 * HOUR_MS]),
+            archive=random.choice([False, True]),
+        )
+        latency_ms, gap_ms = random.choice([50.0, 500.0]), random.choice([2_000.0, 30_000.0])
     if focus == "alerts":
         # A change of a rule takes effect in five seconds.
         latency_ms, gap_ms = random.choice([10.0, 200.0]), random.choice([700.0, 2_000.0, 6_000.0])
@@ -147,7 +192,7 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
         shape,
         clients=random.choice([3, 5]),
         operations=random.choice([16, 30]),
-        counters=3 if focus in {"buffer", "ingest"} else 1,
+        counters=3 if focus in {"buffer", "async", "moving", "forks", "ingest"} else 1,
         latency_ms=latency_ms,
         gap_ms=gap_ms,
         accidents=random.choice([2, 12]),

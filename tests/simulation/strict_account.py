@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from countledger.ledger.errors import NoSuchCounter
 from tests.simulation.compaction.world import Wrong
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Account:
         making: how often it was made.
         in_flight: how many calls are under way for a change.
         deltas: of all changes.
+        deletions: how many calls set out to delete what they would read.
+        gone: the ids of makings that are gone.
     """
 
     opening: int = 0
@@ -38,6 +41,8 @@ class Account:
     making: int = 0
     in_flight: Counter[str] = field(default_factory=Counter)
     deltas: dict[str, int] = field(default_factory=dict)
+    deletions: int = 0
+    gone: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -67,9 +72,19 @@ class StrictAccounts:
             raise Wrong(f"{change.key}: version {before['version']} became {after['version']}")
 
     def _main_changed(self, change: Change) -> None:
-        """A counter was written: was it deleted, or made again?"""
+        """A counter was written: was it deleted, or made again?
+
+        Raises:
+            Wrong: it was deleted by no call, or has an id that a counter before it had.
+        """
         account = self.accounts[change.key[0]]
         made = (change.after or {}).get("made")
+        if made in account.gone:
+            raise Wrong(f"{change.key[0]} is {made} again")
+        if made != account.made and account.made is not None:
+            account.gone.add(account.made)
+            if len(account.gone) > account.deletions:
+                raise Wrong(f"{account.deletions} calls deleted {account.gone} of {change.key[0]}")
         if made not in (None, account.made):
             # What was is void. Only a call that is under way may still mean the new one.
             account.making += 1
@@ -80,6 +95,18 @@ class StrictAccounts:
     def making(self, counter: str) -> int:
         """How often a counter was made by now."""
         return self.accounts[counter].making
+
+    @contextmanager
+    def deletes_one(self, counter: str) -> Iterator[None]:
+        """A call that deletes the counter which it reads, or none."""
+        account = self.accounts[counter]
+        before = len(account.gone)
+        account.deletions += 1
+        try:
+            yield
+        except NoSuchCounter:
+            account.deletions -= len(account.gone) == before
+            raise
 
     @contextmanager
     def under_way(self, counter: str, change: str, delta: int) -> Iterator[int]:

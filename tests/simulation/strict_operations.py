@@ -111,7 +111,8 @@ def remake(client: Client) -> None:
     counters = sorted(own & client.memory.strict.keys())
     counter = client.random.choice(counters)
     try:
-        client.product.strict.delete(counter)
+        with client.auditor.strict.deletes_one(counter):
+            client.product.strict.delete(counter)
         client.tell(f"{counter} deleted")
         if client.random.random() < 0.5:
             client.world.schedule.pause(client.random.random() * client.world.shape.gap_ms)
@@ -120,6 +121,13 @@ def remake(client: Client) -> None:
         client.tell(f"{counter} made again: {type(error).__name__}")
     else:
         client.tell(f"{counter} made again")
+
+
+def tidy(client: Client) -> None:
+    """The last step of a deletion, now or late: the markers of incarnations that are gone."""
+    counter = client.random.choice([plain("marker"), sharded("marker")])
+    client.product.leftovers.remove_markers(counter, client.memory.strict[counter][1])
+    client.tell(f"markers of {counter} tidied")
 
 
 def make(product: Product, counter: str, method: str, bins: int) -> None:

@@ -82,7 +82,7 @@ def test_a_process_that_stood_still_for_longer_than_its_key_is_remembered_sends_
     script(world, Fault.AFTER, Fault.FROZEN)
     frozen: list[float] = []
 
-    def freeze_ms() -> float:
+    def freeze_ms(_operation: str) -> float:
         frozen.append(world.schedule.now_ms)
         world.schedule.now_ms += HOUR_MS
         _forget_markers(world)
@@ -128,7 +128,8 @@ def _made_again(world: World, method: str) -> Product:
     """By another process, under the hands of the first."""
     window = {"window_ms": 5 * MINUTE_MS} if method == "marker" else {}
     other = Product(world.process("home", "other"))
-    other.strict.delete(COUNTER)
+    with world.auditor.strict.deletes_one(COUNTER):
+        other.strict.delete(COUNTER)
     other.strict.create(COUNTER, method=method, lower=0, upper=100, **window)
     return other
 
@@ -248,7 +249,7 @@ def test_a_bare_key_is_not_sent_into_the_stream_again_after_a_standstill(
     producer = way.producer(world.process("home", "app"))
     script(world, Fault.AFTER, Fault.FROZEN)
 
-    def freeze_ms() -> float:
+    def freeze_ms(_operation: str) -> float:
         world.schedule.now_ms += HOUR_MS
         return 0
 

@@ -62,7 +62,7 @@ def _freeze(
     """Whoever stands still does so for so long, in turn; at last its key is forgotten."""
     naps = iter(naps_ms)
 
-    def freeze_ms() -> float:
+    def freeze_ms(_operation: str) -> float:
         nap_ms = next(naps)
         world.schedule.now_ms += nap_ms
         if nap_ms >= _FORGOTTEN_MS:
@@ -167,8 +167,8 @@ def test_claims_that_stood_still_write_over_nothing_that_came_since(
     script(world, Fault.AFTER, Fault.FROZEN)
     change = ItemChange(POSTS, {"counter": "p-1", "part": "post"}, {"title": "second"})
 
-    def freeze_ms() -> float:
-        world.schedule.now_ms += 2 * TOKEN_LIFE_MS
+    def freeze_ms(_operation: str) -> float:
+        world.schedule.pass_time(2 * TOKEN_LIFE_MS)  # what is under way lands first
         posts.store(key, {"counter": "p-1", "part": "post", "title": "third"})
         return 0
 

@@ -60,7 +60,7 @@ def _stands_still(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """For longer than a day, whenever a script says frozen."""
     frozen: list[int] = []
 
-    def freeze_ms() -> float:
+    def freeze_ms(_operation: str) -> float:
         frozen.append(1)
         _a_day_passes(world)
         return 0

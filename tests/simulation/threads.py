@@ -5,6 +5,8 @@ all of them runs at a time, whoever takes a lock may be overtaken, a wait for a 
 time. The product's code is as it is; the names that its modules import stand for these.
 
     desk, outcomes, holdings, producer    Thread, Lock, Condition, monotonic, get_ident
+    asynchronous                          Lock, monotonic
+    lease                                 Lock, this_process
     producer                              the spool, and no care for the end of Python
 
 A process dies whole: whichever of its threads meets the crash, the others wake up dead.
@@ -17,7 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from countledger.producers.asynchronous import desk as asynchronous
 from countledger.producers.buffer import desk, holdings, outcomes, producer
+from countledger.producers.sequences import lease
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"
-_MODULES: Final = (desk, outcomes, holdings, producer)
+_MODULES: Final = (desk, outcomes, holdings, producer, asynchronous, lease)
 # How often whoever takes a lock is overtaken, and for how long at the most.
 _OVERTAKEN: Final = 0.2
 _OVERTAKEN_MS: Final = 2.0
@@ -42,6 +46,7 @@ class _Here:
     """The world whose turn it is in this Python; there is one at a time."""
 
     world: World | None = None
+    spool: type[Spool] | None = None
 
 
 def _world() -> World:
@@ -57,6 +62,13 @@ def _actor() -> Actor:
     return actor
 
 
+def spool() -> type[Spool]:
+    """What spools are opened by."""
+    if _Here.spool is None:
+        raise AssertionError("no simulation is under way")
+    return _Here.spool
+
+
 def belongs(process: Process) -> None:
     """Whoever has the turn works for this process now: its locks and threads are this one's."""
     _actor().owner = process
@@ -70,7 +82,7 @@ def owner() -> Process:
     return process
 
 
-def _park(timeout_ms: float | None) -> None:
+def park(timeout_ms: float | None) -> None:
     """Stand still until somebody wakes this actor, or the time is over.
 
     Raises:
@@ -109,11 +121,11 @@ class Lock:
         """Whoever asks first need not have it first."""
         actor, random = _actor(), _world().random
         if random.random() < _OVERTAKEN:
-            _park(random.random() * _OVERTAKEN_MS)
+            park(random.random() * _OVERTAKEN_MS)
         while self.holder is not None:
             self.waiting.append(actor)
             try:
-                _park(None)
+                park(None)
             finally:
                 if actor in self.waiting:
                     self.waiting.remove(actor)
@@ -140,7 +152,7 @@ class Condition:
         self.waiting.append(actor)
         self.lock.give()
         try:
-            _park(None if timeout is None else max(timeout, 0) * 1_000)
+            park(None if timeout is None else max(timeout, 0) * 1_000)
         finally:
             told = actor not in self.waiting
             if not told:
@@ -188,6 +200,12 @@ def monotonic() -> float:
     return _world().schedule.now_ms / 1_000
 
 
+def this_process() -> tuple[int, int]:
+    """Which process has the turn."""
+    owner = _actor().owner
+    return 0 if owner is None else owner.number, 0
+
+
 def get_ident() -> int:
     """Which actor this is."""
     return _actor().number
@@ -199,6 +217,7 @@ _NAMES: Final[dict[str, Any]] = {
     "Condition": Condition,
     "monotonic": monotonic,
     "get_ident": get_ident,
+    "this_process": this_process,
     # At the end of Python they would be closed; those of a simulation end with it.
     "opened": lambda _producer: None,
 }
@@ -219,7 +238,7 @@ def under(world: World, spool: type[Spool]) -> Iterator[None]:
         for name in ours
         if name in vars(module)
     ]
-    _Here.world = world
+    _Here.world, _Here.spool = world, spool
     for names, name, _ in before:
         names[name] = ours[name]
     try:
@@ -227,4 +246,4 @@ def under(world: World, spool: type[Spool]) -> Iterator[None]:
     finally:
         for names, name, one in before:
             names[name] = one
-        _Here.world = None
+        _Here.world = _Here.spool = None

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from botocore.exceptions import ClientError
 
+from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.due import DueRules, new_memory
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.passed import PassedShards
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantined
+from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import CountledgerError
-from countledger.ledger.limits import DAY_MS
+from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from countledger.ledger.quarantined import Source
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.compaction.world import Wrong
@@ -28,6 +31,7 @@ from tests.simulation.judging import Alarms, judge_mapping, quarantine_of
 from tests.simulation.mailbox import Mailbox
 from tests.simulation.mapping import Mapping
 from tests.simulation.number_account import POSTS
+from tests.simulation.objects import Bucket
 from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
@@ -49,14 +53,14 @@ if TYPE_CHECKING:
     from tests.simulation.queue import Queue, Scheduler
     from tests.simulation.schedule import Schedule
     from tests.simulation.shape import Shape
-    from tests.simulation.table import Change
+    from tests.simulation.table import Change, Key
 
 _T = TypeVar("_T")
 
 BEGIN_MS: Final = 1_800_000_000_000.0
 # No machine ends with a process, so its files need no disk.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - of a simulation
-_FREEZE_MS: Final = 2_400_000
+_FREEZE_MS: Final = 40 * MINUTE_MS
 _TTL_OLDEST_MS: Final = 5 * 365 * DAY_MS
 
 
@@ -86,11 +90,16 @@ class World:
         alarms: bus, topic and dead letters of each region.
         bells: the queue that tells of each region's quarantine.
         late: how many requests are on their way that nobody waits for.
-        zombies: how many invocations go on that were given up.
+        zombies: how many invocations go on that were given up, and forks.
+        processes: how many were made.
         ingest: the way through Kinesis, where anybody uses it.
         rules: what the materializers of each region know of schedules.
+        directories: the shards that the materializers of each region renewed.
+        passed: what they know of shards whose watermarks can go.
+        forgotten: what progress somebody deleted, by region and key.
         told: what happened, line by line.
         closing: what lets go of files at its end.
+        bucket: where merged entries are archived.
     """
 
     random: Random
@@ -109,10 +118,15 @@ class World:
     bells: dict[str, Mailbox] = field(default_factory=dict)
     late: int = 0
     zombies: int = 0
+    processes: int = 0
     rules: dict[str, Remembered[DueRule | None]] = field(default_factory=dict)
+    directories: dict[str, ShardDirectory] = field(default_factory=dict)
+    passed: dict[str, PassedShards] = field(default_factory=dict)
+    forgotten: set[tuple[str, Key]] = field(default_factory=set)
     told: list[str] = field(default_factory=list)
     ingest: IngestWay | None = None
     closing: list[Callable[[], object]] = field(default_factory=list)
+    bucket: Bucket = field(default_factory=Bucket)
     _folder: TemporaryDirectory[str] | None = None
 
     def __post_init__(self) -> None:
@@ -151,7 +165,9 @@ class World:
         return stream
 
     def _open_alarms(self, region: str, counters: Table) -> None:
-        account = self.auditor.alerts[region] = AlertAccount(region, self.schedule)
+        account = self.auditor.alerts[region] = AlertAccount(
+            region, self.schedule, life_ms=self.shape.life_ms
+        )
         account.standing.skew_ms = self.shape.skew_ms
         self.alarms[region] = Alarms(Targets(account.take))
         self.bells[region] = Mailbox(partial(_check_copy, counters))
@@ -169,9 +185,9 @@ class World:
     def process(self, region: str, name: str, operation: str = "idle") -> Process:
         """A process with a clock of its own."""
         half_ms = self.shape.skew_ms // 2
-        return Process(
-            self, region, name, operation, error_ms=self.random.randint(-half_ms, half_ms)
-        )
+        error_ms = self.random.randint(-half_ms, half_ms)
+        self.processes += 1
+        return Process(self, region, name, operation, error_ms=error_ms, number=self.processes)
 
     def door(self, process: Process, *, retries: bool, region: str | None = None) -> SimulatedDoor:
         """A process's door."""
@@ -207,9 +223,10 @@ class World:
         """How long a way takes."""
         return self.random.random() * 2 * self.shape.latency_ms
 
-    def freeze_ms(self) -> float:
-        """How long a process stands still that stands still."""
-        return self.random.random() ** 3 * _FREEZE_MS
+    def freeze_ms(self, operation: str) -> float:
+        """How long a process stands still that stands still; a function is ended before long."""
+        longest_ms = self.shape.freeze_ms if operation in self.shape.weights else _FREEZE_MS
+        return self.random.random() ** 3 * longest_ms
 
     def land_late(self, request: Callable[[], object]) -> None:
         """Carry a request out later, while its signature is good; nobody waits for it."""
@@ -249,11 +266,22 @@ class World:
         door = self.door(process, retries=True)
         # A warm function knows of a schedule what it read up to a minute ago.
         known = self.rules.setdefault(process.region, new_memory())
-        rules = DueRules(door, COUNTERS, process, known)
-        quarantine = quarantine_of(self, process, Source.LEDGER)
+        materializer = Materializer(
+            door,
+            COUNTERS,
+            quarantine_of(self, process, Source.LEDGER),
+            process,
+            DueRules(door, COUNTERS, process, known),
+            shards=self.directories.setdefault(process.region, ShardDirectory()),
+            passed=self.passed.setdefault(process.region, self._new_passed()),
+        )
+        deadline = Deadline.within(process, None, self.shape.invocation_ms, margin_ms=0)
         records = event.get("Records") or []
-        materializer = Materializer(door, COUNTERS, quarantine, process, rules)
-        return answer_of(materializer.apply(records, shard_of(event)), records)
+        return answer_of(materializer.apply(records, shard_of(event), deadline), records)
+
+    def _new_passed(self) -> PassedShards:
+        """Totals are cleaned up at once here, by what was read lately."""
+        return PassedShards(self.shape.late_ms, enough=1, age_ms=self.shape.late_ms // 4)
 
     def _expire(self, change: Any) -> None:  # noqa: ANN401 - of a table
         """Time to live: some time within two days behind the moment, or never if it moved."""

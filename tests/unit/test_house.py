@@ -20,10 +20,10 @@ _ROOMS = ("ledger", "producers", "consumers", "compaction", "infra")
 _MODULE_MAX_LINES = 300
 # The public face, half of it docstrings; and the one tree of errors, a few lines for each.
 _LONG_MODULES = {
-    "countledger/__init__.py": 580,
+    "countledger/client.py": 620,
     # One table each, to be read in one place.
-    "ledger/errors.py": 400,
-    "ledger/keys.py": 360,
+    "ledger/errors.py": 425,
+    "ledger/keys.py": 370,
 }
 _FUNCTION_MAX_LINES = 70
 # Its parameters are the command's options, each with its help.
@@ -31,12 +31,14 @@ _LONG_FUNCTIONS = {("infra/cli/emit.py", "emit")}
 _VAGUE = {"util", "utils", "common", "helper", "helpers", "misc", "base", "shared"}
 # Where boto3 and botocore may be imported. All else works on values, or through these.
 _SDK_FILES = {
-    "countledger/__init__.py",  # the type of a session that apps may hand in
+    "countledger/client.py",  # the type of a session that apps may hand in
     "compaction/trigger.py",  # the errors of EventBridge Scheduler
     "ledger/attributes.py",
     "ledger/connection.py",
+    "ledger/credentials.py",  # what a session holds, for a fork
     "ledger/door.py",
     "ledger/service_errors.py",
+    "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
     "infra/deploy.py",
     "infra/local_stack.py",
     "infra/pump.py",

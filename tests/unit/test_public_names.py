@@ -80,6 +80,7 @@ _METHODS = [
     "read_units",
     "record",
     "record_many",
+    "record_stream",
     "removals",
     "resend",
     "schedules",
@@ -129,7 +130,7 @@ def test_every_error_says_what_it_is_and_whose_turn_it_is() -> None:
     for kind in ours:
         assert issubclass(kind, countledger.CountledgerError)
         assert kind.__doc__
-        assert kind.exit_code in (2, 3, 4)
+        assert kind.exit_code in (2, 3, 4, 5)
         assert f" {kind.__name__} " in f" {countledger.errors.__doc__} ".replace("\n", " ")
 
 

@@ -6,31 +6,36 @@ python -m tests.simulation.compaction SEED     replays one and tells what it did
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
+from countledger.compaction.removal_mark import Mark
+from countledger.compaction.removal_plan import empty_head
 from countledger.compaction.report import Outcome, Report
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadInput, ServiceFailed
+from countledger.ledger.errors import BadInput, ConditionFailed, ServiceFailed
 from countledger.ledger.exact import ExactReader
-from countledger.ledger.head import decode_head
+from countledger.ledger.head import decode_head, encode_head
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Namespace, Namespaces
+from countledger.ledger.operations import Delete
 from countledger.ledger.retry import Backoff
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
 from tests.simulation.compaction.door import SimulatedDoor
 from tests.simulation.compaction.schedule import Schedule
-from tests.simulation.compaction.world import World, Wrong, check_sum
+from tests.simulation.compaction.world import World, Wrong, check_sum, deltas_of_any_size
 
 if TYPE_CHECKING:
     from countledger.ledger.door import Door
@@ -45,6 +50,8 @@ REQUEST_LIFE_MS: Final = 2_000
 _BEGIN_MS: Final = 1_800_000_000_000
 # Four to the power of 62 still has 38 digits.
 _DELTAS: Final = 62
+# How often the name is one that is used again while its removal ends.
+_REUSED: Final = 0.4
 # How often all begins just before an entry may not be sent any more.
 _AT_THE_HORIZON: Final = 0.15
 
@@ -92,6 +99,7 @@ class Simulation:
         self.runs = 0
         self.ids = 0
 
+    @deltas_of_any_size()
     def run(self) -> None:
         """All of it.
 
@@ -107,6 +115,8 @@ class Simulation:
             self.world.now_ms = max(self.world.now_ms, at_horizon_ms - draw.randrange(400))
         else:
             self.world.now_ms += draw.choice([0, 30_000, 58_000, 62_000, 70_000, 90_000])
+        if len(regions) == 1 and draw.random() < _REUSED:
+            self._use_again()
         for number in range(2):
             self.schedule.add(f"compactor {number}", self._compactor(number), mortal=True)
         for number in range(draw.randint(1, 3)):
@@ -117,6 +127,24 @@ class Simulation:
             self.schedule.add(f"writer {number} in {region}", partial(self._write_on, region))
         self.schedule.run()
         self._check_the_end()
+
+    def _use_again(self) -> None:
+        """A counter of that name was removed: its empty head is there, and is forgotten once."""
+        mark = Mark(counter=COUNTER, id="removal", at_ms=_BEGIN_MS - 1)
+        empty = empty_head(mark, self.random.randint(1, 3))
+        home = self.world.regions[0]
+        stored = {n: v for n, v in encode_head(COUNTER, empty).items() if v is not None}
+        self.world.apply(home, keys.HEAD, stored)
+
+        def forget() -> None:
+            for _ in range(self.random.randrange(30)):
+                self.schedule.pause()
+            write = Delete(TABLE, keys.head_key(COUNTER), plan.is_still(empty))
+            with suppress(ConditionFailed, ServiceFailed):
+                self.door(home).delete(write)
+                self._tell("the empty head is forgotten")
+
+        self.schedule.add("forgetter", forget)
 
     def door(self, region: str) -> Door:
         """A door to a region."""

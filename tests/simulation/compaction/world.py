@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.errors import (
     ConditionFailed,
     ServiceFailed,
     Throttled,
     TransactionCancelled,
 )
+from countledger.ledger.limits import NUMBER_MAX_DIGITS
 from tests.simulation.judgement import holds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from countledger.ledger.attributes import Item
@@ -30,6 +32,21 @@ if TYPE_CHECKING:
 
 Identity = tuple[str, int]
 """Sort key and time of an entry: under a bare key there may be another one later."""
+
+
+@contextmanager
+def deltas_of_any_size() -> Iterator[None]:
+    """Let deltas have up to 38 digits: each is a power of four that no other delta is.
+
+    So a sum tells which deltas it is made of. How large a delta may be is tested elsewhere.
+    """
+    limits = vars(amount)
+    before = limits["_AMOUNT_LIMIT"]
+    limits["_AMOUNT_LIMIT"] = 10**NUMBER_MAX_DIGITS
+    try:
+        yield
+    finally:
+        limits["_AMOUNT_LIMIT"] = before
 
 
 class Wrong(AssertionError):
@@ -153,7 +170,7 @@ class World:
             return
         self._stamp += 1
         there = self.home.items.get(key)
-        if item is None and there and region == self.regions[0]:
+        if item is None and there and region == self.regions[0] and key != keys.HEAD:
             self.retired[key, there["at"]] = self._stamp
         if item is not None and key == keys.HEAD and region == self.regions[0]:
             self._note_merged(item)

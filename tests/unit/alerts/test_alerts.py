@@ -141,6 +141,17 @@ def test_a_rule_on_a_strict_counter_with_bins_is_refused_with_the_reason(
     assert alerts.get("r").counter == "seats:plain"
 
 
+def test_a_rule_on_a_prefix_reads_no_total(door: TransactingDoor) -> None:
+    """It names no counter that could have bins."""
+    alerts = _alerts(door)
+
+    alerts.create("one", **WISH)
+    of_counter, before = door.calls.count("get"), len(door.calls)
+    alerts.create("many", prefix="likes:", threshold=100, direction="rising")
+
+    assert door.calls[before:].count("get") == of_counter - 1
+
+
 def test_an_unreachable_target_is_refused_when_the_rule_is_made(door: TransactingDoor) -> None:
     """And when it is changed."""
     alerts = _alerts(door, targets=Reachable({ARN}))

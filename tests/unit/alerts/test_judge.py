@@ -11,6 +11,7 @@ import pytest
 from countledger.consumers.alerts.rule import Topic
 from countledger.consumers.alerts.state_item import decode_state, encode_state
 from countledger.ledger import keys
+from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     CorruptItem,
     ServiceFailed,
@@ -384,3 +385,18 @@ def test_a_move_at_or_below_the_states_version_has_been_judged() -> None:
         move = record(version, 5, 15)
         assert world.deliver([move]).told == 0
     assert state == _stored(world)
+
+
+def test_a_deadline_tells_from_which_move_on_to_judge_again() -> None:
+    """What was judged before it is judged; nothing is begun after it, and no alert is lost."""
+    world = World([rule(10), rule(20, name="high")])
+    clock = world.clock
+    batch = history([5, 15, 25])
+    judge = world.judge()
+    deadline = Deadline(clock, clock.at_ms, clock.at_ms)
+
+    outcome = judge.apply(batch, "label", deadline)
+
+    assert outcome.retry_from == 10**20 + 2
+    assert (outcome.late, outcome.told, world.alerts()) == (2, 0, [])
+    assert judge.apply(batch, "label").told == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +11,7 @@ from countledger.consumers.alerts.rule import Direction, Rule, Topic
 from countledger.consumers.alerts.rule_book import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     AccessDenied,
     BadRule,
@@ -22,6 +23,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import (
     ALERT_RULE_DELAY_MS,
+    ALERT_RULE_SEND_MS,
     ALERT_RULES_AGE_MS,
     SECOND_MS,
     STREAM_RECORD_MAX_AGE_MS,
@@ -31,7 +33,9 @@ from tests.unit.ledger.memory import Fault
 from tests.unit.ledger.transactions import TransactingDoor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from countledger.ledger.operations import Write
 
 TABLE = "counters"
 REGION = "eu-central-1"
@@ -57,6 +61,70 @@ def _door(rules: Rules) -> TransactingDoor:
 
 def _raised(to: int) -> Callable[[Rule], Rule]:
     return lambda rule: replace(rule, threshold=to)
+
+
+@dataclass(frozen=True, slots=True)
+class SleepyDoor(TransactingDoor):
+    """A door behind whose signature its process stands still.
+
+    Attributes:
+        clock: of the process.
+        naps_ms: for how long, before each of the next requests leaves.
+    """
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    naps_ms: list[int] = field(default_factory=list)
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """All or nothing, later."""
+        self.clock.at_ms += self.naps_ms.pop(0) if self.naps_ms else 0
+        leave()
+        return TransactingDoor.transact(self, writes, token)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rules: rules.create(replace(RULE, name="other")),
+        lambda rules: rules.set("r", _raised(200)),
+        lambda rules: rules.delete("r"),
+    ],
+    ids=["create", "set", "delete"],
+)
+@pytest.mark.parametrize(("nap_ms", "tries"), [(ALERT_RULE_SEND_MS, 1), (3_600_000, 2)])
+def test_a_change_does_not_leave_after_its_process_stood_still(
+    change: Callable[[Rules], object], nap_ms: int, tries: int
+) -> None:
+    """It would be effective before any judge could know it; so it gets another time first."""
+    clock = ManualClock()
+    door = SleepyDoor(clock=clock)
+    rules = Rules(door, TABLE, REGION, clock)
+    rules.create(RULE)
+    door.naps_ms.append(nap_ms)
+    new_ids = iter(range(100))
+
+    change(replace(rules, new_id=lambda _ms: f"id-{next(new_ids)}"))
+
+    effective_ms = [
+        item.get("effective_until") or item["effective_from"]
+        for item in door.items(TABLE)
+        if "revision" in item and str(item["part"]) != "rule#r"
+    ]
+    assert effective_ms
+    assert min(effective_ms) >= clock.at_ms + ALERT_RULE_SEND_MS + ALERT_RULES_AGE_MS
+    assert next(new_ids) == 1 + tries  # the revision, and a token for each try
+
+
+def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:
+    """Every try stood still."""
+    clock = ManualClock()
+    door = SleepyDoor(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
+    rules = Rules(door, TABLE, REGION, clock)
+
+    with pytest.raises(Throttled, match="stood still"):
+        rules.create(RULE)
+
+    assert door.items(TABLE) == []
 
 
 def test_none_exists_until_a_user_makes_one(rules: Rules) -> None:

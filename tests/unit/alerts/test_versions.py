@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from countledger.consumers.alerts.move import Move
-from countledger.consumers.alerts.state import State, Tell, Write, decide_now, told
-from countledger.consumers.alerts.state_item import decode_state, settle_of, write_now_of
+from countledger.consumers.alerts.state import State, Tell, Write, decide, decide_now, told
+from countledger.consumers.alerts.state_item import (
+    decode_state,
+    settle_of,
+    write_now_of,
+    write_of,
+)
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed, Unclear
 from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
@@ -83,6 +88,74 @@ def test_a_total_made_anew_on_its_armed_side_alerts_though_the_one_before_left_i
         world.deliver(batch)
 
     assert [version for _, _, version in world.alerts()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "levels", "first", "second"),
+    [("falling", (5, 20), [8, 3], [8, 7, 4]), ("rising", (10, -5), [7, 12], [7, 8, 11])],
+)
+@pytest.mark.parametrize("apart", [True, False], ids=["one by one", "in one batch"])
+def test_a_total_made_again_between_the_levels_alerts_as_any_other(
+    direction: str,
+    levels: tuple[int, int],
+    first: list[int],
+    second: list[int],
+    apart: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """A new total begins armed, also where its versions pass that of the old total's state."""
+    threshold, rearm = levels
+    world = World([rule(threshold, direction, rearm=rearm)])
+    world.deliver(history(first))
+    again = history(second, at_s=lambda version: 100 * version)
+
+    for batch in [[one] for one in again] if apart else [again]:
+        world.deliver(batch)
+
+    assert [version for _, _, version in world.alerts()] == ["2", "3"]
+
+
+def test_a_state_with_alerts_to_send_is_not_written_over() -> None:
+    """Not even by a judge that saw the same version and revision with all alerts sent."""
+    wanted = rule(10, step=10)
+    door = World([wanted]).door
+    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(stands, Write)
+    door.put(write_now_of(TABLE, stands))
+    seen = told(stands.state)
+    crossed = decide(seen, Move(0, COUNTER, 35, 45, 2, START_MS), wanted)
+    assert isinstance(crossed, Write)
+    assert crossed.over == seen
+
+    with pytest.raises(ConditionFailed):
+        door.put(write_of(TABLE, crossed))
+    assert stands.state.firing is not None
+    door.update(settle_of(TABLE, Tell(stands.state.firing, standing=True)))
+    door.put(write_of(TABLE, crossed))
+
+
+def test_only_a_total_that_begins_is_compared_with_a_state_that_was_left() -> None:
+    """One read for its first move; none for a move between the levels; no write if armed."""
+    world = World([rule(5, "falling", rearm=20)])
+    world.deliver(history([8, 3, 25]))
+    world.door.calls.clear()
+
+    world.deliver([record(1, None, 9, at_s=100)])
+    world.deliver([record(2, 9, 8, at_s=200)])
+
+    assert world.door.calls == ["get"]
+
+
+def test_a_strict_counter_made_again_between_the_levels_stays_disarmed() -> None:
+    """Its versions go on: after an alert its value has to come back to the re-arm level first."""
+    world = World([rule(10, rearm=5)])
+    world.deliver([record(800, 3, 12, method="atomic")])
+
+    # Made again with 7, which is no move: the stream shows the next change.
+    world.deliver([record(901, 7, 11, at_s=100, method="atomic")])
+    world.deliver([record(902, 11, 4, at_s=101, method="atomic")])
+    world.deliver([record(903, 4, 11, at_s=102, method="atomic")])
+
+    assert [version for _, _, version in world.alerts()] == ["800", "903"]
 
 
 def test_a_late_mark_of_a_total_that_stood_does_not_settle_what_its_record_set_off() -> None:

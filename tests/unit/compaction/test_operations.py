@@ -277,6 +277,16 @@ def test_a_counter_without_a_schedule_can_be_compacted_by_hand(stack: Stack) -> 
     assert "due_at" not in stored
 
 
+def test_what_is_noted_already_is_not_written_again(stack: Stack) -> None:
+    """A run that found nothing costs no write."""
+    stack.total("plain:a", entries=10, compacted=10)
+    stack.door.calls.clear()
+
+    stack.index.settle("plain:a", 10, None)
+
+    assert stack.door.calls == ["get"]
+
+
 def test_a_failure_to_settle_is_a_failure_and_keeps_what_was_merged(stack: Stack) -> None:
     """Its message comes again, and finds it merged."""
     _due(stack, "likes:a")

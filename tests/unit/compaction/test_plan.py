@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.compaction import plan
+from countledger.compaction.removal_mark import Mark
+from countledger.compaction.removal_plan import empty_head
 from countledger.compaction.report import Outcome
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
-from countledger.ledger.errors import RequestRejected
-from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.errors import SumOverflow
+from countledger.ledger.expressions import Absent, AllOf, Compare
 from countledger.ledger.head import NO_HEAD, Covered, Head, decode_head, encode_head
 from countledger.ledger.ids import id_of_key, new_id
 from tests.simulation.judgement import holds
@@ -103,7 +105,7 @@ def test_the_next_head_adds_up() -> None:
 
 def test_a_sum_that_the_service_cannot_hold_is_refused() -> None:
     """It would be rounded."""
-    with pytest.raises(RequestRejected, match="38 digits"):
+    with pytest.raises(SumOverflow, match="38 digits"):
         plan.next_head(Head(sum=10**38 - 1), [_candidate(1, 1)], "run", None)
 
 
@@ -120,10 +122,52 @@ def test_a_closing_head_keeps_the_numbers_and_forgets_the_covers() -> None:
 def test_a_head_replaces_only_the_one_that_was_read() -> None:
     """The first one only where there is none."""
     first = plan.publish_of("t", "c", NO_HEAD, Head(generation=1))
-    second = plan.publish_of("t", "c", Head(generation=1), Head(generation=2))
+    second = plan.publish_of("t", "c", Head(generation=1, run="r"), Head(generation=2))
 
     assert first.condition == Absent("entry")
-    assert second.condition == Compare("generation", "=", 1)
+    assert second.condition == AllOf(Compare("generation", "=", 1), Compare("run", "=", "r"))
+
+
+def test_every_head_of_a_sequence_names_its_first_run() -> None:
+    """Also across closing heads and runs; a removal's empty head begins another sequence."""
+    first = plan.next_head(NO_HEAD, [_candidate(1, 5)], "run 1", None)
+    second = plan.closing_head(first, "run 2")
+    third = plan.next_head(second, [_candidate(2, 5)], "run 3", None)
+    empty = empty_head(Mark(counter="c", id="m", at_ms=9), 4)
+
+    assert [one.incarnation for one in (first, second, third)] == ["run 1"] * 3
+    assert empty.incarnation == empty.run != empty_head(Mark(counter="c", id="n", at_ms=9), 4).run
+    assert plan.next_head(empty, [_candidate(3, 5)], "run 4", None).incarnation == empty.run
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "outcome"),
+    [
+        (Head(generation=4, run="r", incarnation="a"), None),
+        (Head(generation=3, run="q", incarnation="a"), Outcome.WAITING),
+        (Head(generation=4, run="q", incarnation="b"), Outcome.WAITING),
+        (Head(generation=5, run="q", incarnation="a"), Outcome.OVERTAKEN),
+        (Head(generation=5, run="q", incarnation="b"), Outcome.WAITING),
+    ],
+)
+def test_only_a_later_head_of_the_same_counter_overtakes(
+    elsewhere: Head, outcome: Outcome | None
+) -> None:
+    """A higher generation that another counter of that name had is only not replaced there yet."""
+    found = plan.arrived(Head(generation=4, run="r", incarnation="a"), {"east": elsewhere})
+
+    assert (found and found[0]) == outcome
+
+
+def test_every_head_overtakes_a_run_that_found_none() -> None:
+    """Without a head there is no incarnation that the first head could differ from."""
+    first = Head(generation=1, run="q", incarnation="q")
+
+    overtaken = plan.arrived(NO_HEAD, {"west": NO_HEAD, "east": first})
+
+    assert overtaken is not None
+    assert overtaken[0] is Outcome.OVERTAKEN
+    assert plan.arrived(NO_HEAD, {"west": NO_HEAD}) is None
 
 
 @given(st.integers(-(10**37), 10**37), st.one_of(st.none(), st.integers(0, 1 << 47)))

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.compaction import removal_mark
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.regions import Regions
 from countledger.compaction.removal import LedgerRemover
+from countledger.compaction.removal_mark import Mark
+from countledger.compaction.removal_plan import plan_removal
 from countledger.compaction.removal_stage import Stage
 from countledger.compaction.removals import Removals
 from countledger.ledger import keys
-from countledger.ledger.errors import AccessDenied, BadSetting
-from countledger.ledger.limits import DAY_MS
+from countledger.ledger.errors import (
+    AccessDenied,
+    BadSetting,
+    ConditionFailed,
+    TransactionCancelled,
+)
+from countledger.ledger.head import Head, encode_head
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
 from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.report import Report
     from countledger.ledger.errors import CountledgerError
+    from countledger.ledger.operations import Write
 
 COUNTER = "likes:post"
 
@@ -39,11 +50,13 @@ class Emptying:
     Attributes:
         tidied: up to which moment what lies beside a counter was removed, call by call.
         unproven: why no total can be taken for its last word.
+        stays: what lies beside a counter and is younger.
     """
 
     stack: Stack = field(default_factory=lambda: Stack(door=TransactingDoor(description={})))
     tidied: list[int] = field(default_factory=list)
     unproven: str | None = None
+    stays: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Make the namespace."""
@@ -67,9 +80,13 @@ class Emptying:
             limit_of,
             compact or compactor.compact,
             lambda _: self.unproven,
-            lambda _, before_ms: self.tidied.append(before_ms),
+            self._tidy,
             clock,
         )
+
+    def _tidy(self, _: str, before_ms: int) -> list[str]:
+        self.tidied.append(before_ms)
+        return list(self.stays)
 
     def regions(self) -> Regions:
         """As the table says now."""
@@ -77,7 +94,7 @@ class Emptying:
 
     def removals(self, remover: LedgerRemover, names: list[str]) -> Removals:
         """All counters of the namespace."""
-        return Removals(remover, {}, lambda *_: None, lambda _: iter(names))
+        return Removals(remover, {}, lambda *_: None, lambda _: iter(names), lambda _: lambda: None)
 
     def record(self, counter: str = COUNTER) -> None:
         """An entry, and the total that knows of it."""
@@ -123,7 +140,8 @@ def test_what_a_late_judge_left_is_tidied_before_the_name_is_forgotten() -> None
         clock.at_ms += 2 * DAY_MS
 
     assert stages == [Stage.MARKED, Stage.REMOVED, Stage.FORGOTTEN]
-    assert emptying.tidied == [removed_ms, removed_ms]
+    # Clocks, the wait of a membership, the life of a request, and a whole second.
+    assert emptying.tidied == [removed_ms - MINUTE_MS - MINUTE_MS - 15 * MINUTE_MS - 1_000] * 2
 
 
 def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
@@ -132,7 +150,7 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     names = [f"likes:{n}" for n in "abc"]
     for name in names:
         emptying.record(name)
-    spoilt = {**keys.removal_key("likes:b"), "at": "yesterday"}
+    spoilt = {**keys.removal_key("likes:b"), "id": "m", "at": "yesterday"}
     emptying.door.put(Put(COUNTERS, spoilt))
 
     removals = emptying.removals(emptying.remover(), names).remove_all("likes")
@@ -175,3 +193,117 @@ def test_what_concerns_every_counter_stops_all(error: CountledgerError) -> None:
 
     with pytest.raises(type(error)):
         list(emptying.removals(remover, [COUNTER]).remove_all("likes"))
+
+
+def test_what_was_made_behind_the_mark_stops_a_removal_also_once_it_is_merged() -> None:
+    """No entry of it is left by then; the head tells when the newest was made."""
+    emptying = Emptying()
+    emptying.record()
+    emptying.remover().remove(COUNTER)
+    emptying.stack.clock.at_ms += 1
+    emptying.record()
+    emptying.stack.clock.at_ms += 2 * DAY_MS
+
+    removal = emptying.remover().remove(COUNTER)
+
+    assert removal.stage is Stage.IN_USE
+    entries = [one for one in emptying.door.items(LEDGER) if one["entry"].startswith("e#")]
+    assert entries == []
+    assert emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is not None
+
+
+@pytest.mark.parametrize(("after_ms", "stage"), [(0, Stage.WAITING), (1, Stage.REMOVED)])
+def test_a_removal_waits_until_no_record_of_its_total_can_come_again(
+    after_ms: int, stage: Stage
+) -> None:
+    """For 30 hours since it last moved, and not only since the mark: its watermarks go with it."""
+    emptying = Emptying()
+    emptying.record()
+    marked = emptying.remover().remove(COUNTER)
+    moved_ms = emptying.stack.clock.at_ms + 20 * HOUR_MS
+    emptying.stack.total(COUNTER, updated_at=moved_ms)
+    emptying.stack.clock.at_ms = moved_ms + 30 * HOUR_MS + MINUTE_MS + after_ms
+
+    removal = emptying.remover().remove(COUNTER)
+
+    assert marked.next_at_ms is not None
+    assert marked.next_at_ms < emptying.stack.clock.at_ms
+    assert removal.stage is stage
+
+
+def test_a_counter_whose_entries_no_total_knows_of_is_marked() -> None:
+    """It can be removed 30 hours later, for no record of a total is older than the mark."""
+    emptying = Emptying()
+    emptying.send(COUNTER)
+    marked_ms = emptying.stack.clock.at_ms
+
+    marked = emptying.remover().remove(COUNTER)
+
+    assert marked.stage is Stage.MARKED
+    assert marked.next_at_ms == marked_ms + 30 * HOUR_MS + MINUTE_MS + 1
+
+
+def _planned(emptying: Emptying, head: Head, *, total: bool) -> tuple[Mark, tuple[Write, ...]]:
+    """A removal as it is planned, of a counter whose head is stored."""
+    mark = Mark(counter=COUNTER, id="mark", at_ms=1)
+    emptying.door.put(removal_mark.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
+    if head.generation:
+        emptying.door.put(Put(LEDGER, encode_head(COUNTER, head)))
+    item = emptying.stack.total(COUNTER) if total else None
+    return mark, plan_removal((LEDGER, COUNTERS), mark, head, item, 2)
+
+
+_HEAD = Head(generation=4, run="run", incarnation="first", sum=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "goes"),
+    [
+        ("generation", 4, True),
+        ("generation", 5, False),
+        ("run", "another run", False),
+    ],
+)
+def test_the_numbers_go_only_with_the_head_that_was_read(
+    name: str, value: object, *, goes: bool
+) -> None:
+    """Its generation alone does not identify it."""
+    emptying = Emptying()
+    _, writes = _planned(emptying, _HEAD, total=True)
+    emptying.door.tables[LEDGER][COUNTER, keys.HEAD][name] = value
+
+    with nullcontext() if goes else pytest.raises(TransactionCancelled):
+        emptying.door.transact(writes, "token")
+
+    head = emptying.door.get(LEDGER, keys.head_key(COUNTER)) or {}
+    assert head["sum"] == (0 if goes else 5)
+    assert (emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is None) is goes
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["moved", "made"])
+def test_a_total_that_came_or_moved_since_it_was_read_stays(*, read: bool) -> None:
+    """A total that was absent must be absent still: an entry has arrived."""
+    emptying = Emptying()
+    _, writes = _planned(emptying, _HEAD, total=read)
+    emptying.stack.total(COUNTER, version=7)
+
+    with pytest.raises(TransactionCancelled):
+        emptying.door.transact(writes, "token")
+
+    assert emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is not None
+
+
+def test_a_mark_that_another_removal_made_is_not_this_one() -> None:
+    """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
+    emptying = Emptying()
+    mark, writes = _planned(emptying, _HEAD, total=True)
+    again = removal_mark.mark_of(COUNTERS, COUNTER, "another", mark.at_ms)
+    emptying.door.put(replace(again, condition=None))
+
+    with pytest.raises(TransactionCancelled):
+        emptying.door.transact(writes, "token")
+    for write in (removal_mark.cancel_of(COUNTERS, mark), removal_mark.unmark_of(COUNTERS, mark)):
+        with pytest.raises(ConditionFailed):
+            emptying.door.delete(write)
+    with pytest.raises(ConditionFailed):
+        emptying.door.update(removal_mark.tidied_of(COUNTERS, mark))

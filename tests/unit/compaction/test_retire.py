@@ -1,8 +1,9 @@
 """Deleting merged entries: what is tried again, what stops, and for how long."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -62,7 +63,24 @@ def _retirer(door: RefusingDoor, how: Retire, clock: ManualClock) -> Retirer:
         random=Random(1),  # noqa: S311 - jitter
         backoff=Backoff(attempts=ATTEMPTS),
         workers=1,
+        look=lambda: None,
     )
+
+
+def test_several_workers_delete_at_once() -> None:
+    """Each waits until the other one deletes as well."""
+    meeting = Barrier(2)
+
+    class MeetingDoor(RefusingDoor):
+        def delete(self, write: Delete) -> None:
+            meeting.wait(5)
+            RefusingDoor.delete(self, write)
+
+    door = MeetingDoor()
+    retirer = replace(_retirer(door, Retire.DELETE, ManualClock()), workers=2)
+
+    assert retirer.retire([TIMED, BARE], lambda: False)
+    assert sorted(door.deleted) == [TIMED, BARE]
 
 
 def _cancelled(*reasons: Reason) -> TransactionCancelled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,7 +73,8 @@ def test_every_counter_with_a_total_an_entry_or_a_head_is_judged(
     names = _fill(world)
     world.pass_over(world.emit(5, counter="b:entry"))
     world.door.update(Update(COUNTERS, keys.total_key("c:total"), _TOTAL))
-    head = {"generation": 1, "run": "r", "sum": 7, "events": 1, "entries": 1, "covers": {}}
+    numbers = {"sum": 7, "events": 1, "entries": 1, "covers": {}}
+    head = {"generation": 1, "run": "r", "incarnation": "r", **numbers}
     world.door.put(Put(LEDGER, {**keys.head_key("d:head"), **head}))
     world.door.put(Put(LEDGER, {**keys.namespace_key("a"), "kind": "ledger"}))
     world.door.put(Put(COUNTERS, {**keys.total_key("no#counter"), "total": 1}))
@@ -129,10 +131,9 @@ def test_an_interrupted_audit_goes_on_where_it_ended(
     )
     judged: list[str] = []
     rounds = _audit(world, bookmarks=bookmarks).rounds()
-    for number, outcomes in enumerate(rounds):
-        judged += [one.counter for one in outcomes]
-        if number == 1:
-            break  # the second round was taken, and its place is not kept
+    judging = (outcomes for outcomes in rounds if outcomes)
+    for outcomes in islice(judging, 2):
+        judged += [one.counter for one in outcomes]  # the place of the second is not kept
     rounds.close()  # type: ignore[attr-defined]  # a generator
     first = len(judged)
     again = _audit(world, bookmarks=bookmarks)
@@ -164,7 +165,7 @@ def test_a_place_survives_its_file(tmp_path: Path) -> None:
     """Segments, keys and counts come back as they were."""
     bookmarks = FileBookmarks(tmp_path / "place.json", PURPOSE)
     lanes = start(2).lanes
-    moved = (Lane(Source.TOTALS, 0, {"counter": "ä:1", "part": "total"}), *lanes[1:])
+    moved = (Lane(Source.LEDGER, 0, {"counter": "ä:1", "entry": "s#head"}), *lanes[1:])
     place = Place(type(start(2))(moved), {"exact": 7})
     assert bookmarks.load() is None
 
@@ -218,3 +219,17 @@ def test_so_many_segments_cannot_be(segments: int) -> None:
     """One to 64."""
     with pytest.raises(BadSetting, match=f"{segments} segments"):
         start(segments)
+
+
+def test_a_counter_that_gets_its_total_during_the_walk_is_named_once(world: World) -> None:
+    """Also where that is between the reading of the one table and of the other."""
+    _fill(world, 3)
+    late = world.emit(5, counter="late:a")
+    named: list[str] = []
+    for one in Walker(world.door, LEDGER, COUNTERS).rounds(start(1)):
+        named += one.counters
+        if late and any(lane.done for lane in one.bookmark.lanes):
+            world.handle(late, 5)  # one table was read, and the other one was not
+            late = {}
+
+    assert sorted(named).count("late:a") == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.progress import ShardProgress, advance_of, opening_of
 from countledger.consumers.shard import Shard
 from countledger.consumers.stream import StreamShard
 from countledger.consumers.totals import TotalsReader, freshness_of
@@ -101,6 +101,8 @@ def test_progress_is_read_by_shard() -> None:
     """Of those that have any."""
     door = MemoryDoor()
     known = _progress(a=NOW_MS)["label/a"]
+    for shard in ("label/a", "label/b"):  # of the second nothing was handled yet
+        door.update(opening_of(TABLE, shard, NOW_MS))
     door.update(advance_of(TABLE, known))
 
     assert TotalsReader(door, TABLE).progress(["label/a", "label/b"]) == {"label/a": known}

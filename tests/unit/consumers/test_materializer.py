@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from countledger.consumers import materializer
+from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.handler import shard_of
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.progress import ShardProgress, advance_of, decode_progress
+from countledger.consumers.progress import (
+    ShardProgress,
+    advance_of,
+    decode_progress,
+    opening_of,
+)
 from countledger.consumers.shard import Shard, label_of
-from countledger.ledger import keys
+from countledger.ledger import departure, keys
+from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     BadPayload,
     ConditionFailed,
@@ -22,12 +30,14 @@ from countledger.ledger.errors import (
     ServiceFailed,
     Throttled,
 )
+from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS
 from tests.unit.consumers.records import record, with_stream
+from tests.unit.consumers.world import opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryDoor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Update
@@ -52,7 +62,8 @@ class Collecting:
 
 
 def _materializer(door: MemoryDoor, quarantine: Collecting | None = None) -> Materializer:
-    return Materializer(door, TABLE, quarantine or Collecting(), ManualClock())
+    shards = ShardDirectory({str(SHARD): NOW_MS})  # its entry need not be renewed
+    return Materializer(door, TABLE, quarantine or Collecting(), ManualClock(), shards=shards)
 
 
 def _totals(door: MemoryDoor) -> dict[str, object]:
@@ -66,15 +77,15 @@ def _progress(door: MemoryDoor) -> ShardProgress:
 
 
 def test_a_batch_is_one_update_for_each_counter_and_one_for_progress() -> None:
-    """Forty records of four counters: five writes."""
-    door = MemoryDoor()
+    """Forty records of four counters: five writes, and one read."""
+    door = opened(SHARD)
     records = [record(100 + n, n, counter=f"a:{n % 4}") for n in range(1, 41)]
 
     outcome = _materializer(door).apply(records, SHARD)
 
     assert (outcome.records, outcome.counters, outcome.updates) == (40, 4, 4)
     assert outcome.retry_from is None
-    assert door.calls.count("update") == 5
+    assert (door.calls.count("update"), door.calls.count("get")) == (5, 1)
     assert sum(int(str(total)) for total in _totals(door).values()) == 820
     assert _progress(door).sequence == "140"
     assert _progress(door).handled_through_ms == NOW_MS
@@ -95,7 +106,7 @@ def test_what_no_counter_can_be_called_gets_no_total(name: str) -> None:
 
 def test_the_lowest_record_that_is_not_applied_is_asked_for_again() -> None:
     """Progress stays where it was; what was applied is dropped the next time."""
-    door = MemoryDoor(faults=[Fault(Throttled("slow"))])
+    door = opened(SHARD, MemoryDoor(faults=[Fault(Throttled("slow"))]))
     records = [record(100, 1, counter="a:x"), record(101, 1, counter="a:x")]
     materializer = _materializer(door)
 
@@ -103,7 +114,7 @@ def test_the_lowest_record_that_is_not_applied_is_asked_for_again() -> None:
 
     assert outcome.retry_from == 100
     assert list(outcome.failed) == ["a:x"]
-    assert door.items(TABLE) == []
+    assert _totals(door) == {}
     again = materializer.apply(records, SHARD)
     assert (again.updates, again.duplicates, again.retry_from) == (1, 0, None)
     assert materializer.apply(records, SHARD).duplicates == 2
@@ -112,7 +123,7 @@ def test_the_lowest_record_that_is_not_applied_is_asked_for_again() -> None:
 
 def test_progress_that_cannot_be_written_asks_for_the_last_record_again() -> None:
     """It is dropped as a duplicate, and progress gets another chance."""
-    door = MemoryDoor(faults=[None, Fault(Throttled("slow"))])
+    door = opened(SHARD, MemoryDoor(faults=[None, Fault(Throttled("slow"))]))
     materializer = _materializer(door)
 
     outcome = materializer.apply([record(100), record(101)], SHARD)
@@ -145,7 +156,8 @@ def test_nothing_is_applied_while_the_quarantine_takes_nothing() -> None:
     with pytest.raises(ServiceFailed):
         _materializer(door, Collecting(full=True)).apply(records, SHARD)
 
-    assert door.items(TABLE) == []
+    assert _totals(door) == {}
+    assert _progress(door).position == 0
 
 
 def test_a_window_that_closes_without_records_changes_nothing() -> None:
@@ -181,7 +193,7 @@ def test_totals_are_exact_through_any_faults(
         "lost": Fault(Throttled("slow")),
         "applied": Fault(Throttled("slow"), applied=True),
     }
-    door = MemoryDoor(faults=[kinds[name] for name in faults])
+    door = opened(SHARD, MemoryDoor(faults=[kinds[name] for name in faults]))
     materializer = _materializer(door)
     records = [record(100 + n, d, counter=f"a:{n % counters}") for n, d in enumerate(deltas)]
     retry_from: int | None = 100
@@ -205,6 +217,7 @@ def _at(sequence: str, records: int = 1) -> ShardProgress:
 def test_progress_moves_on_by_number_and_never_back(earlier: str, later: str) -> None:
     """As texts, 9 would come behind 10."""
     door = MemoryDoor()
+    door.update(opening_of(TABLE, "label/s", NOW_MS))
     door.update(advance_of(TABLE, _at(earlier)))
     door.update(advance_of(TABLE, _at(later)))
 
@@ -218,6 +231,7 @@ def test_progress_moves_on_by_number_and_never_back(earlier: str, later: str) ->
 def test_progress_is_forgotten_long_after_its_shard() -> None:
     """`expires_at` is in seconds, as the service wants it; a shard lives for a day or two."""
     door = MemoryDoor()
+    door.update(opening_of(TABLE, "label/s", NOW_MS))
     door.update(advance_of(TABLE, _at("5")))
 
     expires_at_s = door.items(TABLE)[0]["expires_at"]
@@ -227,6 +241,7 @@ def test_progress_is_forgotten_long_after_its_shard() -> None:
 def test_malformed_progress_is_called_so() -> None:
     """Edited by hand."""
     door = MemoryDoor()
+    door.update(opening_of(TABLE, "label/s", NOW_MS))
     door.update(advance_of(TABLE, _at("5")))
     item = {**door.items(TABLE)[0], "sequence": 5}
 
@@ -271,6 +286,8 @@ class _BrokenAtOne(MemoryDoor):
     broken: Event = field(default_factory=Event)
 
     def update(self, write: Update) -> Item | None:
+        if write.key["counter"].startswith("stream#"):
+            return MemoryDoor.update(self, write)
         if write.key["counter"] == "a:0":
             self.broken.set()
             raise _Broken
@@ -283,6 +300,93 @@ def test_nothing_is_on_its_way_any_more_when_a_batch_breaks_off() -> None:
     door = _BrokenAtOne()
 
     with pytest.raises(_Broken):
-        _materializer(door).apply([record(n, counter=f"a:{n}") for n in range(40)], SHARD)
+        _materializer(door).apply([record(100 + n, counter=f"a:{n}") for n in range(40)], SHARD)
 
     assert len(_totals(door)) == 39
+
+
+@dataclass(frozen=True, slots=True)
+class _SlowDoor(MemoryDoor):
+    """Each write of a total takes its time, and looks as it leaves."""
+
+    clock_of_writes: ManualClock = field(default_factory=ManualClock)
+    takes_ms: int = 0
+    written: list[str] = field(default_factory=list)
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item, a while after this was called."""
+        if write.key["part"] == SHARD.id:
+            return None
+        self.clock_of_writes.at_ms += self.takes_ms
+        departure.leave()
+        self.written.append(str(write.key["counter"]))
+        return MemoryDoor.update(self, write)
+
+
+def _slow(takes_ms: int) -> tuple[_SlowDoor, Materializer]:
+    clock = ManualClock()
+    door = _SlowDoor(clock_of_writes=clock)
+    opened(SHARD, door)
+    door.written.clear()
+    door = replace(door, takes_ms=takes_ms)
+    return door, Materializer(door, TABLE, Collecting(), clock)
+
+
+@pytest.fixture
+def _one_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """So that the order of writes can be told."""
+    monkeypatch.setattr(materializer, "_WRITERS", 1)
+    materializer._writers.cache_clear()
+    yield
+    materializer._writers.cache_clear()
+
+
+@pytest.mark.usefixtures("_one_writer")
+def test_a_deadline_moves_the_part_that_is_applied() -> None:
+    """Writes begin in the order of first records; what is left is reported, and progress moves."""
+    door, slow = _slow(10_000)
+    names = [f"a:{n:02}" for n in range(40)]
+    records = [record(100 + n, 1, counter=name) for n, name in enumerate(names)]
+
+    deadline = Deadline(slow.clock, NOW_MS + 95_000, NOW_MS + 115_000)
+    outcome = slow.apply(records, SHARD, deadline)
+
+    totals = [name for name in door.written if name in names]
+    assert totals == names[:9]
+    assert outcome.retry_from == 109
+    assert outcome.late == len(outcome.failed) == 31
+    assert (_progress(door).sequence, _progress(door).records) == ("108", 9)
+
+
+@pytest.mark.usefixtures("_one_writer")
+def test_no_update_leaves_after_the_deadline() -> None:
+    """Not even one that was begun before it: its watermark may be gone when it lands."""
+    door, slow = _slow(50)
+
+    outcome = slow.apply([record(100)], SHARD, Deadline(slow.clock, NOW_MS + 50, NOW_MS + 50))
+
+    assert (outcome.retry_from, outcome.late, door.written) == (100, 1, [])
+
+
+@pytest.mark.usefixtures("_one_writer")
+def test_the_deadline_is_that_of_the_function_if_none_is_given() -> None:
+    """So nobody who forgets it writes for ever."""
+    door, slow = _slow(INVOCATION_TIME_MS - INVOCATION_MARGIN_MS)
+
+    assert slow.apply([record(100)], SHARD).retry_from == 100
+    assert door.written == []
+
+
+def test_a_partial_failure_moves_progress_as_far_as_all_is_applied() -> None:
+    """A hot shard is never handled to its end, and what was applied is known all the same."""
+    door = opened(SHARD, MemoryDoor(faults=[None, Fault(Throttled("slow"))]))
+    records = [record(100 + n, 1, counter=f"a:{n // 2}") for n in range(6)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(materializer, "_WRITERS", 1)
+        materializer._writers.cache_clear()
+        outcome = _materializer(door).apply(records, SHARD)
+        materializer._writers.cache_clear()
+
+    assert outcome.retry_from == 102
+    assert (_progress(door).sequence, _progress(door).records) == ("101", 2)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from countledger.consumers import repair as repair_module
 from countledger.consumers import watermark
+from countledger.consumers.directory import ShardDirectory
+from countledger.consumers.fold import fold
 from countledger.consumers.repair import Remedy, Repairer, plan_of
+from countledger.consumers.shard import Shard
+from countledger.consumers.total_writer import TotalWriter
 from countledger.consumers.verdict import Judgement
 from countledger.consumers.verify import Finding, Verifier
 from countledger.ledger import keys
-from countledger.ledger.errors import AccessDenied, Throttled, Unclear
-from countledger.ledger.limits import HOUR_MS
+from countledger.ledger.errors import AccessDenied, ProgressLost, Throttled, Unclear
+from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
 from countledger.ledger.operations import Delete, Put
-from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World
+from tests.unit.consumers.world import COUNTER, COUNTERS, LEDGER, World, events_of
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 @pytest.fixture
@@ -31,6 +35,14 @@ def world() -> World:
     world = World()
     world.add_shard("s")
     return world
+
+
+def _land_late(world: World, records: Sequence[dict[str, Any]]) -> None:
+    """The updates of an invocation that began before the shard had any progress."""
+    changes = fold(events_of(records), world.clock.now_ms()).changes
+    writer = TotalWriter(world.door, COUNTERS, "label/s", lambda *_: None, world.clock.now_ms())
+    for counter, found in changes.items():
+        assert writer.write(counter, found).error is None
 
 
 def _lose_total(world: World, counter: str = COUNTER) -> None:
@@ -200,7 +212,7 @@ def test_a_record_that_was_quarantined_counts_once_by_repair(world: World) -> No
 def test_without_raised_watermarks_a_record_would_count_twice(
     world: World, monkeypatch: pytest.MonkeyPatch, accident: str
 ) -> None:
-    """The rule switched off: the two tests above can see it."""
+    """By an invocation that is under way still; the rule switched off."""
     monkeypatch.setattr(repair_module, "_raised", lambda *_: ())
     records = [world.emit(5), world.emit(7)]
     world.deliver(records[:1])
@@ -211,9 +223,55 @@ def test_without_raised_watermarks_a_record_would_count_twice(
         _lose_total(world)
     assert world.repair().healthy
 
-    world.deliver(records)
+    _land_late(world, records)
 
     assert world.total()["total"] > 12
+
+
+def test_a_repair_refuses_what_an_earlier_invocation_sends_late(world: World) -> None:
+    """Its shard was handled lately, so its watermark is raised."""
+    records = [world.emit(5), world.emit(7)]
+    world.deliver(records)
+    _lose_total(world)
+
+    assert world.repair().remedy is Remedy.MADE
+    _land_late(world, records)
+
+    assert world.total()["total"] == 12
+
+
+def test_a_repair_leaves_shards_alone_that_rested(world: World) -> None:
+    """No write of an earlier invocation can land any more; what comes again is dropped."""
+    records = [world.emit(5), world.emit(7)]
+    world.deliver(records)
+    world.add_shard("other")
+    world.clock.at_ms += LATE_WRITE_MS
+    world.deliver([world.emit(1, counter="a:other", shard="other")], shard="other")
+    _lose_total(world)
+
+    assert world.repair().remedy is Remedy.MADE
+
+    marks = set(watermark.marks_in(world.total()))
+    assert marks == {watermark.attribute("label/other")}
+    world.deliver(records)
+    assert world.total()["total"] == 12
+
+
+def test_a_shard_whose_records_were_dropped_unread_is_passed_to_its_end(world: World) -> None:
+    """Its progress is old and not its end: whoever read them before may still write."""
+    first = world.emit(5)
+    world.deliver([first])
+    late = world.emit(7)
+    world.clock.at_ms += 24 * HOUR_MS
+    world.stream.records["s"].clear()
+    world.close("s")
+    world.add_shard("child", parent="s")
+    world.deliver([world.emit(1, counter="a:other", shard="child")], shard="child")
+
+    assert world.repair().remedy is Remedy.REPAIRED
+    _land_late(world, [late])
+
+    assert world.total()["total"] == 12
 
 
 def test_a_shard_with_a_child_is_passed_to_its_end(world: World) -> None:
@@ -228,10 +286,51 @@ def test_a_shard_with_a_child_is_passed_to_its_end(world: World) -> None:
     _lose_total(world)
 
     assert world.repair().remedy is Remedy.MADE
-    world.deliver([parent_record])
+    with pytest.raises(ProgressLost):
+        world.deliver([parent_record])
+    _land_late(world, [parent_record])
     world.deliver([child_record], shard="child")
 
     assert world.total()["total"] == 12
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["all progress lost", "an earlier progress"])
+def test_a_parent_that_its_progress_does_not_cover_is_passed_to_its_end(
+    world: World,
+    kept: bool,  # noqa: FBT001 - a case
+) -> None:
+    """A table of another time lacks progress; a mapping that is made again reads from the start."""
+    records = [world.emit(5), world.emit(7)]
+    world.deliver(records[:1])
+    earlier = {key: dict(item) for key, item in world.door.tables[COUNTERS].items()}
+    world.deliver(records[1:])
+    world.close("s")
+    world.door.tables[COUNTERS].clear()
+    if kept:
+        world.door.tables[COUNTERS].update(earlier)
+    world.add_shard("child", parent="s")
+    world.deliver([world.emit(1, counter="a:other", shard="child")], shard="child")
+    world.clock.at_ms += LATE_WRITE_MS
+    world.deliver([world.emit(1, counter="a:other", shard="child")], shard="child")
+
+    assert world.repair().healthy
+    world.deliver(records)
+
+    assert world.total()["total"] == 12
+
+
+def test_a_shard_of_which_nothing_was_handled_is_passed_to_its_end(world: World) -> None:
+    """Its records were dropped unread, but for an invocation that may still write."""
+    late = world.emit(7)
+    ShardDirectory().open(world.door, COUNTERS, Shard("label", "s"), world.clock.now_ms())
+    world.clock.at_ms += 24 * HOUR_MS
+    world.stream.records["s"].clear()
+    world.close("s")
+
+    assert world.repair().remedy is Remedy.MADE
+    _land_late(world, [late])
+
+    assert world.total()["total"] == 7
 
 
 def test_all_is_lost_and_nothing_is_guessed(world: World) -> None:
@@ -379,12 +478,14 @@ def test_what_concerns_every_counter_is_raised(world: World) -> None:
         world.repair()
 
 
-def test_of_very_many_shards_the_finished_ones_leave_no_watermark(world: World) -> None:
-    """The total stays a small item; what may still be delivered is covered."""
+def test_of_very_many_shards_only_those_that_moved_lately_leave_a_watermark(world: World) -> None:
+    """The total stays a small item; what may still land is refused."""
     world.deliver([world.emit(5)])
     for n in range(300):
         world.add_shard(f"child {n}", parent="s" if n == 0 else f"child {n - 1}")
         world.pass_over(world.emit(1, counter="a:other", shard=f"child {n}"), f"child {n}")
+    world.clock.at_ms += LATE_WRITE_MS
+    world.pass_over(world.emit(1, counter="a:other", shard="child 299"), "child 299")
     _lose_total(world)
 
     world.repair()
@@ -438,9 +539,10 @@ def _shards(world: World, count: int, *, closed: bool) -> None:
 
 
 def test_a_counter_beside_many_closed_shards_is_repaired(world: World) -> None:
-    """From what is read to its end nothing can come again; the expression names the others."""
+    """Of what was handled long ago nothing can land; the expression names the others."""
     world.deliver([world.emit(5)])
     _shards(world, 400, closed=True)
+    world.clock.at_ms += LATE_WRITE_MS
     world.spoil(total=6)
 
     assert world.repair().remedy is Remedy.REPAIRED

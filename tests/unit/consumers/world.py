@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from countledger.consumers.materializer import Materializer, Outcome
-from countledger.consumers.progress import ShardProgress, advance_of
+from countledger.consumers.directory import ShardDirectory
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import ShardProgress, advance_of, history_after
 from countledger.consumers.repair import Repair, Repairer
 from countledger.consumers.shard import Shard
 from countledger.consumers.stream import LedgerStream, StreamShard
@@ -19,8 +20,9 @@ from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.expressions import Add
 from countledger.ledger.ids import new_id
+from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Put, Update
-from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryDoor
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
+    from countledger.consumers.outcome import Outcome
     from countledger.consumers.verdict import Verdict
     from countledger.ledger.amount import Amount
 
@@ -131,20 +134,8 @@ class World:
 
     def deliver(self, records: Sequence[dict[str, Any]], shard: str = "s") -> Outcome:
         """Give records to the materializer itself, as Lambda does."""
-        events = [
-            {
-                **record,
-                "dynamodb": {
-                    **record["dynamodb"],
-                    "ApproximateCreationDateTime": record["dynamodb"][
-                        "ApproximateCreationDateTime"
-                    ].timestamp(),
-                },
-            }
-            for record in records
-        ]
         materializer = Materializer(self.door, COUNTERS, self.quarantine, self.clock)
-        return materializer.apply(events, Shard("label", shard))
+        return materializer.apply(events_of(records), Shard("label", shard))
 
     def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:
         """What the materializer does with a record."""
@@ -159,7 +150,10 @@ class World:
         made_ms = int(record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * 1000)
         sequence = record["dynamodb"]["SequenceNumber"]
         now_ms = self.clock.now_ms()
-        one = ShardProgress(f"label/{shard}", sequence, made_ms, now_ms, 1, 1, 2.0)
+        name = Shard("label", shard)
+        before = ShardDirectory().open(self.door, COUNTERS, name, now_ms)
+        history = history_after(before, now_ms, LATE_WRITE_MS)
+        one = ShardProgress(str(name), sequence, made_ms, now_ms, 1, 1, 2.0, *history)
         self.door.update(advance_of(COUNTERS, one))
 
     def verifier(self) -> Verifier:
@@ -182,3 +176,31 @@ class World:
     def spoil(self, counter: str = COUNTER, **attributes: object) -> None:
         """Edit a total by hand: no version tells of it."""
         self.door.put(Put(COUNTERS, {**self.total(counter), **attributes}))
+
+
+def events_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records as Lambda delivers them: times are numbers."""
+    return [
+        {
+            **record,
+            "dynamodb": {
+                **record["dynamodb"],
+                "ApproximateCreationDateTime": record["dynamodb"][
+                    "ApproximateCreationDateTime"
+                ].timestamp(),
+            },
+        }
+        for record in records
+    ]
+
+
+def opened(shard: Shard, door: MemoryDoor | None = None) -> MemoryDoor:
+    """A door to a table in which a record of the shard was handled before; faults come after it."""
+    door = door or MemoryDoor()
+    kept, door.faults[:] = list(door.faults), []
+    ShardDirectory().open(door, COUNTERS, shard, NOW_MS)
+    one = ShardProgress(str(shard), "1", NOW_MS - 1_000, NOW_MS - 1_000, 0, 0, 0)
+    door.update(advance_of(COUNTERS, one))
+    door.faults.extend(kept)
+    door.calls.clear()
+    return door

@@ -1,12 +1,15 @@
 """The bundle's bytes depend on its sources only, and its size is held to Lambda's limit."""
 
+import ast
 import io
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from countledger.infra import bundle
-from countledger.infra.bundle import BundleFailed, pack
+from countledger.infra.bundle import OWN, SERVICES, BundleFailed, interpreter_of, pack
+from countledger.ledger import connection
 
 
 def test_equal_files_give_equal_bytes() -> None:
@@ -69,3 +72,57 @@ def test_the_lock_of_the_functions_agrees_with_the_lock_of_all() -> None:
     assert any(pin.startswith("aws-lambda-powertools==") for pin in pins)
     for pin in pins:
         assert f"\n{pin} " in everything, pin
+
+
+def test_the_sdks_models_are_those_of_the_services_that_are_called() -> None:
+    """A client of another one could not be made in a deployed function."""
+    source = Path(connection.__file__).read_text(encoding="utf-8")
+    asked = {
+        call.args[0].value
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "_client"
+        and isinstance(call.args[0], ast.Constant)
+    }
+
+    assert asked == SERVICES
+
+
+def test_models_of_other_services_are_left_out(tmp_path: Path) -> None:
+    """What no service owns stays: endpoints, retries."""
+    data = tmp_path / "botocore" / "data"
+    for name in ("dynamodb", "polly"):
+        (data / name).mkdir(parents=True)
+        (data / name / "service-2.json").write_text("{}")
+    (data / "endpoints.json").write_text("{}")
+
+    bundle._remove_what_no_function_reads(tmp_path)
+
+    assert sorted(path.name for path in data.iterdir()) == ["dynamodb", "endpoints.json"]
+
+
+def test_bytecode_is_never_compared_with_its_source_and_always_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever folder it is compiled in, and whatever the hashes of the process."""
+    compiled = []
+    for seed in ("1", "2"):
+        stage = tmp_path / seed
+        stage.mkdir()
+        (stage / "a.py").write_text("def f(x): return x in {'a', 'b', 'c', 'd'}\n")
+        monkeypatch.setenv("PYTHONHASHSEED", seed)
+        interpreter = interpreter_of(OWN.python_version)
+        assert interpreter is not None
+        bundle._compile(stage, interpreter)
+        compiled.append(next((stage / "__pycache__").iterdir()).read_bytes())
+
+    assert compiled[0] == compiled[1]
+    assert int.from_bytes(compiled[0][4:8], "little") == 0b01
+    assert b"/var/task/a.py" in compiled[0]
+
+
+def test_without_an_interpreter_of_its_version_a_bundle_has_no_bytecode() -> None:
+    """It is said, and functions compile for themselves."""
+    assert interpreter_of("2.0") is None
+    assert "without bytecode" in pack({"a": b"x"}).summary()

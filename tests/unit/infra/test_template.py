@@ -17,7 +17,14 @@ from countledger.infra.template import (
     template_text,
 )
 from countledger.ledger import keys
-from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
+from countledger.ledger.limits import (
+    HORIZON_DEFAULT_MS,
+    HOUR_MS,
+    INGEST_MARGIN_MS,
+    INGEST_TIME_MS,
+    INVOCATION_MARGIN_MS,
+    INVOCATION_TIME_MS,
+)
 from countledger.ledger.ranking import group_board, namespace_board
 from countledger.ledger.settings import Settings
 
@@ -105,12 +112,14 @@ def test_the_materializer_may_not_write_the_ledger() -> None:
     }
 
     assert actions == {
+        "dynamodb:BatchGetItem",
         "dynamodb:DescribeStream",
         "dynamodb:GetItem",
         "dynamodb:GetRecords",
         "dynamodb:GetShardIterator",
         "dynamodb:ListStreams",
         "dynamodb:PutItem",
+        "dynamodb:Query",
         "dynamodb:UpdateItem",
         "kms:Decrypt",
         "kms:GenerateDataKey",
@@ -136,6 +145,18 @@ def test_who_sets_aside_puts_whole_items_into_one_partition_only(role: str, part
     assert condition == {"dynamodb:LeadingKeys": [partition]}
 
 
+def test_the_materializer_lists_the_shards_and_nothing_else() -> None:
+    """What it may query, and read many of, is the progress of shards."""
+    (found,) = (
+        statement
+        for where, statement in statements()
+        if where == "MaterializerRole" and statement["Sid"] == "SeeTheProgressOfShards"
+    )
+
+    condition = found["Condition"]["ForAllValues:StringLike"]
+    assert condition == {"dynamodb:LeadingKeys": ["stream#*"]}
+
+
 def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
     """It reads the totals' stream, keeps states, and tells one bus and the topics it is given."""
     allowed = {
@@ -158,7 +179,8 @@ def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
     assert settings.retries == -1
     assert settings.record_age_s == -1
     assert settings.partial_failures
-    assert settings.bisect
+    # Of a halved batch the second half may come first, and raise what was judged past the first.
+    assert not settings.bisect
     assert settings.starting_position == "TRIM_HORIZON"
     (pattern,) = map(json.loads, settings.filter_patterns)
     assert pattern["dynamodb"]["Keys"]["part"]["S"] == [keys.TOTAL]
@@ -233,8 +255,15 @@ def test_the_functions_assume_what_the_settings_assume() -> None:
         ("ClockSkewMs", "clock_skew_ms"),
         ("ReplicationBoundMs", "replication_bound_ms"),
     ):
-        default = Settings.model_fields[setting].default
+        default = getattr(Settings(), setting)
         assert TEMPLATE["Parameters"][parameter]["Default"] == default
+
+
+@pytest.mark.parametrize("function", ["Materializer", "Audit", "IngestFunction", "Compactor"])
+def test_a_function_that_compares_clocks_knows_how_far_they_may_differ(function: str) -> None:
+    """The parameter is of any two machines: a bound that a function does not know is none."""
+    variables = resource(function)["Environment"]["Variables"]
+    assert variables["COUNTLEDGER_CLOCK_SKEW_MS"] == {"Ref": "ClockSkewMs"}
 
 
 def test_the_audit_is_off_until_somebody_asks_for_it() -> None:
@@ -278,6 +307,22 @@ def test_environments_hold_strings_only() -> None:
                 assert set(value) <= {"Ref", "Fn::If", "Fn::Sub", "Fn::GetAtt"}, (name, variable)
 
 
+@pytest.mark.parametrize(
+    ("function", "time_ms", "margin_ms"),
+    [
+        ("Materializer", INVOCATION_TIME_MS, INVOCATION_MARGIN_MS),
+        ("Judge", INVOCATION_TIME_MS, INVOCATION_MARGIN_MS),
+        ("IngestFunction", INGEST_TIME_MS, INGEST_MARGIN_MS),
+    ],
+)
+def test_a_function_may_run_for_as_long_as_its_deadline_says(
+    function: str, time_ms: int, margin_ms: int
+) -> None:
+    """The rules of watermarks count on it: no write leaves after that time."""
+    assert resource(function)["Timeout"] * 1_000 == time_ms
+    assert 0 < margin_ms < time_ms
+
+
 def test_the_mapping_never_skips_and_knows_its_shard() -> None:
     """Exact totals rest on these settings."""
     settings = mapping_settings()
@@ -285,7 +330,8 @@ def test_the_mapping_never_skips_and_knows_its_shard() -> None:
     assert settings.window_s == 900
     assert settings.retries == -1
     assert settings.record_age_s == -1
-    assert settings.bisect
+    # Of a halved batch the second half may come first, and move the watermarks past the first.
+    assert not settings.bisect
     assert settings.partial_failures
     assert settings.starting_position == "TRIM_HORIZON"
     assert resource("MaterializerMapping")["ParallelizationFactor"] == 1

@@ -111,9 +111,51 @@ def test_at_most_38_places_around_the_point_fit(value: Amount, *, fits: bool) ->
     assert amount.fits(value) is fits
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([10**20 - 1, 1 - 10**20, Decimal("1E-9"), Decimal("-1E-9")]),
+            st.decimals(-(10**20) + 1, 10**20 - 1, places=9),
+        ),
+        max_size=20,
+    )
+)
+def test_any_sum_of_a_billion_amounts_fits(amounts: list[Amount]) -> None:
+    """Whatever is largest and whatever is smallest: each of them fifty million times."""
+    assert all(map(amount.may_be_added, amounts))
+    once = Decimal(amount.total_of(amounts))
+    assert amount.fits(amount.EXACT.multiply(once, Decimal(10**9 // 20)))
+    assert amount.fits(amount.add((10**9 - 1) * (10**20 - 1), Decimal("0.999999999")))
+
+
+@pytest.mark.parametrize(
+    ("value", "may"),
+    [
+        (10**20 - 1, True),
+        (-(10**20), False),
+        (Decimal("99999999999999999999.999999999"), True),
+        (Decimal("99999999999999999999.9999999999"), False),
+        (Decimal("0." + "0" * 9 + "1"), False),
+        (Decimal("5." + "0" * 500), True),
+        (Decimal("0E+500"), True),
+        (Decimal("1E+20"), False),
+        (Decimal("NaN"), False),
+    ],
+)
+def test_an_amount_has_twenty_digits_before_the_point_and_nine_after_it(
+    value: Amount,
+    *,
+    may: bool,
+) -> None:
+    """A caller's decimal context does not round it into the limit."""
+    with localcontext() as context:
+        context.prec = 2
+        assert amount.may_be_added(value) is may
+
+
 @pytest.mark.parametrize(
     ("value", "canonical"),
-    [(5, 5), (-5, -5), (Decimal("5.00"), 5), (Decimal("-0.10"), Decimal("-0.1")), (10**37, 10**37)],
+    [(5, 5), (-5, -5), (Decimal("5.00"), 5), (Decimal("-0.10"), Decimal("-0.1")), (10**19, 10**19)],
 )
 def test_a_delta_is_an_int_or_a_decimal(value: Amount, canonical: Amount) -> None:
     """Settled to its one spelling."""
@@ -136,9 +178,11 @@ def test_a_delta_is_an_int_or_a_decimal(value: Amount, canonical: Amount) -> Non
         (Decimal("NaN"), "delta NaN is not a finite number"),
         (Decimal("sNaN"), "not a finite number"),
         (Decimal("-Infinity"), "delta -Infinity is not a finite number"),
-        (10**38, "more than 38 digits"),
-        (Decimal("1E-39"), "more than 38 digits"),
-        (Decimal("1E+999999"), "more than 38 digits"),
+        (10**20, "delta 100000000000000000000 has more than 20 digits before the decimal point"),
+        (Decimal("1E+20"), "more than 20 digits"),
+        (Decimal("1E-10"), "or more than 9 after it"),
+        (Decimal("1E-39"), "more than 20 digits"),
+        (Decimal("1E+999999"), "fit into the 38 digits of a DynamoDB number"),
     ],
 )
 def test_any_other_delta_is_refused(value: object, reason: str) -> None:
@@ -170,7 +214,7 @@ def test_a_huge_int_is_refused_quickly(sign: int) -> None:
     value = sign * (1 << 10_000_000)
     began = time.perf_counter()
 
-    with pytest.raises(BadDelta, match=r"of 10000001 bits needs more than 38 digits"):
+    with pytest.raises(BadDelta, match=r"of 10000001 bits has more than 20 digits"):
         amount.parse_delta(value)
 
     assert time.perf_counter() - began < 1

@@ -144,6 +144,29 @@ def test_a_record_delivered_again_meets_its_own_copy(world: Desk) -> None:
     assert item["kept_at"] == NOW_MS
 
 
+def test_what_a_person_has_handled_rings_no_alarm_though_its_message_was_never_sent(
+    world: Desk,
+) -> None:
+    """The record is delivered again after a crash; by then somebody has found and handled it."""
+    copy = copy_at()
+    assert world.copies.keep(copy)
+    world.copies.handle(copy, Handled(Handling.DISCARDED, "ann", NOW_MS))
+
+    assert not world.copies.keep(copy)
+
+
+def test_whoever_handles_a_copy_first_is_the_one_that_is_noted(world: Desk) -> None:
+    """The second hears of the first, and overwrites nothing."""
+    copy = copy_at()
+    world.copies.keep(copy)
+    world.copies.handle(copy, Handled(Handling.DISCARDED, "ann", NOW_MS))
+
+    second = world.copies.handle(copy, Handled(Handling.DISCARDED, "bob", NOW_MS + 1))
+
+    assert second.handled == Handled(Handling.DISCARDED, "ann", NOW_MS)
+    assert world.copies.find(copy.id) == second
+
+
 @pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize("error", [Throttled("t"), Unclear("u")])
 def test_what_is_not_surely_kept_is_delivered_again(

@@ -225,3 +225,11 @@ def test_a_standing_that_was_spoilt_by_hand_is_refused() -> None:
     """Nothing is decided on what is no number."""
     with pytest.raises(CorruptItem, match="compacted"):
         standing_in({"counter": COUNTER, "part": "total", "entries": 3, "compacted": "x"})
+
+
+def test_more_compacted_than_counted_is_not_noted() -> None:
+    """The total is of the counter that uses the name of a removed one: its entries would wait."""
+    seen = Standing("n:c", entries=3, due_at_ms=5)
+
+    assert settlement_of("t", seen, 4, DueRule(2, 1_000), 10) is None
+    assert settlement_of("t", seen, 3, DueRule(2, 1_000), 10) is not None

@@ -133,6 +133,7 @@ _HEAD = {
     "entry": "s#head",
     "generation": 3,
     "run": "run-1",
+    "incarnation": "run-0",
     "sum": Decimal("1.5"),
     "events": 7,
     "entries": 5,
@@ -147,6 +148,7 @@ def test_a_head_is_read_as_it_is_stored() -> None:
     assert decode_head(dict(_HEAD)) == Head(
         generation=3,
         run="run-1",
+        incarnation="run-0",
         sum=Decimal("1.5"),
         events=7,
         entries=5,
@@ -159,7 +161,9 @@ def test_a_head_is_read_as_it_is_stored() -> None:
     assert (NO_HEAD.generation, NO_HEAD.sum, dict(NO_HEAD.covers)) == (0, 0, {})
 
 
-@pytest.mark.parametrize("name", ["generation", "run", "sum", "events", "entries", "covers"])
+@pytest.mark.parametrize(
+    "name", ["generation", "run", "incarnation", "sum", "events", "entries", "covers"]
+)
 @pytest.mark.parametrize("value", [None, [1]])
 def test_an_item_that_is_no_head_is_called_so(name: str, value: object) -> None:
     """Taken for an empty one, the sum would be wrong."""

@@ -29,15 +29,33 @@ TABLE = "ledger"
 COUNTER = "a:b"
 
 
+def _head(text: str) -> Head:
+    """Generation, run and incarnation."""
+    generation, run, incarnation = text.split() if text else ("0", "", "")
+    return Head(generation=int(generation), run=run, incarnation=incarnation)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "far"),
-    [(0, 0, False), (0, 1, False), (3, 4, False), (0, 2, True), (3, 9, True)],
+    [
+        ("", "", False),
+        ("", "1 r a", False),
+        ("3 r a", "3 r a", False),
+        ("3 r a", "4 q a", False),
+        ("", "2 r a", True),
+        ("3 r a", "9 r a", True),
+        ("3 r a", "2 r a", True),
+        ("3 r a", "", True),
+        ("1 r a", "", True),
+        ("3 r a", "3 q b", True),
+        ("3 r a", "4 q b", True),
+    ],
 )
 def test_a_read_stands_if_one_generation_at_most_was_published(
-    first: int, second: int, *, far: bool
+    first: str, second: str, *, far: bool
 ) -> None:
-    """Between two, entries may have been covered and deleted unseen."""
-    assert moved_too_far(Head(generation=first), Head(generation=second)) is far
+    """Between two, entries may have been covered and deleted unseen; and in a removal all are."""
+    assert moved_too_far(_head(first), _head(second)) is far
 
 
 @given(
@@ -130,6 +148,7 @@ class Compactor:
             **keys.head_key(COUNTER),
             "generation": head.generation + 1,
             "run": "r",
+            "incarnation": "r",
             "sum": int(head.sum) + sum(i["delta"] for i in taken),
             "events": head.events + len(taken),
             "entries": head.entries + len(taken),

@@ -10,7 +10,7 @@ import pytest
 # While another thread holds each lock of a module, the process forks; the child uses what it
 # guards, in good time.
 FORKING = """
-import os, signal, threading, time
+import ctypes, os, signal, sys, threading, time
 import boto3
 from countledger.ledger import connection, meter
 from countledger.ledger.settings import Settings
@@ -24,8 +24,10 @@ def hold(lock):
         holding.set()
         time.sleep(0.3)
 
+fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
+
 def use_in_a_fork(use):
-    child = os.fork()
+    child = fork()
     if child == 0:
         signal.alarm(30)
         use()
@@ -47,10 +49,154 @@ for lock, use in (
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
-def test_what_another_thread_holds_is_open_in_a_fork() -> None:
+@pytest.mark.parametrize("fork", ["os", "libc"])
+def test_what_another_thread_holds_is_open_in_a_fork(fork: str) -> None:
     """Servers fork their workers while a buffer's threads make clients and count units."""
     done = subprocess.run(
-        [sys.executable, "-c", FORKING], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", FORKING, fork],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
     assert (done.stdout.split(), done.returncode) == (["0", "0"], 0), done.stderr
+
+
+# Each process has its own value, and what a process inherits is not closed there.
+INHERITING = """
+import ctypes, os, signal, sys, threading, time
+from countledger.ledger.forks import PerProcess, made_once
+
+class Kept:
+    def __del__(self):
+        os.write(1, b"closed ")
+
+class Owner:
+    @made_once
+    def slow(self):
+        working.set()
+        go_on.wait(20)
+        return os.getpid()
+
+working, go_on = threading.Event(), threading.Event()
+mine = PerProcess(Kept)
+owner = Owner()
+thread = threading.Thread(target=lambda: owner.slow)
+thread.start()
+working.wait(20)
+fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
+first = id(mine.get())
+child = fork()
+if child == 0:
+    signal.alarm(20)
+    other = id(mine.get())
+    same = other == id(mine.get())
+    go_on = threading.Event()
+    go_on.set()
+    assert owner.slow == os.getpid()
+    os.write(1, f"{other != first} {same} ".encode())
+    import gc; gc.collect()
+    os._exit(0)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go_on.set()
+thread.join()
+os.write(1, f"{code} {id(mine.get()) == first} ".encode())
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.parametrize("fork", ["os", "libc"])
+def test_each_process_makes_its_own_and_closes_nothing(fork: str) -> None:
+    """Whether or not Python hears of the fork; a property that was being made is made there."""
+    done = subprocess.run(
+        [sys.executable, "-c", INHERITING, fork],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.stdout.split() == ["True", "True", "0", "True"], done.stderr
+
+
+# The first uses of a value in a fork, by several threads at once.
+AT_ONCE = """
+import ctypes, os, signal, sys, threading
+from countledger.ledger.forks import PerProcess
+
+def make():
+    barrier.wait(20)
+    return object()
+
+barrier = threading.Barrier(1)
+mine = PerProcess(make)
+child = ctypes.PyDLL(None).fork()
+if child == 0:
+    signal.alarm(20)
+    barrier = threading.Barrier(4)
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(mine.get())) for _ in range(4)]
+    [one.start() for one in threads]
+    [one.join() for one in threads]
+    os.write(1, f"{len(set(map(id, found)))} {mine.get() is found[0]} ".encode())
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_threads_that_come_first_at_once_have_one_value() -> None:
+    """A second lock would let two threads in; a second buffer's events would be lost."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.stdout.split(), done.returncode) == (["1", "True"], 0), done.stderr
+
+
+# A client that a fork has inherited, as an event loop's has where the child goes on with the loop.
+INHERITED = """
+import ctypes, os, signal, sys
+import boto3
+from countledger.ledger.connection import Connection
+from countledger.ledger.errors import CountledgerError
+from countledger.ledger.service_errors import translated
+from countledger.ledger.settings import Settings
+
+session = boto3.Session("id", "secret", region_name="eu-west-1")
+made = Connection(Settings(), session, endpoint_url="http://127.0.0.1:9")
+client = made._make_client("dynamodb", "none", None)
+
+def call():
+    try:
+        with translated("ListTables"):
+            client.list_tables()
+    except CountledgerError as error:
+        os.write(1, f"{type(error).__name__}{' before' * ('before' in str(error))}\\n".encode())
+
+fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
+child = fork()
+if child == 0:
+    signal.alarm(20)
+    call()
+    os._exit(0)
+os.waitpid(child, 0)
+call()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.parametrize("fork", ["os", "libc"])
+def test_no_request_leaves_through_a_client_of_the_parents(fork: str) -> None:
+    """The last look at a request knows the process that its client belongs to."""
+    done = subprocess.run(
+        [sys.executable, "-c", INHERITED, fork],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.stdout.splitlines() == ["SetupError before", "Unreachable"], done.stderr

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import NewConnectionError
 
+from countledger.ledger.departure import leave
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,
@@ -16,14 +18,17 @@ from countledger.ledger.errors import (
     RequestRejected,
     ServiceFailed,
     SetupError,
+    SumOverflow,
     TableNotFound,
     Throttled,
     Unclear,
     Unreachable,
 )
 from countledger.ledger.service_errors import translated
+from tests.transport.proof import refused_connection
 
 _URL = "https://dynamodb.eu-west-1.amazonaws.com/"
+_REFUSED = refused_connection()
 
 
 def _answer(code: str, status: int = 400, message: str = "The reason.\n  More.") -> Exception:
@@ -74,6 +79,8 @@ def _translate(error: Exception) -> CountledgerError:
         ("ServiceUnavailable", 503, Unclear),
         ("503", 503, Unclear),
         ("504", 504, Unclear),
+        ("403", 403, Unclear),
+        ("307", 307, Unclear),
         ("SomethingNew", 400, ServiceFailed),
     ],
 )
@@ -83,6 +90,22 @@ def test_every_code_has_its_class(code: str, status: int, kind: type[Countledger
 
     assert type(error) is kind
     assert code in str(error)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Number overflow. Attempting to store a number with magnitude larger than supported range",
+        "Attempting to store more than 38 significant digits in a Number",
+    ],
+)
+def test_a_sum_that_overflows_is_no_failure_of_aws(message: str) -> None:
+    """It has a class and an exit code of its own, and is handled as any request that is invalid."""
+    error = _translate(_answer("ValidationException", 400, message))
+
+    assert type(error) is SumOverflow
+    assert isinstance(error, RequestRejected)
+    assert error.exit_code == 5
 
 
 @pytest.mark.parametrize(
@@ -101,14 +124,15 @@ def test_every_code_has_its_class(code: str, status: int, kind: type[Countledger
         (sdk.InvalidRegionError(region_name="no region"), BadSetting),
         (sdk.ConfigParseError(path="~/.aws/config", error_msg="line 1"), BadSetting),
         (sdk.InvalidConfigError(error_msg="no source_profile"), BadSetting),
-        (sdk.EndpointConnectionError(endpoint_url=_URL), Unreachable),
-        (sdk.ConnectTimeoutError(endpoint_url=_URL), Unreachable),
-        (sdk.ProxyConnectionError(proxy_url=_URL), Unreachable),
-        (sdk.SSLError(endpoint_url=_URL, error=OSError("CERTIFICATE_VERIFY_FAILED")), Unreachable),
-        (
-            sdk.SSLError(endpoint_url=_URL, error=OSError("[SSL: WRONG_VERSION_NUMBER]")),
-            Unreachable,
-        ),
+        (sdk.EndpointConnectionError(endpoint_url=_URL, error=_REFUSED), Unreachable),
+        (sdk.ConnectTimeoutError(endpoint_url=_URL, error=_REFUSED), Unreachable),
+        (sdk.ProxyConnectionError(proxy_url=_URL, error=_REFUSED), Unreachable),
+        (sdk.SSLError(endpoint_url=_URL, error=OSError("handshake", _REFUSED)), Unreachable),
+        (sdk.EndpointConnectionError(endpoint_url=_URL, error=OSError("reset")), Unclear),
+        (sdk.ConnectTimeoutError(endpoint_url=_URL), Unclear),
+        (sdk.ProxyConnectionError(proxy_url=_URL, error=OSError("reset")), Unclear),
+        (sdk.SSLError(endpoint_url=_URL, error=OSError("CERTIFICATE_VERIFY_FAILED")), Unclear),
+        (sdk.SSLError(endpoint_url=_URL, error=OSError("[SSL: WRONG_VERSION_NUMBER]")), Unclear),
         (sdk.SSLError(endpoint_url=_URL, error=OSError("UNEXPECTED_EOF_WHILE_READING")), Unclear),
         (sdk.ReadTimeoutError(endpoint_url=_URL), Unclear),
         (sdk.ConnectionClosedError(endpoint_url=_URL), Unclear),
@@ -128,6 +152,28 @@ def test_every_exception_of_the_sdk_has_its_class(
     assert type(_translate(error)) is kind
 
 
+def test_an_error_of_the_caller_proves_nothing() -> None:
+    """An event that is recorded while another refused connection is handled may be stored."""
+    try:
+        raise _REFUSED
+    except NewConnectionError:
+        error = _translate(sdk.ReadTimeoutError(endpoint_url=_URL))
+
+    assert type(error) is Unclear
+
+
+@pytest.mark.parametrize("error", [AttributeError("'list' has no 'get'"), sdk.NoCredentialsError()])
+def test_what_follows_an_attempt_may_have_been_applied(error: Exception) -> None:
+    """Whatever it is: an answer that the SDK does not survive, or a second signature."""
+    with pytest.raises(Unclear), translated("PutItem on my-table"):
+        _fail_after_leaving(error)
+
+
+def _fail_after_leaving(error: Exception) -> None:
+    leave()
+    raise error
+
+
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
@@ -136,7 +182,7 @@ def test_every_exception_of_the_sdk_has_its_class(
         (_answer("ExpiredTokenException"), "AWS_PROFILE"),
         (sdk.NoCredentialsError(), "AWS_PROFILE"),
         (sdk.NoRegionError(), "AWS_REGION"),
-        (sdk.EndpointConnectionError(endpoint_url=_URL), "AWS_ENDPOINT_URL"),
+        (sdk.EndpointConnectionError(endpoint_url=_URL, error=_REFUSED), "AWS_ENDPOINT_URL"),
         (ValueError("Invalid endpoint: localhost"), "http://127.0.0.1"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from countledger.ledger.connection import Connection
@@ -56,7 +58,7 @@ def test_every_setting_has_its_variable(monkeypatch: pytest.MonkeyPatch) -> None
 
     found = Settings.from_environment()
 
-    assert {f"COUNTLEDGER_{n.upper()}": str(v) for n, v in found} == _FIELDS
+    assert {f"COUNTLEDGER_{n.upper()}": str(v) for n, v in asdict(found).items()} == _FIELDS
 
 
 def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +67,18 @@ def test_what_is_given_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch
 
     assert Settings.from_environment(stack_name="given").stack_name == "given"
     assert Settings.from_environment(stack_name=None).stack_name == "from-environment"
+
+
+def test_a_named_stack_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack of this machine is asked for its names whatever another one's are."""
+    for name, value in _FIELDS.items():
+        monkeypatch.setenv(name, value)
+
+    found = Settings.of_stack("mine")
+
+    assert found.stack_name == "mine"
+    assert found.ledger_table is None
+    assert found.clock_skew_ms == CLOCK_SKEW_DEFAULT_MS
 
 
 @pytest.mark.parametrize(

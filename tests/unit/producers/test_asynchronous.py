@@ -41,12 +41,13 @@ from tests.unit.producers.buffers import PATIENT_MS
 from tests.unit.producers.senders import REGION, TABLE, entries_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from pathlib import Path
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Put
     from countledger.producers.asynchronous.door import AsyncDoor
+    from countledger.producers.buffer.errors import Failure
 
 
 class LoopDoor(MemoryDoor):
@@ -64,7 +65,10 @@ class LoopDoor(MemoryDoor):
 
 
 def producer_on(
-    door: LoopDoor, buffering: Buffering | None = None, clock: ManualClock | None = None
+    door: LoopDoor,
+    buffering: Buffering | None = None,
+    clock: ManualClock | None = None,
+    on_failure: Callable[[Failure], object] | None = None,
 ) -> AsyncBufferedProducer:
     """A producer at the home region."""
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
@@ -79,7 +83,11 @@ def producer_on(
         return None if buffering.spool is None else Spool.open(buffering.spool, ledger="memory")
 
     return AsyncBufferedProducer(
-        buffering, open_sender, EntryMaker(REGION, clock), open_spool=open_spool
+        buffering,
+        open_sender,
+        EntryMaker(REGION, clock),
+        open_spool=open_spool,
+        on_failure=on_failure,
     )
 
 
@@ -301,6 +309,23 @@ def test_a_full_buffer_refuses_or_waits() -> None:
     assert len(entries_in(door)) == 225
 
 
+def test_add_many_says_which_events_were_taken_where_it_fails() -> None:
+    """The first ones, in their order; of events that cannot be gathered none is taken."""
+    door = LoopDoor()
+
+    async def work() -> None:
+        buffering = Buffering(max_entries=25, when_full="error", linger_ms=PATIENT_MS)
+        async with producer_on(door, buffering) as producer:
+            with pytest.raises(BadDelta):
+                await producer.add_many(Event("a:b", delta) for delta in (1, 2, 0))
+            with pytest.raises(BufferFull) as raised:
+                await producer.add_many(Event("a:b", n) for n in range(1, 60))
+            assert [one.delta for one in raised.value.taken] == list(range(1, 26))
+
+    run(work())
+    assert len(entries_in(door)) == 25
+
+
 def test_of_many_who_wait_for_room_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did all look whenever a batch ends, a loop with thousands of them would send nothing."""
     looks: list[int] = []
@@ -377,6 +402,103 @@ def test_close_ends_in_time_and_nobody_waits_for_ever() -> None:
             await producer.close(0.01)
         assert len(raised.value.failures) == 30
         assert isinstance(await waiter, Unacknowledged)
+
+    run(work())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_delivery_that_is_cancelled_hands_its_batch_back(tmp_path: Path, *, begun: bool) -> None:
+    """By a library that cancels every task: nobody waits for it for ever, and it counts once."""
+    gate = asyncio.Event()
+
+    class Shut(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            await gate.wait()
+            return await super().put_batch_soon(table, items)
+
+    door = Shut()
+    buffering = Buffering(linger_ms=PATIENT_MS, spool=tmp_path / "spool", coalesce=True)
+
+    async def work() -> None:
+        async with producer_on(door, buffering) as producer:
+            pendings = [await producer.add(f"a:{n}", 1) for n in range(30)]
+            producer._desk.holdings.buffer.hurry()
+            producer._desk.wake()
+            sending = set(producer._desk._tasks)
+            assert len(sending) == 2
+            if begun:
+                await asyncio.sleep(0.01)
+            for task in sending:
+                task.cancel()
+            with pytest.raises(NotRecorded) as raised:
+                await asyncio.wait_for(producer.flush(), 5)
+            back = [failure.entry for failure in raised.value.failures]
+            assert len(back) == 30
+            assert {type(one.outcome) for one in pendings} == {Unacknowledged}
+            assert producer.statistics.waiting == 0
+            gate.set()
+            for entry in back:
+                assert entry is not None
+                await producer.resend(entry)
+        async with producer_on(door, buffering) as again:
+            assert again.statistics.waiting == 0
+
+    run(work())
+    assert entries_in(door) == [1] * 30
+
+
+@pytest.mark.parametrize("end", ["close", "flush"])
+def test_an_end_waits_as_long_as_there_is_progress(end: str) -> None:
+    """It takes much longer in all than it is patient; and gives up where nothing is done."""
+    gate = asyncio.Event()
+
+    class Slow(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            if len(entries_in(self)) == 500:
+                await gate.wait()
+            await asyncio.sleep(0.05)
+            return await super().put_batch_soon(table, items)
+
+    door = Slow()
+
+    async def work() -> None:
+        producer = producer_on(door, Buffering(senders=1, patience_ms=500, linger_ms=PATIENT_MS))
+        await producer.__aenter__()
+        await producer.add_many([Event("a:b", 1)] * 525)
+        began_s = asyncio.get_running_loop().time()
+        left = StillBuffered if end == "flush" else NotRecorded
+        with pytest.raises(left) as raised:
+            await (producer.flush() if end == "flush" else producer.close())
+        assert asyncio.get_running_loop().time() - began_s > 1.4
+        if isinstance(raised.value, NotRecorded):
+            assert len(raised.value.failures) == 25
+        else:
+            assert "nothing was acknowledged or refused for 0.5 s; 25 entries" in str(raised.value)
+            gate.set()
+            await producer.close()
+
+    run(work())
+    assert len(entries_in(door)) == (525 if end == "flush" else 500)
+
+
+def test_whoever_hears_of_failures_hears_once_of_what_a_close_leaves() -> None:
+    """And `close` raises nothing."""
+    told: list[Failure] = []
+
+    class Stuck(LoopDoor):
+        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+            await asyncio.sleep(60)
+            return await super().put_batch_soon(table, items)
+
+    async def work() -> None:
+        buffering = Buffering(senders=1, linger_ms=PATIENT_MS)
+        producer = producer_on(Stuck(), buffering, on_failure=told.append)
+        await producer.__aenter__()
+        await producer.add_many([Event("a:b", 1)] * 30)
+        await asyncio.sleep(0)
+        await producer.close(0.01)
+        await asyncio.sleep(0.01)
+        assert len({failure.entry.id for failure in told if failure.entry}) == len(told) == 30
 
     run(work())
 

@@ -186,9 +186,9 @@ def add_all(buffer: Buffer, counters: list[str]) -> None:
 
 
 def test_a_sum_that_can_grow_no_further_goes_and_another_is_opened() -> None:
-    """38 digits are what a number of DynamoDB holds."""
+    """A coalesced entry keeps to the limit of any entry."""
     buffer = Buffer(buffering())
-    largest = 10**38 - 1
+    largest = 10**20 - 1
     buffer.open(Pending(NOBODY, "a:b", largest, None), 0)
 
     assert buffer.join("a:b", 1) is None

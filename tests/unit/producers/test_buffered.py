@@ -42,7 +42,7 @@ from tests.unit.producers.buffers import PATIENT_MS, producer_on
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from countledger.ledger.attributes import Item, Key
@@ -403,6 +403,60 @@ def test_record_many_gives_each_events_outcome_in_order() -> None:
     ]
 
 
+def test_record_many_has_sent_all_when_it_returns() -> None:
+    """Nobody has to look at the outcomes; the form that streams adds only while it is iterated."""
+    door = MemoryDoor()
+    with producer_on(door) as producer:
+        producer.record_many(Event("a:b", 1) for _ in range(30))
+        assert len(entries_in(door)) == 30
+        outcomes = producer.record_stream(Event("a:b", 1) for _ in range(30))
+        assert producer.statistics.events == 30
+        assert len(list(outcomes)) == 30
+        assert len(entries_in(door)) == 60
+
+
+def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedDoor) -> None:
+    """The others are taken, and nothing hides what became of them."""
+    buffering = Buffering(max_entries=25, when_full="error", linger_ms=PATIENT_MS)
+    producer = producer_on(gated, buffering)
+
+    def events() -> Iterator[Event]:
+        yield from [Event("a:b", 1)] * 30
+        GatedDoor.gate.set()
+
+    outcomes = list(producer.record_stream(events()))
+
+    assert [type(one) for one in outcomes] == [Receipt] * 25 + [BufferFull] * 5
+    producer.close()
+
+
+def test_events_that_a_closed_producer_does_not_take_are_outcomes_at_once() -> None:
+    """A stream of events goes on behind the first of them."""
+    producer = producer_on(MemoryDoor())
+    producer.close()
+
+    outcomes = list(producer.record_stream(Event("a:b", 1) for _ in range(3)))
+
+    assert [type(one) for one in outcomes] == [ProducerClosed] * 3
+
+
+def test_add_many_says_which_events_were_taken_where_it_fails(gated: GatedDoor) -> None:
+    """The first ones, in their order."""
+    buffering = Buffering(max_entries=60, when_full="error", linger_ms=PATIENT_MS)
+    producer = producer_on(gated, buffering)
+
+    with pytest.raises(BufferFull) as raised:
+        producer.add_many(Event("a:b", n) for n in range(1, 200))
+    with pytest.raises(BadDelta):
+        producer.add_many(Event("a:b", delta) for delta in (1, 2, 0))
+
+    GatedDoor.gate.set()
+    producer.flush()
+    assert [one.delta for one in raised.value.taken] == list(range(1, 61))
+    assert sorted(map(str, entries_in(gated))) == sorted(map(str, range(1, 61)))
+    producer.close()
+
+
 def test_a_lambda_sends_all_before_it_ends() -> None:
     """Also when the handler fails; and it fails when there was no time to send."""
     door = MemoryDoor()
@@ -451,6 +505,33 @@ def test_where_no_thread_can_be_started_who_waits_sends(monkeypatch: pytest.Monk
     producer.close(20)
 
     assert len(entries_in(door)) == 71
+
+
+def test_an_interrupt_while_the_caller_sends_hands_the_batch_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C where no thread can be started: the next flush does not wait for ever."""
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    class Interrupted(MemoryDoor):
+        def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+            if self.calls:
+                return super().put_batch(table, items)
+            self.calls.append("interrupted")
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    producer = producer_on(Interrupted())
+    pending = producer.add("a:b", 1)
+
+    with pytest.raises(KeyboardInterrupt):
+        producer.flush()
+    with pytest.raises(NotRecorded) as raised:
+        producer.flush(5)
+    assert [failure.entry for failure in raised.value.failures] == [pending.entry]
+    producer.close()
 
 
 def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:

@@ -61,7 +61,7 @@ def test_a_line_holds_all_that_an_event_has() -> None:
         ("-7.0", -7),
         ('"0.30"', Decimal("0.3")),
         ('"-5"', -5),
-        ("9" * 38, 10**38 - 1),
+        ("9" * 20, 10**20 - 1),
     ],
 )
 def test_a_delta_stays_exact(spelled: str, delta: object) -> None:
@@ -118,10 +118,10 @@ def test_no_value_of_json_is_more_than_bad_input(value: object) -> None:
         (_line(delta="x"), BadDelta, "'x' is not a decimal number"),
         ('{"counter": "a", "delta": NaN}', BadPayload, "NaN is not a number of JSON"),
         ('{"counter": "a", "delta": -Infinity}', BadPayload, "-Infinity is not a number"),
-        ('{"counter": "a", "delta": 1e99999}', BadDelta, "more than 38 digits"),
+        ('{"counter": "a", "delta": 1e99999}', BadDelta, "more than 20 digits"),
         ('{"counter": "a", "delta": 1e' + "9" * 30 + "}", BadPayload, "is no number"),
-        ('{"counter": "a", "delta": ' + "9" * 5000 + "}", BadDelta, "more than 38 digits"),
-        (_line(delta=10**38), BadDelta, "more than 38 digits"),
+        ('{"counter": "a", "delta": ' + "9" * 5000 + "}", BadDelta, "more than 20 digits"),
+        (_line(delta=10**20), BadDelta, "more than 20 digits"),
         (_line(counter="a#b"), BadCounterName, "reserved"),
         (_line(counter="\ud800"), BadCounterName, "control characters"),
         (_line(key=""), BadKey, "is empty"),

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing.util
 import os
+import signal
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+import pytest
 
 from countledger.producers.buffer.errors import ProducerClosed
 from tests.unit.ledger.memory import MemoryDoor
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE, entries_in
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
-def test_a_fork_begins_with_nothing_in_hand() -> None:
+
+def without_hooks() -> int:
+    """As a server forks that is written in C: Python hears nothing of it."""
+    child: int = ctypes.PyDLL(None).fork()
+    return child
+
+
+FORKS = pytest.mark.parametrize("fork", [os.fork, without_hooks])
+
+
+@FORKS
+def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
     """Its own events are its own, its parent's entries are its parent's, and no id comes twice."""
     door = MemoryDoor()
     producer = producer_on(door)
     before = producer.add("a:parent", 1)
     read, write = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:  # pragma: no cover - another process
+        signal.alarm(40)
         try:
             mine = [producer.add("a:child", 1) for _ in range(30)]
             producer.flush(20)
@@ -47,6 +67,67 @@ def test_a_fork_begins_with_nothing_in_hand() -> None:
     assert len(entries_in(door)) == 31
 
 
+ENDING = """
+import ctypes, os, signal, sys
+from pathlib import Path
+from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.producers.buffers import PATIENT_MS, producer_on
+from countledger.producers.buffer.buffering import Buffering
+
+class Loud(MemoryDoor):
+    def put_batch(self, table, items):
+        os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
+        return super().put_batch(table, items)
+
+parent = os.getpid()
+producer = producer_on(Loud())
+producer.add("a:parent", 1)
+closed = producer_on(Loud())
+closed.close()
+spooled = producer_on(Loud(), Buffering(linger_ms=PATIENT_MS, spool=Path(sys.argv[2])))
+spooled.add("a:spooled", 1)
+fork = os.fork if sys.argv[1] == "os" else ctypes.PyDLL(None).fork
+child = fork()
+if child == 0:
+    signal.alarm(40)
+    for one in (closed, spooled):
+        try:
+            one.add("a:child", 1)
+        except Exception as error:
+            os.write(1, f"{type(error).__name__} ".encode())
+    if sys.argv[3] == "used":
+        for _ in range(2):
+            producer.add("a:child", 1)
+    sys.exit()
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+os.write(1, f"{code} {Path(sys.argv[2] + '-wal').exists()} ".encode())
+"""
+
+
+@pytest.mark.parametrize("fork", ["os", "libc"])
+@pytest.mark.parametrize("used", ["used", "unused"])
+def test_a_fork_that_ends_sends_its_own_events_only(tmp_path: Path, fork: str, used: str) -> None:
+    """What is closed stays closed there, and the spool is left to the parent."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, fork, str(tmp_path / "spool"), used],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    childs = ["False:2"] if used == "used" else []
+
+    assert done.stdout.split() == [
+        "ProducerClosed",
+        "SpoolRefused",
+        *childs,
+        "0",
+        "True",
+        "True:1",
+        "True:1",
+    ], done.stderr
+
+
 def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
     """Without a word of its own: at its exit, also where nothing of `multiprocessing` is loaded."""
     code = (
@@ -68,6 +149,26 @@ def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
     )
 
     assert (done.stdout.strip(), done.stderr) == ("3", "")
+
+
+def test_a_fork_is_silent_where_nothing_of_multiprocessing_is_loaded() -> None:
+    """An error in a hook of a fork is printed, and raised nowhere."""
+    code = (
+        "import os, sys\n"
+        "from tests.unit.ledger.memory import MemoryDoor\n"
+        "from tests.unit.producers.buffers import producer_on\n"
+        "producer = producer_on(MemoryDoor())\n"
+        "sys.modules.pop('multiprocessing.util', None)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stderr == ""
 
 
 WORKER = """

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from countledger.ledger.errors import (
+    AccessDenied,
+    BadDelta,
     CountledgerError,
     IdempotencyKeyReused,
     NoCredentials,
@@ -12,11 +17,13 @@ from countledger.ledger.errors import (
     Throttled,
     WrongKind,
 )
-from countledger.ledger.namespace import Kind
+from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
+from countledger.producers.recorder import Recorder
+from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryDoor
-from tests.unit.producers.senders import entries_in, recorder_on
+from tests.unit.producers.senders import REGION, TABLE, entries_in, recorder_on, sender_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +80,7 @@ def test_credentials_that_expire_on_the_way_lose_no_receipt() -> None:
     """Events without a key could never be sent again safely, were their outcomes lost."""
     door = MemoryDoor(faults=[None, Fault(NoCredentials("expired")), None])
 
-    seen, error = _until_raised(recorder_on(door).record_many(_ones(400)))
+    seen, error = _until_raised(recorder_on(door).record_stream(_ones(400)))
 
     assert isinstance(error, NoCredentials)
     recorded = [o for o in seen if isinstance(o, Receipt)]
@@ -86,10 +93,78 @@ def test_what_concerns_every_event_is_raised_at_once() -> None:
     """No table: two hundred outcomes would say the same."""
     door = MemoryDoor(faults=[Fault(TableNotFound("no such table"))] * 8)
 
-    seen, error = _until_raised(recorder_on(door).record_many(_ones(200)))
+    seen, error = _until_raised(recorder_on(door).record_stream(_ones(200)))
 
     assert isinstance(error, TableNotFound)
     assert seen == []
+
+
+def test_all_is_written_when_it_returns() -> None:
+    """Nobody has to look at the outcomes."""
+    door = MemoryDoor()
+
+    recorder_on(door).record_many(_ones(450))
+
+    assert len(entries_in(door)) == 450
+
+
+def test_a_stream_writes_only_while_it_is_iterated() -> None:
+    """200 at a time, so that any number of events fits into memory."""
+    door = MemoryDoor()
+    outcomes = recorder_on(door).record_stream(_ones(450))
+
+    assert door.calls == []
+    next(outcomes)
+    assert len(entries_in(door)) == 200
+
+
+def test_a_list_hides_no_receipt_where_something_concerns_every_event() -> None:
+    """Credentials expired on the way: that is the outcome of all events that were not sent."""
+    door = MemoryDoor(faults=[None, Fault(NoCredentials("expired")), None])
+
+    outcomes = recorder_on(door).record_many(_ones(450))
+
+    assert len(outcomes) == 450
+    recorded = [o for o in outcomes if isinstance(o, Receipt)]
+    assert len(recorded) == len(entries_in(door)) == 175
+    assert all(isinstance(o, NoCredentials) for o in outcomes if o not in recorded)
+
+
+def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
+    """It is met in the second group of events; the first one is written by then."""
+
+    class Shut(Namespaces):
+        def for_use(self, counter: str, kind: Kind) -> Namespace:
+            if counter.startswith("shut:"):
+                raise AccessDenied("not allowed")
+            return super().for_use(counter, kind)
+
+    door = MemoryDoor()
+    sender = sender_on(door, ManualClock())
+    shut = replace(sender, namespaces=Shut(door, TABLE, REGION, REGION))
+    recorder = Recorder(shut, REGION, sender.clock)
+
+    outcomes = recorder.record_many([*_ones(300), Event("shut:x", 1)])
+
+    assert [type(o) for o in outcomes] == [Receipt] * 200 + [AccessDenied] * 101
+    assert len(entries_in(door)) == 200
+
+
+def test_a_list_that_wrote_nothing_raises_what_concerns_every_event() -> None:
+    """No table: two hundred outcomes would say the same."""
+    door = MemoryDoor(faults=[Fault(TableNotFound("no such table"))] * 8)
+
+    with pytest.raises(TableNotFound):
+        recorder_on(door).record_many(_ones(200))
+
+
+def test_events_that_cannot_be_gathered_write_nothing() -> None:
+    """An event that is refused at birth comes before the first write."""
+    door = MemoryDoor()
+
+    with pytest.raises(BadDelta):
+        recorder_on(door).record_many(Event("a:b", delta) for delta in [*[1] * 300, 0])
+    assert door.calls == []
 
 
 def test_of_several_with_one_key_the_first_is_recorded() -> None:

@@ -225,3 +225,21 @@ def test_a_batch_that_fails_behind_a_lost_answer_hands_its_entries_back() -> Non
 
     assert [o.entry for o in outcomes if isinstance(o, Unacknowledged)] == entries
     assert TABLE in door.tables
+
+
+@pytest.mark.parametrize("then", _FINAL)
+def test_a_batch_that_was_lost_and_then_refused_may_still_be_in(then: CountledgerError) -> None:
+    """Sent one by one, an entry keeps what is known of the batch: an attempt may have stored it."""
+    met: list[Fault | None] = [
+        Fault(Unclear("lost"), applied=True),
+        Fault(RequestRejected("one")),
+        Fault(then),
+    ]
+    door = MemoryDoor(faults=met)
+    entry = _entry()
+
+    (outcome,) = sender_on(door, ManualClock()).send_batch([entry])
+
+    assert isinstance(outcome, Unacknowledged)
+    assert outcome.entry == entry
+    assert entries_in(door) == [5]

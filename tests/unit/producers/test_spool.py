@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from decimal import Decimal
 from shutil import copy
@@ -23,7 +24,12 @@ from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
 from countledger.producers.buffer.delivery import Delivery
-from countledger.producers.buffer.errors import BufferFull, NotRecorded, SpoolRefused
+from countledger.producers.buffer.errors import (
+    BufferFull,
+    NotRecorded,
+    SpoolRefused,
+    StillBuffered,
+)
 from countledger.producers.buffer.pending import Pending
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
@@ -36,7 +42,11 @@ from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 from tests.unit.producers.test_buffer import NOBODY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from countledger.ledger.attributes import Item
+    from countledger.producers.buffer.errors import Failure
 
 LEDGER = "in memory"
 
@@ -230,6 +240,24 @@ def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     spool.close()
 
 
+def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path) -> None:
+    """Else the transaction would stay open, and the spool would take nothing more."""
+    spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
+    entry = EntryMaker(REGION).of_event(Event("a:b", 1))
+    spool.append([Pending(NOBODY, "a:b", 1, entry) for _ in range(3)])
+
+    def interrupted() -> Iterator[int]:
+        yield 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        spool.settle(interrupted(), [])
+    assert [one.row for one in spool.kept()] == [1, 2, 3]
+    spool.settle([1], [])
+    assert [one.row for one in spool.kept()] == [2, 3]
+    spool.close()
+
+
 def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
     """It is never sent, and never dropped without a word."""
     door, clock = MemoryDoor(), ManualClock()
@@ -280,6 +308,70 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
+
+
+def test_a_sender_that_outlives_its_spool_says_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it sent stays in the spool, is sent again under its id, and counts once."""
+    gate, done = threading.Event(), threading.Event()
+
+    class Gated(MemoryDoor):
+        def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+            assert gate.wait(20)
+            return super().put_batch(table, items)
+
+    door, buffering = Gated(), spooling(tmp_path)
+    told: list[Failure] = []
+    producer = producer_on(door, buffering, on_failure=told.append)
+    pending = producer.add("a:b", 1)
+    pending.add_done_callback(lambda _: done.set())
+    producer.close(0)
+    assert [failure.entry for failure in told] == [pending.entry]
+    gate.set()
+    assert done.wait(20)
+    with pytest.raises(SpoolRefused, match="is closed with its producer"):
+        producer.refused()
+
+    with producer_on(door, buffering) as again:
+        assert again.statistics.waiting == 1
+    assert entries_in(door) == [1]
+    assert caplog.records == []
+
+
+def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -> None:
+    """Its events stay in the spool, and the next process makes another entry of them.
+
+    An app that sent the first entry again would count them twice.
+    """
+    gate, under_way, done = threading.Event(), threading.Event(), threading.Event()
+    door, clock, buffering = MemoryDoor(), ManualClock(), spooling(tmp_path, coalesce=True)
+
+    def make_delivery() -> Delivery:
+        under_way.set()
+        assert gate.wait(20)
+        return Delivery(sender_on(door, clock), 2)
+
+    told: list[Failure] = []
+    maker = EntryMaker(REGION, clock)
+    producer = BufferedProducer(
+        buffering, make_delivery, maker, ledger=LEDGER, on_failure=told.append
+    )
+    for _ in range(3):
+        pending = producer.add("a:b", 1)
+    pending.add_done_callback(lambda _: done.set())
+    with pytest.raises(StillBuffered):
+        producer.flush(0)
+    assert under_way.wait(20)
+    producer.close(0)
+
+    assert [failure.entry for failure in told] == [None]
+    gate.set()
+    assert done.wait(20)
+    assert entries_in(door) == []
+    with producer_on(door, buffering, clock=clock):
+        pass
+    assert entries_in(door) == [3]
 
 
 def test_a_spool_is_one_processs(tmp_path: Path) -> None:

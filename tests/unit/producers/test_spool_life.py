@@ -33,7 +33,7 @@ def kill(producer: BufferedProducer) -> None:
     """Let it die as soon as no request of it is on its way."""
     desk = producer._desk
     with desk.lock:
-        desk.outcomes.abandoned = True
+        desk.outcomes.abandon()
         for _ in desk.outcomes.waiting(None):
             if not desk.buffer.pending_under_way():
                 break

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.errors import BadInput, BadItem, BadSequence, SequenceExhausted
 from countledger.ledger.operations import Put
-from countledger.producers.sequences.appending import Appending, Pending
+from countledger.producers.sequences.appending import Appending, Numbered, Pending
 from countledger.producers.sequences.collection import DIGITS_MAX, Collection
 from countledger.producers.sequences.sequence import check_number, check_size
 from countledger.producers.strict.means import Means
@@ -104,6 +104,27 @@ def test_other_items_of_the_partition_do_not_count() -> None:
 
     assert [one.number for one in told] == [1, 2, 3]
     assert told[0].item["part"] == "c#001"
+
+
+def test_a_number_that_another_writer_takes_meanwhile_keeps_its_item() -> None:
+    """Both have read the same highest number; the second one goes on to the next."""
+    collection = Collection(**PLACE, prefix="c#", digits=3)
+
+    def append(tag: str) -> Numbered:
+        return Appending.begin(_means(door), Pending(collection, {}, tag)).carry_out()
+
+    others = [lambda: append("other")]
+
+    class Overtaken(MemoryDoor):
+        def put(self, write: Put) -> None:
+            while others:
+                others.pop()()
+            super().put(write)
+
+    door = Overtaken()
+
+    assert append("mine").number == 2
+    assert [item[collection.tag] for item in door.items("posts")] == ["other", "mine"]
 
 
 @pytest.mark.parametrize("size", [0, -1, 1_000_001, 1.0, "5", None, True, 10**400])

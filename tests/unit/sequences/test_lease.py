@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from countledger.ledger.errors import Throttled
+from countledger.producers.sequences import lease as lease_module
 from countledger.producers.sequences.lease import Lease
 
 FORKED = """
@@ -17,7 +19,8 @@ from countledger.producers.sequences.lease import Lease
 blocks = iter([range(1, 100), range(101, 200)])
 lease = Lease(lambda: next(blocks))
 assert lease.draw() == 1
-with lease._lock:  # as if another thread drew while this one forks
+(held,) = lease._blocks.values()
+with held.lock:  # as if another thread drew while this one forks
     child = os.fork()
     if child == 0:
         os._exit(lease.draw())
@@ -63,3 +66,38 @@ def test_a_forked_child_takes_a_block_of_its_own() -> None:
     )
 
     assert (done.stdout.strip(), done.returncode) == ("101", 0), done.stderr
+
+
+def test_threads_that_draw_first_in_a_child_share_one_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of them does not throw away the block that the other one has taken meanwhile."""
+    taken: list[int] = []
+
+    def take() -> range:
+        taken.append(len(taken))
+        return range(len(taken) * 100, len(taken) * 100 + 100)
+
+    lease = Lease(take)
+    assert lease.draw() == 100
+    slow = threading.Event()
+    go_on = threading.Event()
+
+    def this_process() -> tuple[int, int]:
+        if threading.current_thread().name == "slow":
+            slow.set()
+            go_on.wait(10)
+        return 2, 0
+
+    monkeypatch.setattr(lease_module, "this_process", this_process)
+    drawn: list[int] = []
+    thread = threading.Thread(target=lambda: drawn.append(lease.draw()), name="slow")
+    thread.start()
+    assert slow.wait(10)
+    drawn.append(lease.draw())
+    go_on.set()
+    thread.join(10)
+    drawn.append(lease.draw())
+
+    assert drawn == [200, 201, 202]
+    assert len(taken) == 2

@@ -137,6 +137,17 @@ def test_what_was_refused_for_a_reason_that_is_gone_is_taken_in_once(world: Keep
     assert world.deltas() == [6]
 
 
+def test_what_is_refused_for_another_reason_than_its_age_says_that_reason(world: Keeping) -> None:
+    """Only an expired entry is looked for among those that were merged."""
+    world.apply(keyed(5), keyed(6))
+    (copy,) = world.kept()
+
+    settled, said = world.cure(copy)
+
+    assert not settled
+    assert "was used for a delta of 5, and now comes with 6" in said
+
+
 def test_what_is_broken_stays_broken(world: Keeping) -> None:
     """With the reason; nothing is written."""
     world.apply(b"nonsense", packed(5)[:-1])

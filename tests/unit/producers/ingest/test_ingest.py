@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
     AccessDenied,
     BadPayload,
@@ -30,6 +31,7 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault
 from tests.unit.producers.ingest.world import World, law_holds
 from tests.unit.producers.kinesis.entries import ORIGIN, entry
+from tests.unit.producers.kinesis.streams import delivered
 from tests.unit.producers.senders import REGION, TABLE
 
 
@@ -86,17 +88,34 @@ def test_a_record_that_its_producer_sent_twice_counts_once() -> None:
     assert law_holds(later)
 
 
-def test_one_id_with_two_contents_is_no_entry_twice() -> None:
-    """The first is written, the second goes to the quarantine with the reason."""
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"delta": 2},
+        {"events": 2},
+        {"note": {"by": "somebody else"}},
+        {"occurred_at_ms": NOW_MS},
+    ],
+    ids=str,
+)
+def test_nobody_replaces_an_entry_by_its_id(other: dict[str, Any], *, together: bool) -> None:
+    """Another content under the same id is another entry; the first one stays as it was."""
     world = World()
     first = entry(1)
+    second = replace(first, **other)
+    assert f'"id":"{first.message_id}"'.encode() in encode(second)
 
-    outcome = world.apply(encode(first), encode(replace(first, delta=2)))
+    world.apply(encode(first))
+    (there,) = world.items()
+    if together:
+        world.apply(encode(first), encode(second))
+    else:
+        world.apply(encode(second))
 
-    assert world.deltas() == [1]
-    (one,) = world.quarantine.rejected()
-    assert "two contents" in one["reason"]
-    assert outcome.quarantined == {Kind.REFUSED: 1}
+    assert there in world.items()
+    assert len(world.items()) == 2
+    assert not world.quarantine.rejected()
 
 
 def test_a_key_used_with_another_delta_is_refused_and_told() -> None:
@@ -221,6 +240,38 @@ def test_a_record_that_is_none_of_kinesis_fails_the_batch() -> None:
     for record in records:
         with pytest.raises(BadPayload, match="none of Kinesis"):
             World().ingest.apply([record], stream="", shard="")
+
+
+@pytest.mark.parametrize("arrived_s", [1e300, float("inf"), float("nan"), -1e300, 10**20])
+def test_p8_a_time_of_arrival_that_cannot_be_does_not_block_the_shard(arrived_s: float) -> None:
+    """Its record is quarantined; those beside it are written."""
+    world = World()
+    good = delivered(packed(2), sequence=2, arrived_s=NOW_MS / 1_000)
+    wrong = delivered(packed(1), sequence=1, arrived_s=arrived_s)
+
+    outcome = world.ingest.apply([wrong, good], stream="s", shard="shard")
+
+    assert (outcome.quarantined, outcome.accepted) == ({Kind.UNREADABLE: 1}, 1)
+    assert outcome.retry_from is None
+
+
+def test_nothing_is_begun_after_the_deadline() -> None:
+    """The batch comes again from its first record; then it is written."""
+    world = World()
+    now_ms = world.clock.now_ms()
+    records = [
+        delivered(data, sequence=number, arrived_s=NOW_MS / 1_000)
+        for number, data in enumerate([packed(1, 2), keyed(3, "k")], start=1)
+    ]
+
+    outcome = world.ingest.apply(
+        records, stream="s", shard="x", deadline=Deadline(world.clock, now_ms, now_ms)
+    )
+
+    assert (outcome.retry_from, outcome.payloads, world.deltas()) == (0, 0, [])
+    later = Deadline(world.clock, now_ms + 1, now_ms + 1)
+    outcome = world.ingest.apply(records, stream="s", shard="x", deadline=later)
+    assert (outcome.retry_from, outcome.accepted) == (None, 3)
 
 
 @st.composite

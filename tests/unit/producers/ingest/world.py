@@ -80,9 +80,13 @@ class World:
         ]
         return self.ingest.apply(records, stream="arn:stream", shard="shard-1")
 
+    def items(self) -> list[Item]:
+        """The entries in the ledger."""
+        return [item for item in self.door.items(TABLE) if item["entry"][:2] == "e#"]
+
     def deltas(self) -> list[Any]:
         """What the ledger holds."""
-        return [item["delta"] for item in self.door.items(TABLE) if item["entry"][:2] == "e#"]
+        return [item["delta"] for item in self.items()]
 
 
 def law_holds(outcome: Outcome) -> bool:

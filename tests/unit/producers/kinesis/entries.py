@@ -10,6 +10,7 @@ from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.entry import Entry
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
+from countledger.producers.kinesis.message import bound
 from tests.unit.ledger.clocks import NOW_MS
 
 ORIGIN = "eu-west-1"
@@ -17,7 +18,7 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 _NAMES = _TEXT.filter(keys.is_counter)
 _KEYS = _TEXT.filter(lambda text: bool(text) and not keys.has_control_characters(text))
 _DELTAS = st.one_of(
-    st.integers(-(10**37), 10**37).filter(bool),
+    st.integers(-(10**20) + 1, 10**20 - 1).filter(bool),
     st.decimals("-1e6", "1e6", places=3).filter(lambda d: d != d.to_integral_value()),
 ).map(lambda delta: delta.normalize() if isinstance(delta, Decimal) else delta)
 _NOTES = st.none() | st.dictionaries(st.text('aé\n"\\', min_size=1), _TEXT, max_size=3)
@@ -36,7 +37,7 @@ def entries(draw: st.DrawFn) -> Entry:
         entry_id = id_of_key(key)
     else:
         entry_id = id_of_key(IdempotencyKey(key, to_datetime(at_ms)))
-    return Entry(
+    made = Entry(
         counter=draw(_NAMES),
         id=entry_id,
         delta=draw(_DELTAS),
@@ -47,8 +48,9 @@ def entries(draw: st.DrawFn) -> Entry:
         note=draw(_NOTES) or None,
         occurred_at_ms=draw(_MOMENTS),
     )
+    return bound(made)
 
 
 def entry(delta: int = 1, counter: str = "likes:post-1", *, at_ms: int = NOW_MS) -> Entry:
     """A plain one."""
-    return Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin=ORIGIN)
+    return bound(Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin=ORIGIN))

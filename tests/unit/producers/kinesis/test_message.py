@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from countledger.ledger.errors import BadInput
-from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, KEY_MAX_BYTES, NOTE_MAX_BYTES
 from countledger.producers.event import Event, make_entry
 from countledger.producers.kinesis.message import decode, encode
@@ -52,6 +52,38 @@ def test_the_form_can_never_change() -> None:
         '{"v":1,"counter":"likes:post-1","delta":3,"id":"0197a1b2-c3d4-7abc-9def-0123456789ab"}'
     )
     assert made.at_ms == 0x0197A1B2C3D4
+    assert made.id == "0197a1b2-c3d4-8660-9b37-18c2368c1778"
+    full = {"delta": "-12.50", "events": 3, "occurred_at": NOW_MS, "note": {"b": "é", "a": "\n"}}
+    assert decoded({**PLAIN, **full}).id == "0197a1b2-c3d4-8474-9b10-96a1df861db9"
+
+
+def test_the_identity_is_the_id_and_the_content_however_they_are_spelled() -> None:
+    """Nobody who knows an id can write another content over it."""
+    full = {**PLAIN, "delta": "1.50", "note": {"b": "1", "a": "2"}, "occurred_at": NOW_MS}
+    same = {**full, "delta": "1.5", "note": {"a": "2", "b": "1"}, "events": 1}
+    others = [
+        {**full, "delta": 2},
+        {**full, "counter": "likes:post-2"},
+        {**full, "events": 2},
+        {**full, "note": {"a": "2"}},
+        {**full, "occurred_at": NOW_MS + 1},
+        {**full, "id": UUID7[:-1] + "c"},
+    ]
+
+    assert decoded(same).id == decoded(full).id
+    assert len({decoded(one).id for one in [full, *others]}) == 7
+    for one in others:
+        assert decoded(one).id[:13] == UUID7[:13]
+        with pytest.raises(BadInput, match="version 7"):
+            decoded({**full, "id": decoded(one).id})
+
+
+def test_an_entry_that_was_not_made_for_kinesis_is_refused() -> None:
+    """The ledger may have it under its own id; through Kinesis it would count a second time."""
+    made = make_entry(Event("a", 1), now_ms=NOW_MS, origin=ORIGIN, new_id=new_id)
+
+    with pytest.raises(BadInput, match="was not made for Kinesis"):
+        encode(made)
 
 
 def test_the_largest_entry_fits() -> None:

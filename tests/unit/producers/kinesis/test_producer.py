@@ -22,11 +22,12 @@ from countledger.producers.event import Event
 from countledger.producers.kinesis.aggregate import unpack
 from countledger.producers.kinesis.message import decode
 from countledger.producers.kinesis.sender import Sent
+from tests.transport.proof import refused_connection
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.producers.kinesis.streams import REGION, Fault, MemoryStream, producer_on
 
 LOST = ReadTimeoutError(endpoint_url="https://kinesis")
-NOBODY = EndpointConnectionError(endpoint_url="https://kinesis")
+NOBODY = EndpointConnectionError(endpoint_url="https://kinesis", error=refused_connection())
 
 
 def failed(code: str, status: int = 400) -> ClientError:
@@ -159,11 +160,37 @@ def test_what_may_be_in_the_stream_comes_back_before_what_concerns_every_event()
     outcomes: list[object] = []
 
     with pytest.raises(AccessDenied):
-        outcomes.extend(producer_on(stream).send_many(large))
+        outcomes.extend(producer_on(stream).send_stream(large))
 
     back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
     assert len(outcomes) == len(large)
     assert back == deltas(stream)
+
+
+def test_a_list_hides_nothing_that_may_be_in_the_stream() -> None:
+    """All is sent when it returns; what was stopped has the reason as its outcome."""
+    lost, denied = Fault(error=LOST, applied=True), Fault(error=failed("AccessDeniedException"))
+    stream = MemoryStream(faults=[*[lost] * 8, denied])
+    large = [Event("c" * 500, n, note={"n": "x" * 1_000}) for n in range(1, 5_001)]
+
+    outcomes = producer_on(stream).send_many(large)
+
+    assert len(outcomes) == len(large)
+    back = [one.entry.delta for one in outcomes if isinstance(one, Unacknowledged)]
+    assert back == deltas(stream)
+    assert all(isinstance(one, AccessDenied) for one in outcomes[len(back) :])
+
+
+def test_all_is_sent_when_it_returns() -> None:
+    """Nobody has to look at the outcomes; the form that streams sends only while iterated."""
+    stream = MemoryStream()
+    producer = producer_on(stream)
+
+    producer.send_many(events(10))
+    assert deltas(stream) == list(range(1, 11))
+    assert next(producer.send_stream([Event("a:b", 77)]))
+    producer.send_stream([Event("a:b", 78)])
+    assert deltas(stream) == [*range(1, 11), 77]
 
 
 def test_a_process_that_stands_still_for_too_long_sends_nothing_more() -> None:

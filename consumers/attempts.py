@@ -1,0 +1,132 @@
+"""Attempts at a batch that ends its process: ever less of it is applied, down to one record.
+
+A batch that runs its function out of memory would block its shard for a day: nothing of it is ever
+reported. So once its first record is minutes old, each invocation notes beforehand that it begins,
+and afterwards that it came to an end, whatever became of the batch. Where it did not, again and
+again, half of the batch is applied and the rest is left for later, then a quarter, and at last the
+first record alone. If even that does not end, the record goes to the quarantine.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.consumers.directory import lost_text
+from countledger.consumers.progress import attempt_of, survival_of
+from countledger.consumers.record import Poison, created_at_ms, sequence_of
+from countledger.ledger.errors import ConditionFailed, CountledgerError, ProgressLost
+from countledger.ledger.limits import ATTEMPTS_COUNTED_FROM_MS, ATTEMPTS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from countledger.consumers.progress import ShardProgress
+    from countledger.consumers.shard import Shard
+    from countledger.ledger.deadline import Deadline
+    from countledger.ledger.door import Door
+
+# As often the whole batch is tried: an invocation may end for reasons of its own.
+_WHOLE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one invocation goes by.
+
+    Attributes:
+        shard: whose records these are.
+        progress: of the shard, as it was at the beginning.
+        now_ms: the time of the batch.
+        deadline: until when to write.
+    """
+
+    shard: Shard
+    progress: ShardProgress
+    now_ms: int
+    deadline: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a batch that is counted.
+
+    Attributes:
+        first: the sequence number of the first record.
+        number: which attempt it is, those only that did not come to an end counted; from 1.
+        size: how many records to apply.
+    """
+
+    first: int
+    number: int
+    size: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the first record is not applied any more, but quarantined."""
+        return self.number > ATTEMPTS_MAX
+
+    @property
+    def reason(self) -> str:
+        """Why it is quarantined."""
+        return f"the function did not come to an end, {self.number - 1} times, at this record"
+
+
+def attempt_at(
+    records: Sequence[Mapping[str, Any]], progress: ShardProgress, now_ms: int
+) -> Attempt | None:
+    """The attempt that an invocation makes at records (at least one), or None if it is not counted.
+
+    Args:
+        records: what is left of the batch.
+        progress: of its shard, with the attempts so far.
+        now_ms: the time, ms since the epoch.
+    """
+    try:
+        first = sequence_of(records[0])
+        if now_ms - created_at_ms(records[0]) < ATTEMPTS_COUNTED_FROM_MS:
+            return None
+    except Poison:
+        return None  # it is quarantined at once
+    before = progress.attempts if progress.attempted == first else 0
+    halvings = max(0, before - _WHOLE + 1)
+    size = 1 if before >= ATTEMPTS_MAX else max(1, len(records) >> halvings)
+    while size < len(records) and not _has_number(records[size]):
+        size += 1  # what is left must be told from where
+    return Attempt(first, before + 1, size)
+
+
+def _has_number(record: Mapping[str, Any]) -> bool:
+    try:
+        sequence_of(record)
+    except Poison:
+        return False
+    return True
+
+
+def begun(door: Door, table: str, batch: Batch, attempt: Attempt | None) -> Attempt | None:
+    """The attempt, once it is noted: one write unit. None: none is counted.
+
+    So it is where another invocation has passed the first record since the progress was read.
+
+    Raises:
+        ProgressLost: the shard's progress is gone.
+        ServiceFailed: it could not be noted.
+    """
+    if attempt is None:
+        return None
+    try:
+        with batch.deadline.guarded():
+            door.update(attempt_of(table, str(batch.shard), attempt.first, attempt.number))
+    except ConditionFailed as refused:
+        if refused.item is None:
+            raise ProgressLost(lost_text(batch.shard)) from refused
+        return None
+    return attempt
+
+
+def survive(door: Door, table: str, batch: Batch, attempt: Attempt) -> None:
+    """Note that the process did not end over this batch, which fails for reasons of its own."""
+    with suppress(CountledgerError), batch.deadline.concluding().guarded():
+        door.update(survival_of(table, str(batch.shard), attempt.first))

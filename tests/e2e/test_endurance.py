@@ -1,0 +1,75 @@
+"""Every scenario of `make endurance`, small, on the deployed stack."""
+
+import pytest
+
+from countledger.infra.local_stack import LocalStack
+from tests.endurance.scenarios import SCENARIOS, Scenario
+from tests.endurance.world import Sent, World
+
+SCALE = 0.002
+# So few events as 100 are sent before the process can be killed.
+SCALES = {"killed-producer": 0.05}
+
+
+def world_of(stack: LocalStack) -> World:
+    return World(stack.environment(), stack.engine.home, stack.outputs, say=lambda _line: None)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[one.name for one in SCENARIOS])
+def test_a_small_run_ends_with_every_number_right(scenario: Scenario, stack: LocalStack) -> None:
+    """Totals, exact sums and verdicts are what was sent."""
+    scale = SCALES.get(scenario.name, SCALE)
+
+    row = scenario.run(world_of(stack), scale)
+
+    assert row.problems == ()
+    assert row.events == round(scenario.events * scale)
+    assert (row.kills > 0) == scenario.name.startswith("killed-")
+
+
+def test_a_wrong_number_is_reported(stack: LocalStack) -> None:
+    """One event more than was sent shows in the total, in the exact sum, and stops the wait."""
+    world = world_of(stack)
+    (counter,) = world.counters(1)
+    world.ledger.record(counter, 5)
+    sent = {counter: Sent(4, 1)}
+
+    assert world.wait_for_totals(sent, stalled_s=2) == [counter]
+    assert world.problems(sent) == [
+        f"total of {counter}: 5 by 1 events",
+        f"exact sum of {counter}: 5 by 1 events",
+    ]
+
+
+def test_a_spoiled_total_is_reported_by_verify(stack: LocalStack) -> None:
+    """The verdict is part of the check."""
+    world = world_of(stack)
+    (counter,) = world.counters(1)
+    world.ledger.record(counter, 5)
+    assert world.wait_for_totals({counter: Sent(5, 1)}) == []
+    stack.client("dynamodb").update_item(
+        TableName=stack.outputs["CountersTableName"],
+        Key={"counter": {"S": counter}, "part": {"S": "total"}},
+        UpdateExpression="SET #t = :t",
+        ExpressionAttributeNames={"#t": "total"},
+        ExpressionAttributeValues={":t": {"N": "6"}},
+    )
+
+    problems = world.problems({counter: Sent(5, 1)})
+
+    assert problems == [f"total of {counter}: 6 by 1 events", "verify: {'drift': 1}"]
+
+
+def test_the_materializer_that_is_killed_is_that_function_alone(stack: LocalStack) -> None:
+    """A scenario that kills nothing would prove nothing."""
+    world = world_of(stack)
+    (counter,) = world.counters(1)
+    world.ledger.record(counter, 5)
+    assert world.wait_for_totals({counter: Sent(5, 1)}) == []
+
+    found = world.materializers()
+
+    assert found
+    assert {one.environ()["AWS_LAMBDA_FUNCTION_NAME"] for one in found} == {
+        stack.outputs["MaterializerFunctionName"]
+    }

@@ -1,0 +1,1 @@
+"""Mutation testing of the conditions in producers, consumers and compaction."""

@@ -1,0 +1,56 @@
+"""One hostile server for each module, with both tables behind it."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.ledger import connection as connections
+from tests.engines.differences import MOTO, Engine
+from tests.engines.running import local_session
+from tests.engines.store import Store, fresh_store
+from tests.transport.certificate import make_certificate
+from tests.transport.server import HostileServer, hostile_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostileServer]:
+    """The server, which every client of the module trusts."""
+    trusted, private = make_certificate(tmp_path_factory.mktemp("authority"))
+    with pytest.MonkeyPatch.context() as patch, hostile_server(trusted, private) as running:
+        patch.setenv("AWS_CA_BUNDLE", str(trusted))
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            patch.delenv(name, raising=False)
+        yield running
+        gc.collect()  # what broken connections leave is this module's
+
+
+@pytest.fixture(scope="module")
+def store(server: HostileServer) -> Iterator[Store]:
+    """Both tables, reached through the server."""
+    engine = Engine("hostile", local_session(validate_parameters=False), server.url, MOTO)
+    with fresh_store(engine) as made:
+        yield made
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that are made now give up early; for tests of silence alone."""
+    for name in ("connect_timeout", "read_timeout"):
+        monkeypatch.setitem(connections._TIMEOUTS, name, 0.3)
+
+
+@pytest.fixture(autouse=True)
+def honest_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What one test planned no other one meets."""
+    yield
+    if "server" in request.fixturenames or "store" in request.fixturenames:
+        running = request.getfixturevalue("server")
+        running.plan.clear()
+        running.seen.clear()
+        running.delay_s = 0.0

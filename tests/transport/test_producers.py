@@ -1,0 +1,109 @@
+"""What a producer makes of a write that was stored and not acknowledged, by every transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+
+from countledger import Buffering, CountLedger, Receipt, Status
+from countledger.ledger.errors import Unacknowledged
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare
+from countledger.ledger.operations import Query
+from tests.transport.server import Behaviour
+
+if TYPE_CHECKING:
+    from tests.engines.store import Store
+    from tests.transport.server import HostileServer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+Begin: TypeAlias = Callable[[], None]
+Produce: TypeAlias = Callable[[CountLedger, str, str | None, Begin], Receipt]
+
+
+def recorded(ledger: CountLedger, counter: str, key: str | None, begin: Begin) -> Receipt:
+    """One event, at once."""
+    begin()
+    return ledger.record(counter, 1, key=key)
+
+
+def buffered(ledger: CountLedger, counter: str, key: str | None, begin: Begin) -> Receipt:
+    """One event, by threads."""
+    with ledger.buffered(Buffering(attempts=2)) as producer:
+        producer.add("warm", 1)
+        producer.flush(30)
+        begin()
+        return producer.add(counter, 1, key=key).result(30)
+
+
+def awaited(ledger: CountLedger, counter: str, key: str | None, begin: Begin) -> Receipt:
+    """One event, by an event loop."""
+
+    async def work() -> Receipt:
+        async with ledger.buffered_async(Buffering(attempts=2)) as producer:
+            await (await producer.add("warm", 1))
+            begin()
+            return await (await producer.add(counter, 1, key=key))
+
+    return asyncio.run(asyncio.wait_for(work(), 30))
+
+
+PRODUCERS = pytest.mark.parametrize("produce", [recorded, buffered, awaited])
+KEYS = pytest.mark.parametrize("key", [None, "k"])
+
+
+def ledger_at(store: Store) -> CountLedger:
+    """A client of a new process that knows the namespace `default` already."""
+    settings, session = store.connection.settings, store.engine.session
+    ledger = CountLedger(settings, session=session, endpoint_url=store.engine.endpoint_url)
+    ledger.record("warm", 1)
+    return ledger
+
+
+def sum_of(store: Store, counter: str) -> int:
+    """The sum of what is stored."""
+    condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", "e#"))
+    page = store._own_door.page(Query(store.ledger, condition, consistent=True))
+    return sum(item["delta"] for item in page.items)
+
+
+@KEYS
+@PRODUCERS
+def test_a_write_that_was_stored_and_reset_is_recorded(
+    store: Store,
+    server: HostileServer,
+    produce: Produce,
+    key: str | None,
+) -> None:
+    """It does not take its own first write for somebody else's."""
+    ledger = ledger_at(store)
+    counter = f"{produce.__name__}-once-{key}"
+    receipt = produce(ledger, counter, key, lambda: server.plan.append(Behaviour.STORED_RESET))
+
+    assert not server.plan
+    assert receipt.status is Status.RECORDED
+    assert sum_of(store, counter) == 1
+
+
+@KEYS
+@PRODUCERS
+def test_whoever_gives_up_after_a_reset_hands_the_entry_back(
+    store: Store,
+    server: HostileServer,
+    produce: Produce,
+    key: str | None,
+) -> None:
+    """Sent again it counts once; without its entry the caller would add the event once more."""
+    ledger = ledger_at(store)
+    counter = f"{produce.__name__}-never-{key}"
+    with pytest.raises(Unacknowledged) as raised:
+        produce(ledger, counter, key, lambda: server.plan.extend([Behaviour.STORED_RESET] * 12))
+    server.plan.clear()
+    ledger.resend(raised.value.entry)
+
+    assert sum_of(store, counter) == 1

@@ -1,0 +1,356 @@
+"""Shards are known before their first batch, and lost progress is never taken for none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.consumers import watermark
+from countledger.consumers.attempts import attempt_at
+from countledger.consumers.directory import ShardDirectory, known_shards
+from countledger.consumers.lost_progress import LostProgress
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.passed import PASSED_AGE_MS, PassedShards
+from countledger.consumers.progress import ShardProgress, decode_progress, history_after
+from countledger.consumers.shard import Shard
+from countledger.consumers.verdict import Judgement
+from countledger.ledger import keys
+from countledger.ledger.errors import ProgressLost, Throttled
+from countledger.ledger.limits import (
+    ATTEMPTS_COUNTED_FROM_MS,
+    ATTEMPTS_MAX,
+    DAY_MS,
+    KNOWN_SHARD_LIFE_MS,
+    KNOWN_SHARD_RENEWED_MS,
+    LATE_WRITE_MS,
+)
+from tests.unit.consumers.records import record, with_stream
+from tests.unit.consumers.world import COUNTERS, Kept, World, opened
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import Fault, MemoryDoor
+
+if TYPE_CHECKING:
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Update
+
+SHARD = Shard("label", "s")
+
+
+def _read(door: MemoryDoor) -> ShardProgress:
+    item = door.get(COUNTERS, keys.progress_key(str(SHARD)))
+    assert item is not None
+    return decode_progress(item)
+
+
+def _lose(door: MemoryDoor) -> None:
+    key = keys.progress_key(str(SHARD))
+    del door.tables[COUNTERS][key["counter"], key["part"]]
+
+
+def test_a_new_shard_gets_its_progress_and_then_its_entry() -> None:
+    """Whoever stops in between finds progress of nothing, and makes the entry."""
+    door = MemoryDoor(faults=[None, Fault(Throttled("it died before"))])
+
+    with pytest.raises(Throttled):
+        ShardDirectory().open(door, COUNTERS, SHARD, NOW_MS)
+    assert list(known_shards(door, COUNTERS, "label")) == []
+    assert ShardDirectory().open(door, COUNTERS, SHARD, NOW_MS).position == 0
+    assert list(known_shards(door, COUNTERS, "label")) == ["s"]
+
+
+def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
+    """Made again it would be of nothing, and what was applied would be applied again."""
+    others = [[record(100)]]
+
+    class Overtaken(MemoryDoor):
+        def update(self, write: Update) -> Item | None:
+            while others:
+                records = others.pop()
+                Materializer(self, COUNTERS, Kept(), ManualClock()).apply(records, SHARD)
+            return super().update(write)
+
+    door = Overtaken()
+
+    assert ShardDirectory().open(door, COUNTERS, SHARD, NOW_MS).position == 100
+
+
+@pytest.mark.parametrize("how", ["gone", "spoilt"])
+def test_a_known_shard_without_progress_stops(how: str) -> None:
+    """Nothing of it is applied; the error says what to do."""
+    door = opened(SHARD)
+    if how == "gone":
+        _lose(door)
+    else:
+        door.tables[COUNTERS][f"stream#{SHARD}", "progress"]["position"] = "x"
+
+    with pytest.raises(ProgressLost, match="repair --lost-progress"):
+        Materializer(door, COUNTERS, Kept(), ManualClock()).apply([record(100)], SHARD)
+
+    assert ("a:b", "total") not in door.tables[COUNTERS]
+
+
+def test_progress_that_is_lost_under_way_is_not_made_by_the_end_of_a_batch() -> None:
+    """It would be of one batch, and pass for all."""
+    door = opened(SHARD)
+
+    class Losing(ShardDirectory):
+        def open(self, *arguments: object) -> ShardProgress:
+            progress = ShardDirectory.open(self, *arguments)  # type: ignore[arg-type]
+            _lose(door)
+            return progress
+
+    made = Materializer(door, COUNTERS, Kept(), ManualClock(), shards=Losing())
+    outcome = made.apply([record(100)], SHARD)
+
+    assert outcome.retry_from == 100
+    (error,) = outcome.failed.values()
+    assert isinstance(error, ProgressLost)
+
+
+def test_an_entry_expires_before_the_progress_and_is_renewed_daily() -> None:
+    """So that what has expired altogether is a new shard, and never a lost one."""
+    door, directory = MemoryDoor(), ShardDirectory()
+    clock = ManualClock()
+    made = Materializer(door, COUNTERS, Kept(), clock, shards=directory)
+    made.apply([record(100)], SHARD)
+    entry = keys.known_shard_key("label", "s")
+
+    for number in range(20):
+        clock.at_ms += KNOWN_SHARD_RENEWED_MS // 2
+        made.apply([record(101 + number, age_ms=NOW_MS - clock.at_ms)], SHARD)
+        known = (door.get(COUNTERS, entry) or {})["expires_at"] * 1_000
+        item = door.get(COUNTERS, keys.progress_key(str(SHARD))) or {}
+        assert clock.at_ms + 4 * DAY_MS < known < item["expires_at"] * 1_000
+
+    clock.at_ms += KNOWN_SHARD_LIFE_MS + 1_000
+    _lose(door)
+    assert directory.open(door, COUNTERS, SHARD, clock.at_ms).position == 0
+
+
+def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
+    """Nothing counts twice by it; a repair finds what is missing."""
+    world = World()
+    world.add_shard("s")
+    handled, waiting = world.emit(5), world.emit(7)
+    world.deliver([handled])
+    _lose(world.door)
+    verifier = world.verifier()
+    lost = LostProgress(world.door, COUNTERS, world.stream, world.clock)
+
+    assert list(lost.mend()) == ["label/s"]
+    assert list(lost.mend()) == []
+    world.deliver([handled, waiting])
+    assert world.total()["total"] == 5
+    assert verifier is not None
+    world.repair()
+    assert world.total()["total"] == 12
+
+
+def test_mending_reads_its_own_lost_answer() -> None:
+    """The condition fails on what an attempt before wrote: the shard is named all the same."""
+    world = World()
+    world.add_shard("s")
+    world.deliver([world.emit(5)])
+    _lose(world.door)
+
+    class Twice(MemoryDoor):
+        def update(self, write: Update) -> Item | None:
+            MemoryDoor.update(self, write)
+            return MemoryDoor.update(self, write)
+
+    door = Twice(tables=world.door.tables)
+    assert list(LostProgress(door, COUNTERS, world.stream, world.clock).mend()) == ["label/s"]
+
+
+def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() -> None:
+    """Every verdict rests on the progress of every shard, and a person is asked for once."""
+    world = World()
+    world.add_shard("s")
+    world.deliver([world.emit(5)])
+    world.door.tables[COUNTERS]["stream#label/s", "progress"]["position"] = "x"
+
+    with pytest.raises(ProgressLost, match=r"label/s is lost.*'position' is 'x'.*--lost-progress"):
+        world.verdict()
+
+    lost = LostProgress(world.door, COUNTERS, world.stream, world.clock)
+    assert list(lost.mend()) == ["label/s"]
+    assert world.verdict().verdict is Judgement.EXACT
+
+
+def _at(sequence: int, at_ms: int, before: ShardProgress | None = None) -> ShardProgress:
+    history = () if before is None else history_after(before, at_ms, LATE_WRITE_MS)
+    return ShardProgress("label/s", str(sequence), at_ms, at_ms, 0, 0, 0, *history)
+
+
+def test_what_a_shard_passed_is_told_late_and_never_early() -> None:
+    """By one read, at any time, whatever the rhythm of its batches."""
+    history = [(0, NOW_MS)]
+    progress = _at(0, NOW_MS)
+    for number in range(1, 200):
+        now_ms = NOW_MS + number * LATE_WRITE_MS // 7
+        progress = _at(number, now_ms, progress)
+        history.append((number, now_ms))
+        for later_ms in (0, LATE_WRITE_MS // 2, LATE_WRITE_MS, 2 * LATE_WRITE_MS):
+            passed = progress.passed(now_ms + later_ms)
+            sure = [n for n, at_ms in history if at_ms <= now_ms + later_ms - LATE_WRITE_MS]
+            assert passed is None or passed in sure
+            late = [n for n, at_ms in history if at_ms <= now_ms + later_ms - 3 * LATE_WRITE_MS]
+            assert passed is not None or not late
+            assert passed is None or not late or passed >= late[-1]
+
+
+def _with_marks(door: MemoryDoor, shards: int, clock: ManualClock) -> Materializer:
+    """A counter that was moved by so many shards, one after the other."""
+    made = Materializer(door, COUNTERS, Kept(), clock)
+    for number in range(shards):
+        age_ms = NOW_MS - clock.at_ms
+        made.apply([record(100 + number, age_ms=age_ms)], Shard("label", f"s{number}"))
+        clock.at_ms += LATE_WRITE_MS // 2
+    return made
+
+
+def test_a_total_of_a_hundred_past_shards_costs_one_unit() -> None:
+    """Its item carries the watermarks of the open shards, and those of a few past ones."""
+    door, clock = MemoryDoor(), ManualClock()
+
+    _with_marks(door, 100, clock)
+
+    total = door.tables[COUNTERS]["a:b", "total"]
+    assert total["total"] == 100
+    assert len(watermark.marks_in(total)) <= watermark.STALE_ENOUGH + 4
+    size = sum(len(name) + len(str(value)) for name, value in total.items())
+    assert size < 1_024
+
+
+def test_the_progress_of_other_shards_is_read_seldom() -> None:
+    """Once in a while for all counters of a process, and only where many watermarks are."""
+    door, clock = MemoryDoor(), ManualClock()
+    _with_marks(door, 3, clock)
+    total = door.tables[COUNTERS]["a:b", "total"]
+    passed = PassedShards(enough=3)
+    door.calls.clear()
+    clock.at_ms += LATE_WRITE_MS
+
+    for _ in range(10):
+        assert len(passed.removable(door, COUNTERS, total, "label", clock.at_ms)) == 3
+    assert (door.calls.count("query"), door.calls.count("get")) == (1, 3)
+
+    passed.removable(door, COUNTERS, total, "label", clock.at_ms + PASSED_AGE_MS)
+    assert (door.calls.count("query"), door.calls.count("get")) == (1, 6)
+    assert PassedShards(enough=4).removable(door, COUNTERS, total, "label", clock.at_ms) == {}
+
+
+def test_a_watermark_stays_while_its_shard_has_not_passed_it_for_long() -> None:
+    """What was sent before the progress was there may still land."""
+    door, clock = MemoryDoor(), ManualClock()
+    made = Materializer(door, COUNTERS, Kept(), clock)
+    made.apply([record(100)], SHARD)
+    total = door.tables[COUNTERS]["a:b", "total"]
+    passed = PassedShards(enough=1)
+
+    at_ms = clock.at_ms + LATE_WRITE_MS
+    assert passed.removable(door, COUNTERS, total, "label", at_ms - 1) == {}
+    assert len(passed.removable(door, COUNTERS, total, "label", at_ms)) == 1
+
+
+class _Ends(BaseException):
+    """The process."""
+
+
+class _Deadly(MemoryDoor):
+    """An update of one counter ends the process."""
+
+    def update(self, write: Update) -> Item | None:
+        if write.key["counter"] == "a:deadly":
+            raise _Ends
+        return MemoryDoor.update(self, write)
+
+
+def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
+    """Ever less is applied, all others are; nothing waits for a day."""
+    door, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
+    old_ms = ATTEMPTS_COUNTED_FROM_MS
+    names = ["a:deadly" if n == 37 else f"a:{n}" for n in range(100)]
+    left = [record(100 + n, 1, counter=c, age_ms=old_ms) for n, c in enumerate(names)]
+    invocations = 0
+
+    while left:
+        invocations += 1
+        assert invocations < 200
+        try:
+            outcome = Materializer(door, COUNTERS, kept, clock).apply(left, SHARD)
+        except _Ends:
+            continue
+        if outcome.retry_from is None:
+            break
+        left = [one for one in left if int(one["dynamodb"]["SequenceNumber"]) >= outcome.retry_from]
+
+    assert [one["dynamodb"]["SequenceNumber"] for one, _ in kept.records] == ["137"]
+    assert "did not come to an end, 16 times" in kept.records[0][1]
+    totals = {key[0]: i["total"] for key, i in door.tables[COUNTERS].items() if key[1] == "total"}
+    assert totals == {name: 1 for name in names if name != "a:deadly"}
+    assert _read(door).position == 199
+
+
+def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> None:
+    """A record without a number tells nothing to go on from; it must not be lost beside it."""
+    door, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
+    old_ms = ATTEMPTS_COUNTED_FROM_MS
+    deadly = record(100, counter="a:deadly", age_ms=old_ms)
+    numberless = with_stream(record(101, age_ms=old_ms), SequenceNumber=None)
+    last = record(102, age_ms=old_ms)
+
+    for _ in range(ATTEMPTS_MAX):
+        with pytest.raises(_Ends):
+            Materializer(door, COUNTERS, Kept(), clock).apply([deadly, numberless, last], SHARD)
+    outcome = Materializer(door, COUNTERS, kept, clock).apply([deadly, numberless, last], SHARD)
+
+    assert (outcome.retry_from, outcome.quarantined) == (102, 2)
+    assert [one for one, _ in kept.records] == [deadly, numberless]
+    assert "did not come to an end" in kept.records[0][1]
+    assert "no sequence number" in kept.records[1][1]
+
+
+def test_a_batch_that_fails_but_ends_is_never_cut_or_quarantined() -> None:
+    """A counter that is throttled for hours is none that ends the process."""
+    door, kept = opened(SHARD), Kept()
+    made = Materializer(door, COUNTERS, kept, ManualClock())
+    records = [record(100 + n, age_ms=ATTEMPTS_COUNTED_FROM_MS) for n in range(8)]
+
+    for _ in range(3 * ATTEMPTS_MAX):
+        door.faults[:] = [None, Fault(Throttled("slow"))]  # the attempt is noted
+        outcome = made.apply(records, SHARD)
+        assert (outcome.retry_from, len(outcome.failed)) == (100, 1)
+
+    assert made.apply(records, SHARD).updates == 1
+    assert kept.records == []
+    assert _read(door).attempts == 0
+
+
+def test_an_attempt_that_another_invocation_has_passed_is_not_counted() -> None:
+    """The progress moved since it was read; what is applied already is refused by watermarks."""
+    door = opened(SHARD)
+    old = record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)
+    Materializer(door, COUNTERS, Kept(), ManualClock()).apply([old], SHARD)
+
+    class Behind(ShardDirectory):
+        def open(self, *arguments: object) -> ShardProgress:
+            progress = ShardDirectory.open(self, *arguments)  # type: ignore[arg-type]
+            return replace(progress, sequence="1")
+
+    made = Materializer(door, COUNTERS, Kept(), ManualClock(), shards=Behind())
+    outcome = made.apply([old], SHARD)
+
+    assert (outcome.retry_from, outcome.updates, outcome.duplicates) == (None, 0, 1)
+
+
+def test_a_young_batch_is_not_counted() -> None:
+    """The note would cost a write unit of each batch."""
+    progress = ShardProgress("label/s", "1", 0, 0, 0, 0, 0)
+
+    assert (
+        attempt_at([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS - 1_000)], progress, NOW_MS) is None
+    )
+    assert attempt_at([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)], progress, NOW_MS) is not None

@@ -1,0 +1,173 @@
+"""The materializer's function: what it answers to its mapping, and how it is wired."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aws_lambda_powertools import Logger, Metrics
+
+from countledger import CountLedger
+from countledger.consumers import audit_handler, handler
+from countledger.consumers.materializer import Materializer
+from countledger.consumers.progress import decode_progress
+from countledger.consumers.shard import Shard
+from countledger.ledger import keys
+from countledger.ledger.errors import Throttled
+from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms
+from tests.unit.consumers.records import record
+from tests.unit.consumers.world import COUNTERS, Kept, opened
+from tests.unit.ledger.clocks import ManualClock
+from tests.unit.ledger.memory import MemoryDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Update
+
+SHARD = Shard("label", "shardId-1")
+ARN = "arn:aws:dynamodb:r:1:table/t/stream/label"
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    left_ms: int = INVOCATION_TIME_MS
+    aws_request_id: str = "request"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """As Lambda's."""
+        return self.left_ms
+
+
+class _Refusing(MemoryDoor):
+    """Updates of some counters are throttled."""
+
+    refused: frozenset[str] = frozenset()
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item."""
+        if write.key["counter"] in type(self).refused:
+            raise Throttled("slow")
+        return MemoryDoor.update(self, write)
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> MemoryDoor:
+    """Of a function whose shard was handled to 1 before."""
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
+    door = opened(SHARD, _Refusing())
+    parts = handler._Parts(Materializer(door, COUNTERS, Kept(), ManualClock()), Logger(), Metrics())
+    monkeypatch.setattr(handler, "_parts", lambda: parts)
+    return door
+
+
+def _answer(records: Sequence[dict[str, Any]], left_ms: int = INVOCATION_TIME_MS) -> Any:  # noqa: ANN401
+    event = {"Records": records, "shardId": SHARD.id, "eventSourceARN": ARN, "state": {}}
+    context: Any = _Context(left_ms)
+    return handler.materialize(event, context)
+
+
+def _totals(door: MemoryDoor) -> dict[str, Any]:
+    return {key[0]: i["total"] for key, i in door.tables[COUNTERS].items() if key[1] == "total"}
+
+
+def _position(door: MemoryDoor) -> int:
+    item = door.get(COUNTERS, keys.progress_key(str(SHARD)))
+    assert item is not None
+    return decode_progress(item).position
+
+
+def _records(*counters: str, width: int = 0) -> list[dict[str, Any]]:
+    """One of each counter, from 100 on; their numbers spelled with so many digits."""
+    made = [record(100 + n, 1, counter=counter) for n, counter in enumerate(counters)]
+    for one in made:
+        stream = one["dynamodb"]
+        stream["SequenceNumber"] = stream["SequenceNumber"].zfill(width)
+    return made
+
+
+@pytest.mark.parametrize("width", [0, 21], ids=["", "leading zeros"])
+def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
+    door: MemoryDoor, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """The answer names a record of the batch as the event spells it; the rest is in."""
+    records = _records("a:x", "a:slow", "a:x", "a:y", width=width)
+    monkeypatch.setattr(_Refusing, "refused", frozenset({"a:slow"}))
+
+    answer = _answer(records)
+
+    named = records[1]["dynamodb"]["SequenceNumber"]
+    assert answer == {"state": {}, "batchItemFailures": [{"itemIdentifier": named}]}
+    assert (_totals(door), _position(door)) == ({"a:x": 2, "a:y": 1}, 100)
+    assert _answer(records[1:])["batchItemFailures"] == answer["batchItemFailures"]
+    monkeypatch.setattr(_Refusing, "refused", frozenset())
+    assert _answer(records[1:]) == {"state": {}, "batchItemFailures": []}
+    assert (_totals(door), _position(door)) == ({"a:x": 2, "a:slow": 1, "a:y": 1}, 103)
+
+
+def test_what_was_handled_before_is_never_named(
+    door: MemoryDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mapping that was made again delivers from the start: only what is left can fail."""
+    records = _records("a:x", "a:slow", "a:slow")
+    _answer(records[:2])
+    monkeypatch.setattr(_Refusing, "refused", frozenset({"a:slow"}))
+
+    assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "102"}]
+    assert (_totals(door), _position(door)) == ({"a:x": 1, "a:slow": 1}, 101)
+
+
+def test_progress_that_cannot_be_moved_names_the_last_record(
+    door: MemoryDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its totals are written; delivered again it is dropped by its watermark."""
+    records = _records("a:x", "a:y")
+    monkeypatch.setattr(_Refusing, "refused", frozenset({f"stream#{SHARD}"}))
+
+    assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "101"}]
+    monkeypatch.setattr(_Refusing, "refused", frozenset())
+    assert _answer(records[1:])["batchItemFailures"] == []
+    assert (_totals(door), _position(door)) == ({"a:x": 1, "a:y": 1}, 101)
+
+
+def test_a_function_without_time_names_the_first_record(door: MemoryDoor) -> None:
+    """Nothing of the batch is written, and nothing is passed."""
+    assert _answer(_records("a:x", "a:y"), left_ms=1)["batchItemFailures"] == [
+        {"itemIdentifier": "100"}
+    ]
+    assert (_totals(door), _position(door)) == ({}, 1)
+
+
+def test_a_window_that_closes_is_answered_with_an_empty_state(door: MemoryDoor) -> None:
+    """It carries no records."""
+    assert _answer([]) == {"state": {}, "batchItemFailures": []}
+    assert _position(door) == 1
+
+
+def test_how_far_clocks_may_differ_decides_when_watermarks_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the functions and for whoever repairs by hand."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "COUNTLEDGER_CLOCK_SKEW_MS": str(HOUR_MS),
+        "COUNTLEDGER_COUNTERS_TABLE": "counters",
+        "COUNTLEDGER_LEDGER_TABLE": "ledger",
+        "COUNTLEDGER_QUARANTINE_QUEUE_URL": "https://queue",
+        "COUNTLEDGER_LEDGER_STREAM_ARN": ARN,
+        "COUNTLEDGER_HOME_REGION": "eu-west-1",
+        "POWERTOOLS_SERVICE_NAME": "test",
+        "POWERTOOLS_METRICS_NAMESPACE": "test",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    late_ms = late_write_ms(HOUR_MS)
+    assert late_ms > late_write_ms(0) + HOUR_MS
+    assert handler._parts.__wrapped__().materializer.passed.late_ms == late_ms
+    assert audit_handler._parts.__wrapped__().verifier.late_ms == late_ms
+    assert CountLedger().audit.verifier.late_ms == late_ms

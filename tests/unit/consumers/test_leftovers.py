@@ -1,0 +1,215 @@
+"""What is removed beside a counter is what it left, and never what belongs to the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.compaction.removal_stage import Removal, Stage
+from countledger.compaction.removals import Removals
+from countledger.consumers.groups import Groups
+from countledger.consumers.leftovers import Leftovers
+from countledger.consumers.totals import TotalsReader
+from countledger.ledger import keys
+from countledger.ledger.limits import DAY_MS, MINUTE_MS
+from countledger.ledger.namespace import Kind
+from countledger.ledger.operations import Delete, Put
+from tests.unit.compaction.parts import COUNTERS
+from tests.unit.compaction.test_removal import COUNTER, Emptying
+from tests.unit.ledger.clocks import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from countledger.compaction.removal import LedgerRemover
+
+GROUP = "posts"
+
+
+class _Crashed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Beside(Emptying):
+    """A counter with memberships and alert states, in memory.
+
+    Attributes:
+        late_ms: how late the clock is of whoever uses the name again.
+    """
+
+    late_ms: int = 0
+
+    def groups(self, clock: ManualClock | None = None) -> Groups:
+        """Groups of a process of its own."""
+        totals = TotalsReader(self.door, COUNTERS)
+        return Groups(totals, self.stack.namespaces, clock or self.stack.clock)
+
+    @property
+    def leftovers(self) -> Leftovers:
+        """What removes them."""
+        return Leftovers(self.groups())
+
+    def removing(self, tidy: Callable[[str, int], list[str]] | None = None) -> LedgerRemover:
+        """A remover that tidies."""
+        return replace(self.remover(), tidy=tidy or self.leftovers.remove)
+
+    def add(self, group: str = GROUP) -> None:
+        """A membership and the state of an alert, by a clock that is late."""
+        clock = ManualClock(self.stack.clock.at_ms - self.late_ms)
+        self.groups(clock).add(group, [COUNTER])
+        at_ms = clock.at_ms // 1_000 * 1_000
+        state = {**keys.alert_state_key(COUNTER, group), "revision": "r", "version": 1, "at": at_ms}
+        self.door.put(Put(COUNTERS, state))
+
+    def kept(self) -> tuple[list[str], list[str]]:
+        """The groups of the counter, and the rules that have a state for it."""
+        states = [item["part"] for item in self.door.items(COUNTERS)]
+        mine = [one for one in states if one.startswith(keys.ALERT_PREFIX)]
+        return [*self.groups().of(COUNTER)], [one.removeprefix(keys.ALERT_PREFIX) for one in mine]
+
+    def call(self, remover: LedgerRemover | None = None) -> Removal:
+        """One removal call; then two days go by."""
+        removal = (remover or self.removing()).remove(COUNTER)
+        self.stack.clock.at_ms += 2 * DAY_MS
+        return removal
+
+
+_MOMENTS = ["crash before tidying", "crash in tidying", "after the removal", "before forgetting"]
+
+
+@pytest.mark.parametrize("moment", _MOMENTS)
+@pytest.mark.parametrize("group", [GROUP, "other"], ids=["the same group", "another group"])
+@pytest.mark.parametrize("late_ms", [0, MINUTE_MS], ids=["", "late clock"])
+def test_what_belongs_to_the_counter_that_uses_the_name_again_stays(
+    moment: str, group: str, late_ms: int
+) -> None:
+    """At every point between the calls; and what the removed counter had goes."""
+    beside = Beside(late_ms=late_ms)
+    beside.record()
+    beside.add(GROUP)
+    beside.add("left")
+    beside.call()
+
+    def tidy(counter: str, before_ms: int) -> list[str]:
+        if moment == "crash in tidying":
+            # It is seen before it is added again, and deleted after that.
+            found = beside.leftovers.seen(counter)
+            beside.add(group)
+            found()
+            raise _Crashed
+        if moment == "crash before tidying":
+            raise _Crashed
+        return beside.leftovers.remove(counter, before_ms)
+
+    if moment.startswith("crash"):
+        with pytest.raises(_Crashed):
+            beside.removing(tidy).remove(COUNTER)
+        if moment == "crash before tidying":
+            beside.add(group)
+        beside.call()
+    else:
+        removed = beside.removing().remove(COUNTER)
+        assert removed.stage is Stage.REMOVED
+        if moment == "after the removal":
+            beside.add(group)
+        beside.stack.clock.at_ms += 2 * DAY_MS
+        if moment == "before forgetting":
+            beside.add(group)
+    forgotten = beside.call()
+
+    assert forgotten.stage is Stage.FORGOTTEN
+    assert f"membership in group {group!r}" in forgotten.detail
+    assert f"state of alert rule {group!r}" in forgotten.detail
+    assert beside.kept() == ([group], [group])
+
+
+def test_nothing_is_left_of_a_counter_whose_name_nobody_used_again() -> None:
+    """And only then the report says so."""
+    beside = Beside()
+    beside.record()
+    beside.add()
+    details = [beside.call().detail for _ in range(3)]
+
+    assert details[-1] == "nothing is left of it"
+    assert beside.kept() == ([], [])
+    assert [one for one in beside.door.items(COUNTERS) if one["counter"] == COUNTER] == []
+
+
+def test_what_was_recorded_since_is_named_as_what_stays() -> None:
+    """The report of the last call tells of a name that is in use again."""
+    beside = Beside()
+    beside.record()
+    beside.call()
+    beside.call()
+    beside.record()
+
+    assert beside.call().detail == "the name is in use again; kept: what was recorded since"
+
+
+def test_what_is_put_beside_a_strict_counter_that_is_created_again_stays() -> None:
+    """It goes at once, so only what was seen before it went is removed with it."""
+    beside = Beside(late_ms=MINUTE_MS)
+    beside.stack.namespace("seats", Kind.STRICT)
+    beside.add(GROUP)
+    beside.add("left")
+
+    def delete(counter: str) -> None:
+        beside.door.delete(Delete(COUNTERS, keys.total_key(counter)))
+        beside.add(GROUP)
+
+    leftovers = beside.leftovers
+    removals = Removals(
+        beside.remover(),
+        {Kind.LEDGER: delete},
+        leftovers.remove_markers,
+        lambda _: iter(()),
+        leftovers.seen,
+    )
+    removals._delete(Kind.LEDGER, COUNTER)
+
+    assert beside.kept()[0] == [GROUP]
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """A ranked group whose one member's counter was removed."""
+
+    beside: Beside = field(default_factory=Beside)
+
+    def __post_init__(self) -> None:
+        self.beside.groups().add(GROUP, [COUNTER])
+        self.beside.groups().switch_ranking(GROUP, on=True)
+
+    @property
+    def is_on_the_board(self) -> bool:
+        return "ranked_group" in self.beside.stack.total(COUNTER)
+
+
+def test_a_membership_takes_its_place_in_a_ranking_along() -> None:
+    """Nothing stays on the board that is no member."""
+    ranked = _Ranked()
+    (membership,) = ranked.beside.groups().memberships.of(COUNTER)
+    before = ranked.is_on_the_board
+
+    ranked.beside.leftovers._leave(membership)
+
+    assert (before, ranked.is_on_the_board) == (True, False)
+
+
+def test_a_member_that_was_added_again_keeps_its_place() -> None:
+    """Whether it is added before the membership is deleted, or behind that."""
+    ranked = _Ranked()
+    groups = ranked.beside.groups()
+    (membership,) = groups.memberships.of(COUNTER)
+    groups.add(GROUP, [COUNTER])
+
+    ranked.beside.leftovers._leave(membership)
+
+    assert ranked.is_on_the_board
+
+    board = groups.board(GROUP)
+    board.take_off_unless_member(COUNTER)
+    assert ranked.is_on_the_board

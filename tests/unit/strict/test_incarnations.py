@@ -1,0 +1,302 @@
+"""A name that is used again is another counter: no call and no clean-up confuses the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from countledger.consumers.groups import Groups
+from countledger.consumers.leftovers import Leftovers
+from countledger.consumers.totals import TotalsReader
+from countledger.ledger import keys
+from countledger.ledger.errors import IdempotencyKeyReused, NoSuchCounter, Unclear
+from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.strict.counters import StrictCounters
+from countledger.producers.strict.means import Means
+from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import Fault
+from tests.unit.ledger.transactions import TransactingDoor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.operations import Write
+
+COUNTER = "s:hall"
+LOST = Unclear("the answer was lost")
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetfulDoor(TransactingDoor):
+    """A door whose transactions can be preceded by something else.
+
+    Attributes:
+        before: what happens before the next transaction is carried out.
+    """
+
+    before: list[Callable[[], object]] = field(default_factory=list)
+
+    def transact(self, writes: Sequence[Write], token: str) -> bool:
+        """All or nothing, after what happens."""
+        while self.before:
+            self.before.pop()()
+        return TransactingDoor.transact(self, writes, token)
+
+    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
+        """Items as of one moment."""
+        return [self.get(table, key, consistent=True) for key in keys]
+
+
+@dataclass
+class Process:
+    """A process with strict counters of its own knowledge, over shared tables."""
+
+    door: ForgetfulDoor
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        """Nothing known yet."""
+        numbers = iter(range(10**6))
+        random = Random(1)  # noqa: S311 - jitter
+        means = Means(
+            self.door,
+            self.door,
+            "counters",
+            self.clock,
+            random,
+            lambda _ms: f"{id(self)}-{next(numbers)}",
+        )
+        self.namespaces = Namespaces(self.door, "ledger", "eu", "eu")
+        self.strict = StrictCounters(means, self.namespaces, "eu", "eu")
+
+    def make(self, **more: Any) -> None:  # noqa: ANN401 - of the method
+        """The counter."""
+        self.strict.create(COUNTER, **{"method": "marker", "lower": 0, "opening": 10, **more})
+
+    def tidy(self, bins: int = 1) -> None:
+        """As a deletion does once the counter is gone."""
+        groups = Groups(TotalsReader(self.door, "counters"), self.namespaces)
+        Leftovers(groups).remove_markers(COUNTER, bins)
+
+    @property
+    def markers(self) -> list[str]:
+        """The keys of all markers that are stored."""
+        found = (item["part"] for item in self.door.items("counters"))
+        return [part for part in found if part.startswith(keys.MARKER_PREFIX)]
+
+    @property
+    def value(self) -> object:
+        """Of the counter as it is."""
+        return self.strict.show(COUNTER).value
+
+
+@pytest.fixture
+def remover() -> Process:
+    """A process, whose namespace is made."""
+    process = Process(ForgetfulDoor())
+    process.namespaces.create("s", kind=Kind.STRICT)
+    return process
+
+
+def _other(remover: Process, *, late_ms: int = 0) -> Process:
+    return Process(
+        ForgetfulDoor(tables=remover.door.tables, tokens=remover.door.tokens),
+        ManualClock(NOW_MS - late_ms),
+    )
+
+
+@pytest.mark.parametrize("shape", [{}, {"bins": 3}], ids=["one item", "bins"])
+def test_cleaning_up_takes_no_marker_of_the_counter_that_has_the_name_now(
+    remover: Process, shape: dict[str, int]
+) -> None:
+    """Although the clock of its writer is 40 seconds late: the same key is not applied twice."""
+    remover.make(**shape)
+    remover.strict.change(COUNTER, -1, key="old")
+    remover.strict.delete(COUNTER)
+    late = _other(remover, late_ms=40_000)
+    late.make(**shape)
+    late.strict.change(COUNTER, -2, key="order-1")
+
+    remover.tidy(shape.get("bins", 1))
+
+    assert isinstance(late.strict.change(COUNTER, -2, key="order-1"), Duplicate)
+    assert late.value == 8
+    assert len(late.markers) == 1
+
+
+def test_giving_up_says_what_became_of_the_change_that_has_the_marker(remover: Process) -> None:
+    """Also when it is repeated."""
+    remover.make()
+    remover.strict.change(COUNTER, -1, key="order-1")
+
+    outcomes = [remover.strict.give_up(COUNTER, key) for key in ["order-1", "order-2", "order-2"]]
+
+    assert [type(one) for one in outcomes] == [Duplicate, GivenUp, GivenUp]
+
+
+def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(remover: Process) -> None:
+    """Also of one that was made and deleted between."""
+    for key in ("first", "second"):
+        remover.make()
+        remover.strict.change(COUNTER, -1, key=key)
+        remover.strict.give_up(COUNTER, f"{key} given up")
+        remover.strict.delete(COUNTER)
+    assert len(remover.markers) == 4
+
+    remover.tidy()
+
+    assert remover.markers == []
+
+
+def test_a_deletion_deletes_no_counter_that_was_made_after_it_began(remover: Process) -> None:
+    """Another process is faster, and makes it again; the call is about the one before."""
+    other = _other(remover)
+    remover.make()
+
+    def again() -> None:
+        other.strict.delete(COUNTER)
+        other.make(opening=3)
+
+    remover.door.before.append(again)
+    remover.strict.delete(COUNTER)
+
+    assert other.value == 3
+
+
+def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(remover: Process) -> None:
+    """What the process knows of the name may be older."""
+    other = _other(remover)
+    remover.make()
+    other.strict.delete(COUNTER)
+    other.make(opening=3)
+
+    remover.strict.delete(COUNTER)
+
+    with pytest.raises(NoSuchCounter):
+        other.strict.show(COUNTER)
+    with pytest.raises(NoSuchCounter):
+        remover.strict.delete(COUNTER)
+
+
+def _stands_still(process: Process, happens: Callable[[], object]) -> None:
+    """The first answer is lost; then the process sleeps until its token is forgotten."""
+    process.door.transact_faults.append(Fault(LOST, applied=True))
+
+    def sleep(_now_ms: int) -> None:
+        process.clock.on_sleep = None
+        process.clock.at_ms += TOKEN_LIFE_MS + MINUTE_MS
+        process.door.tokens.clear()
+        happens()
+
+    process.clock.on_sleep = sleep
+
+
+def test_a_making_that_stood_still_makes_no_second_counter_of_the_same_id(
+    remover: Process,
+) -> None:
+    """It was made, deleted by somebody else, and would come back under the id that it had."""
+    other = _other(remover)
+    _stands_still(remover, lambda: other.strict.delete(COUNTER))
+
+    with pytest.raises(Unclear, match=COUNTER):
+        remover.make()
+
+    with pytest.raises(NoSuchCounter):
+        other.strict.show(COUNTER)
+
+
+def test_bounds_that_stood_still_are_not_moved_a_second_time(remover: Process) -> None:
+    """They were moved, and moved back by somebody else since."""
+    other = _other(remover)
+    remover.make(upper=10)
+    _stands_still(remover, lambda: other.strict.set_bounds(COUNTER, upper=10))
+
+    with pytest.raises(Unclear, match=COUNTER):
+        remover.strict.set_bounds(COUNTER, upper=20)
+
+    assert other.strict.show(COUNTER).upper == 10
+
+
+def test_a_change_that_met_the_old_counter_is_made_in_the_new_one(remover: Process) -> None:
+    """Nothing of it is in the old one, and it is in the new one once."""
+    other = _other(remover)
+    remover.make()
+    remover.strict.change(COUNTER, -1, key="before")
+    other.strict.delete(COUNTER)
+    other.make()
+
+    assert isinstance(remover.strict.change(COUNTER, -1, key="before"), Applied)
+    assert other.value == 9
+
+
+OTHER = "s:shelf"
+
+
+@pytest.fixture
+def pair(remover: Process) -> Process:
+    """Both counters of a joint change."""
+    remover.make()
+    remover.strict.create(OTHER, method="atomic", lower=0, opening=10)
+    return remover
+
+
+def _repeat(process: Process) -> Callable[[], object]:
+    return lambda: process.strict.at_once.change({COUNTER: -1, OTHER: 1}, key="order-1")
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["knows the old one", "knows the new one"])
+@pytest.mark.parametrize("again", [COUNTER, OTHER])
+def test_a_joint_change_is_no_duplicate_for_a_counter_that_was_made_again(
+    pair: Process,
+    again: str,
+    warm: bool,  # noqa: FBT001 - of the case
+) -> None:
+    """It is in the one and not in the other: neither all of it nor nothing can be said to be in."""
+    change = _repeat(pair)
+    assert isinstance(change(), Applied)
+    assert isinstance(change(), Duplicate)
+    other = _other(pair)
+    other.strict.delete(again)
+    other.strict.create(again, method="marker", lower=0, opening=10)
+    repeated = change if warm else _repeat(other)
+
+    with pytest.raises(IdempotencyKeyReused, match="made again"):
+        repeated()
+    with pytest.raises(IdempotencyKeyReused, match="made again"):
+        other.strict.at_once.give_up("order-1")
+
+    values = {name: other.strict.show(name).value for name in (COUNTER, OTHER)}
+    assert values == {COUNTER: 9, OTHER: 11} | {again: 10}
+
+
+def test_a_joint_change_is_a_duplicate_for_a_process_that_knew_an_older_counter(
+    pair: Process,
+) -> None:
+    """What it knows is old; the change is in the counters as they are."""
+    other = _other(pair)
+    other.strict.delete(OTHER)
+    other.strict.create(OTHER, method="atomic", lower=0, opening=10)
+    assert isinstance(_repeat(other)(), Applied)
+
+    assert isinstance(_repeat(pair)(), Duplicate)
+    assert isinstance(pair.strict.at_once.give_up("order-1"), Duplicate)
+
+
+def test_a_value_that_was_set_is_not_set_for_a_counter_that_was_made_again(pair: Process) -> None:
+    """It stands where it was opened."""
+    assert isinstance(pair.strict.at_once.set_value(OTHER, 3, key="count-1"), Applied)
+    assert isinstance(pair.strict.at_once.set_value(OTHER, 3, key="count-1"), Duplicate)
+    other = _other(pair)
+    other.strict.delete(OTHER)
+    other.strict.create(OTHER, method="atomic", lower=0, opening=10)
+
+    with pytest.raises(IdempotencyKeyReused, match="made again"):
+        pair.strict.at_once.set_value(OTHER, 3, key="count-1")
+
+    assert other.strict.show(OTHER).value == 10

@@ -1,0 +1,87 @@
+"""Changes of counters with bins: what they answer, and how many transactions they send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countledger.ledger.namespace import Kind
+from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
+from tests.simulation.calm import calm_world
+from tests.simulation.product import Product
+from tests.unit.ledger.memory import Fault
+from tests.unit.strict.test_incarnations import LOST, ForgetfulDoor, Process
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+COUNTER = "s:hall"
+
+
+def _seller(world: World, opening: int) -> Product:
+    """Method `crt` with more bins than are asked one by one."""
+    Product(world.process("home", "set-up")).namespaces.create("s", kind=Kind.STRICT)
+    seller = Product(world.process("home", "seller"))
+    seller.strict.create(COUNTER, method="crt", lower=0, opening=opening, bins=5)
+    return seller
+
+
+def test_a_key_that_is_used_elsewhere_is_not_told_that_a_bound_is_reached() -> None:
+    """It was split over all bins, which are empty now: each of them says that its token is used."""
+    world = calm_world()
+    seller = _seller(world, 5)
+    assert isinstance(seller.strict.change(COUNTER, -5, key="order-1"), Applied)
+
+    again = seller.strict.change(COUNTER, -5, key="order-1")
+    other = seller.strict.change(COUNTER, -5, key="order-2")
+
+    assert isinstance(again, Unknown)
+    assert isinstance(other, BoundReached)
+    assert seller.strict.show(COUNTER).value == 0
+
+
+def test_a_split_with_a_clear_answer_sends_one_transaction() -> None:
+    """Method atomic uses its token up only after a refusal that may hide a lost attempt.
+
+    Another transaction would cost two units more, and if its answer was lost, an applied change
+    would be called unknown.
+    """
+    door = ForgetfulDoor()
+    process = Process(door)
+    process.make(method="atomic", opening=40, bins=8)
+    calls, units = len(door.calls), door.meter.write_units
+
+    outcome = process.strict.change("s:hall", -33)
+
+    assert isinstance(outcome, Applied)
+    assert door.calls[calls:].count("transact") == 1
+    # Eight bins with five each: all of them are read once, and seven of them have enough.
+    assert door.meter.write_units - units == 2 * 7
+    assert door.calls[calls:].count("get") == 8
+
+
+def test_a_split_that_is_clearly_refused_sends_one_transaction() -> None:
+    """No attempt of it can still be applied, so no token is used up."""
+    door = ForgetfulDoor()
+    process, other = Process(door), Process(door)
+    process.make(method="atomic", opening=40, bins=8)
+    door.before.append(lambda: other.strict.change("s:hall", -40))
+    calls = len(door.calls)
+
+    outcome = process.strict.change("s:hall", -33)
+
+    assert isinstance(outcome, BoundReached)
+    assert door.calls[calls:].count("transact") == 2  # the other's, and its own
+
+
+def test_a_split_that_was_applied_before_its_retry_sends_two_transactions() -> None:
+    """The answer to the retry is clear: it needs no fence."""
+    door = ForgetfulDoor()
+    process = Process(door)
+    process.make(method="atomic", opening=40, bins=8)
+    calls = len(door.calls)
+    door.transact_faults.append(Fault(LOST, applied=True))
+
+    outcome = process.strict.change("s:hall", -33)
+
+    assert isinstance(outcome, Applied)
+    assert door.calls[calls:].count("transact") == 2
