@@ -92,7 +92,7 @@ class Schedule:
     now_ms: float = 0.0
     steps: int = 0
     failure: BaseException | None = None
-    steps_max: int = 200_000
+    steps_max: int = 400_000
     _queue: list[tuple[float, int, int, Actor | Callable[[], object]]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
     _actors: Iterator[int] = field(default_factory=count)
