@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletions import Removals
 from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.removal import LedgerRemover
-from countledger.compaction.removals import Removals
 from countledger.compaction.s3_archive import archive_at
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
@@ -39,7 +39,7 @@ def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -
         connection.setting("scheduler_role_arn"),
     )
     return Schedules(
-        connection.door("standard"),
+        connection.dynamo("standard"),
         connection.setting("counters_table"),
         triggers,
         namespaces or namespaces_of(connection),
@@ -51,12 +51,12 @@ def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -
 
 def index_of(connection: Connection) -> DueIndex:
     """The due index of a stack."""
-    return DueIndex(connection.door("standard"), connection.setting("counters_table"))
+    return DueIndex(connection.dynamo("standard"), connection.setting("counters_table"))
 
 
 def sweeper_of(connection: Connection) -> Sweeper:
     """What puts counters into that index that should have been there before."""
-    return Sweeper(connection.door("standard"), connection.setting("counters_table"))
+    return Sweeper(connection.dynamo("standard"), connection.setting("counters_table"))
 
 
 def dispatcher_of(connection: Connection) -> Dispatcher:
@@ -89,7 +89,7 @@ def worker_of(
     index = index_of(connection)
 
     def schedule_of(namespace: str) -> Schedule | None:
-        item = index.door.get(index.table, keys.schedule_key(namespace), consistent=True)
+        item = index.dynamo.get(index.table, keys.schedule_key(namespace), consistent=True)
         return None if item is None else decode_schedule(item)
 
     def compactor_for(schedule: Schedule | None) -> Compactor:
@@ -124,11 +124,11 @@ def removals_of(
     Raises:
         WrongRegion: the connection is not to the home region.
     """
-    door, table = connection.door("standard"), connection.setting("counters_table")
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     limits = limits_by(connection.settings)
 
     def compact(counter: str) -> Report:
-        item = door.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
+        item = dynamo.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
         compactor = Compactor(regions, namespaces, limits)
         if item is not None:
             schedule = decode_schedule(item)
@@ -136,5 +136,5 @@ def removals_of(
             compactor = Compactor(regions, namespaces, limits, schedule.retire, archive)
         return compactor.compact(counter)
 
-    ledger = LedgerRemover(door, table, regions, namespaces, limits, compact, unproven, tidy)
+    ledger = LedgerRemover(dynamo, table, regions, namespaces, limits, compact, unproven, tidy)
     return Removals(ledger, at_once, tidy_markers, names, seen)

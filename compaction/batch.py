@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from countledger.compaction.last_run import LastRuns, WorkDone
 from countledger.compaction.report import Outcome
-from countledger.compaction.run_book import RunBook, WorkDone
 from countledger.compaction.work import CompactCounter, SweepSegment, parse_work
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError, ServiceFailed
@@ -94,7 +94,7 @@ class Batch:
                 good = False
             if not good:
                 tally.again.append(message)
-        book = RunBook(self.worker.index.door, self.worker.index.table, self.clock)
+        book = LastRuns(self.worker.index.dynamo, self.worker.index.table, self.clock)
         for namespace, done in tally.work.items():
             book.add(namespace, done)
         return tally

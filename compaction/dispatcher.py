@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.run_book import RunBook
+from countledger.compaction.last_run import LastRuns
 from countledger.compaction.schedule import decode_schedule, unswept_since_ms
 from countledger.compaction.sweep import SETTLED_MS, segments_of
 from countledger.compaction.work import CompactCounter
@@ -84,12 +84,12 @@ class Dispatcher:
             ServiceFailed: the index or the queue failed; what is due stays due.
         """
         key = keys.schedule_key(keys.check_namespace(namespace))
-        item = self.index.door.get(self.index.table, key, consistent=True)
+        item = self.index.dynamo.get(self.index.table, key, consistent=True)
         if item is None:
             # Deleted a moment ago, or a crash left its trigger behind.
             return Dispatched(namespace=namespace, detail="it has no schedule")
         self._refuse_elsewhere(decode_schedule(item).region, namespace)
-        book = RunBook(self.index.door, self.index.table, self.clock)
+        book = LastRuns(self.index.dynamo, self.index.table, self.clock)
         # Before any work is sent: what workers note belongs to this tick.
         ticked_at_ms = book.begin(namespace)
         done = self._dispatch(item, namespace, deadline_ms)
@@ -131,7 +131,7 @@ class Dispatcher:
         same = Compare("unswept_since", "=", since_ms)
         clauses = (Drop("unswept_since"),)
         with suppress(ConditionFailed):  # changed again meanwhile: another sweep is owed for that
-            self.index.door.update(
+            self.index.dynamo.update(
                 Update(self.index.table, keys.schedule_key(namespace), clauses, same)
             )
         return True

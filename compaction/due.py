@@ -22,7 +22,7 @@ from countledger.ledger.operations import Scan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 # Each is beaten only by an entry that comes in between; a counter so busy is settled next time.
 _ATTEMPTS: Final = 5
@@ -33,12 +33,12 @@ class DueIndex:
     """The due index of a stack.
 
     Attributes:
-        door: a door to DynamoDB; every write here carries a condition.
+        dynamo: a DynamoDB client; every write here carries a condition.
         table: the table `counters`.
         clock: tells the time.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
@@ -49,13 +49,13 @@ class DueIndex:
         """
         now_ms = self.clock.now_ms()
         for bucket in buckets_of(namespace):
-            for page in self.door.pages(due_query(self.table, bucket, now_ms)):
+            for page in self.dynamo.pages(due_query(self.table, bucket, now_ms)):
                 yield from (item["counter"] for item in page)
 
     def all_of(self, namespace: str) -> Iterator[str]:
         """Every counter of a namespace that has a total, due or not; reads the table whole."""
         totals = Scan(self.table, Compare("part", "=", keys.TOTAL), ("counter",))
-        for page in self.door.pages(totals):
+        for page in self.dynamo.pages(totals):
             for item in page:
                 if keys.namespace_of(item["counter"]) == namespace:
                     yield item["counter"]
@@ -66,7 +66,7 @@ class DueIndex:
         Raises:
             CorruptItem: its total cannot be read.
         """
-        total = self.door.get(self.table, keys.total_key(counter), consistent=True)
+        total = self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
         return None if total is None else standing_in(total)
 
     def is_due(self, counter: str) -> bool:
@@ -94,7 +94,7 @@ class DueIndex:
             if note is None:
                 return
             try:
-                self.door.update(note)
+                self.dynamo.update(note)
             except ConditionFailed as failed:
                 if standing.compacted > compacted:
                     return  # a later run has noted more

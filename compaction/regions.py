@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _SURVEY_LIFE_MS: Final = MINUTE_MS
 # From so many neighbours on, reading the range between them costs less than asking for each.
@@ -65,24 +65,24 @@ class Regions:
     """The regions of the table `ledger`, as the home region sees them.
 
     Attributes:
-        home: a door to DynamoDB in the home region.
+        home: a DynamoDB client in the home region.
         table: the table `ledger`; it has the same name everywhere.
         region: where this process works.
         home_region: where the stack's home is.
-        door_to: a door to another region.
+        door_to: a client to another region.
         clock: tells how old the list of replicas is.
 
     Raises:
         WrongRegion: this is not the home region.
     """
 
-    home: Door
+    home: DynamoClient
     table: str
     region: str
     home_region: str
-    door_to: Callable[[str], Door]
+    door_to: Callable[[str], DynamoClient]
     clock: Clock = field(default_factory=SystemClock)
-    _doors: dict[str, Door] = field(default_factory=dict, repr=False)
+    _doors: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
     _survey: tuple[int, Survey] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,11 +101,11 @@ class Regions:
             WrongRegion: the connection is not to the home region.
         """
         return cls(
-            connection.door("standard"),
+            connection.dynamo("standard"),
             connection.setting("ledger_table"),
             connection.region,
             connection.setting("home_region"),
-            lambda region: connection.door("standard", region=region),
+            lambda region: connection.dynamo("standard", region=region),
             clock or SystemClock(),
         )
 
@@ -121,8 +121,8 @@ class Regions:
         """The same regions for one run, with a meter of their own."""
         return Views(self)
 
-    def door(self, region: str) -> Door:
-        """The door to a region, made once."""
+    def dynamo(self, region: str) -> DynamoClient:
+        """The client to a region, made once."""
         if region == self.region:
             return self.home
         if region not in self._doors:
@@ -139,22 +139,22 @@ class Views:
     """
 
     regions: Regions
-    _doors: dict[str, Door] = field(default_factory=dict, repr=False)
+    _doors: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
 
     @property
-    def home(self) -> Door:
-        """The home region's door."""
-        return self._door(self.regions.region)
+    def home(self) -> DynamoClient:
+        """The home region's dynamo."""
+        return self._dynamo(self.regions.region)
 
     @property
     def write_units(self) -> float:
         """What this run's writes have consumed."""
-        return sum(door.meter.write_units for door in self._doors.values())
+        return sum(dynamo.meter.write_units for dynamo in self._doors.values())
 
     @property
     def read_units(self) -> float:
         """What this run's reads have consumed."""
-        return sum(door.meter.read_units for door in self._doors.values())
+        return sum(dynamo.meter.read_units for dynamo in self._doors.values())
 
     def head(self, counter: str, region: str | None = None) -> Head:
         """The head that a region shows (home unless told): one read unit for each 4 KB.
@@ -162,8 +162,8 @@ class Views:
         Raises:
             CorruptItem: it cannot be read.
         """
-        door = self._door(region or self.regions.region)
-        return decode_head(door.get(self.regions.table, keys.head_key(counter), consistent=True))
+        dynamo = self._dynamo(region or self.regions.region)
+        return decode_head(dynamo.get(self.regions.table, keys.head_key(counter), consistent=True))
 
     def heads_elsewhere(self, counter: str) -> dict[str, Head]:
         """The head that each other region shows."""
@@ -175,7 +175,7 @@ class Views:
         Neighbours in key order are read as a range, one read unit for each 4 KB that is there;
         scattered ones one by one, a read unit each, there or not.
         """
-        door, table = self._door(region or self.regions.region), self.regions.table
+        dynamo, table = self._dynamo(region or self.regions.region), self.regions.table
         found: list[Item] = []
         scattered: list[str] = []
         for group in neighbours(wanted):
@@ -183,10 +183,10 @@ class Views:
                 scattered += group
                 continue
             between = AllOf(Compare("counter", "=", counter), Between("entry", group[0], group[-1]))
-            for page in door.pages(Query(table, between, consistent=True)):
+            for page in dynamo.pages(Query(table, between, consistent=True)):
                 found += page
         asked = [{"counter": counter, "entry": key} for key in scattered]
-        return found + door.get_many(table, asked, consistent=True)
+        return found + dynamo.get_many(table, asked, consistent=True)
 
     def shown_elsewhere(self, counter: str, wanted: list[str]) -> list[dict[str, Item]]:
         """Per other region, what it shows of those sort keys."""
@@ -195,9 +195,9 @@ class Views:
             for name in self.regions.survey().others
         ]
 
-    def _door(self, region: str) -> Door:
+    def _dynamo(self, region: str) -> DynamoClient:
         if region not in self._doors:
-            self._doors[region] = self.regions.door(region).metered()
+            self._doors[region] = self.regions.dynamo(region).metered()
         return self._doors[region]
 
 

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.departure import looking
+from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Covered, Head
     from countledger.ledger.retry import Backoff
 
@@ -84,7 +84,7 @@ class Retirer:
     """Deletes what one head of one counter covers.
 
     Attributes:
-        door: a door to DynamoDB in the home region; the SDK may retry.
+        dynamo: a DynamoDB client in the home region; the SDK may retry.
         table: the table `ledger`.
         counter: whose entries.
         head: the head; every region has shown it.
@@ -97,7 +97,7 @@ class Retirer:
         look: raises where a request leaves so late that the counter may have been removed since.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     counter: str
     head: Head
@@ -132,7 +132,7 @@ class Retirer:
                 return False
             covers = {key: self.head.covers[key] for key in batch}
             # Each thread has a look of its own.
-            with looking(self.look):
+            with guarded(self.look):
                 self._transact(covers) if self.how is Retire.TRANSACTION else self._delete(covers)
             return True
 
@@ -148,7 +148,7 @@ class Retirer:
         while left:
             writes = [delete_of(self.table, self.counter, *one) for one in left.items()]
             try:
-                self.door.transact(writes, self._token(left))
+                self.dynamo.transact(writes, self._token(left))
             except TransactionCancelled as cancelled:
                 renewed = self._judge(left, cancelled)
                 left = {key: one for key, one in left.items() if key not in renewed}
@@ -181,7 +181,7 @@ class Retirer:
             waits_ms = self.backoff.waits_ms(self.random)
             while True:
                 try:
-                    self.door.delete(delete_of(self.table, self.counter, key, covered))
+                    self.dynamo.delete(delete_of(self.table, self.counter, key, covered))
                 except ConditionFailed as failed:
                     refuse_changed(covered, failed.item)
                 except (Throttled, Unclear) as error:

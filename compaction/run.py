@@ -9,7 +9,7 @@ from countledger.compaction import plan
 from countledger.compaction.keeper import Keeper
 from countledger.compaction.report import Outcome, Report, Step, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
-from countledger.ledger.departure import looking
+from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, ServiceFailed
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
@@ -148,7 +148,7 @@ class Run:
         self._step(Verb.RETIRE, head)
         compactor = self._compactor
         retirer = Retirer(
-            door=self._views.home,
+            dynamo=self._views.home,
             table=self._table,
             counter=self._counter,
             head=head,
@@ -177,7 +177,7 @@ class Run:
         if not keeper.owes(head, record):
             return None
         self._step(Verb.ARCHIVE, head)
-        with looking(self._refuse_if_old):
+        with guarded(self._refuse_if_old):
             kept = keeper.keep(head, items, record)
         overtaken = f"another run has replaced generation {head.generation}"
         return None if kept else End(Outcome.OVERTAKEN, overtaken)
@@ -246,7 +246,7 @@ class Run:
         """
         self._step(Verb.PUBLISH, head)
         try:
-            with looking(self._refuse_if_old):
+            with guarded(self._refuse_if_old):
                 self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
         except ConditionFailed as failed:
             # After a lost answer the SDK sends again, and finds what its first attempt wrote.

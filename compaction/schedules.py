@@ -17,7 +17,7 @@ from countledger.compaction.schedule import (
     encode_schedule,
     unswept_since_ms,
 )
-from countledger.compaction.wish import Wish, by_default, wished
+from countledger.compaction.spec import Wish, by_default, wished
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from countledger.compaction.limit import AgeLimit
     from countledger.compaction.trigger import Triggers
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespace, Namespaces
 
 # Each is beaten only by another process that changes the same schedule meanwhile.
@@ -59,7 +59,7 @@ class Schedules:
     """The schedules of a stack.
 
     Attributes:
-        door: a door to DynamoDB; every write here carries a condition.
+        dynamo: a DynamoDB client; every write here carries a condition.
         table: the table `counters`.
         triggers: the stack's schedules at EventBridge Scheduler.
         namespaces: tell kind and horizon.
@@ -69,7 +69,7 @@ class Schedules:
         clock: tells the time.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     triggers: Triggers
     namespaces: Namespaces
@@ -168,9 +168,9 @@ class Schedules:
         # By the keys alone: the settings of a namespace need not be readable for this.
         listed = Compare("directory", "=", keys.DIRECTORY)
         read = Query(self.namespaces.table, listed, index=keys.NAMESPACES_INDEX)
-        namespaces = (item["counter"] for page in self.door.pages(read) for item in page)
+        namespaces = (item["counter"] for page in self.dynamo.pages(read) for item in page)
         wanted = [{"counter": name, "part": keys.SCHEDULE} for name in namespaces]
-        found = self.door.get_many(self.table, wanted)
+        found = self.dynamo.get_many(self.table, wanted)
         schedules = decoded(found, decode_schedule, on_corrupt)
         return sorted(schedules, key=lambda schedule: schedule.namespace)
 
@@ -191,7 +191,7 @@ class Schedules:
         self.triggers.delete(namespace)
         try:
             key = keys.schedule_key(namespace)
-            self.door.delete(Delete(self.table, key, Compare("part", "=", keys.SCHEDULE)))
+            self.dynamo.delete(Delete(self.table, key, Compare("part", "=", keys.SCHEDULE)))
         except ConditionFailed:
             return False
         return True
@@ -233,7 +233,7 @@ class Schedules:
             since_ms = self.clock.now_ms()
         item = encode_schedule(wanted, self._age_ms(wanted), revision + 1, since_ms)
         try:
-            self.door.put(Put(self.table, item, unmoved))
+            self.dynamo.put(Put(self.table, item, unmoved))
         except ConditionFailed as failed:
             raise ScheduleExists(
                 f"the schedule of namespace {wanted.namespace!r} was changed by somebody else just "
@@ -268,7 +268,7 @@ class Schedules:
 
     def _find(self, namespace: str) -> Item | None:
         key = keys.schedule_key(keys.check_namespace(namespace))
-        return self.door.get(self.table, key, consistent=True)
+        return self.dynamo.get(self.table, key, consistent=True)
 
     def _refuse_elsewhere(self) -> None:
         if self.region != self.home_region:

@@ -22,8 +22,8 @@ from countledger.ledger.operations import Scan
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
     from countledger.ledger.due import DueRule
+    from countledger.ledger.dynamo import DynamoClient
 
 SEGMENTS: Final = 8
 # From then on no materializer works by what it knew before: its knowledge, and a batch under way.
@@ -42,13 +42,13 @@ class Sweeper:
     """Reads a segment of the totals and marks what should be in the index.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         clock: tells the time.
         page_size: the most items to read at once, or None for as many as fit.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     page_size: int | None = None
@@ -64,7 +64,7 @@ class Sweeper:
             What is left at the deadline, or None.
         """
         while True:
-            page = self.door.page(
+            page = self.dynamo.page(
                 Scan(
                     self.table,
                     _HAS_TOTAL,
@@ -87,7 +87,7 @@ class Sweeper:
         try:
             mark = mark_of(self.table, standing_in(total), rule, self.clock.now_ms())
             if mark is not None:
-                self.door.update(mark)
+                self.dynamo.update(mark)
         except (ConditionFailed, CorruptItem):
             # Marked meanwhile, or spoilt by hand, which `verify` tells.
             return

@@ -12,7 +12,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.judge import Judge, Outcome
 from countledger.consumers.alerts.publish import ServicePublisher
-from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.consumers.record import failures_from
@@ -41,21 +41,21 @@ class _Parts:
 def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    door, table = connection.door("standard"), connection.setting("counters_table")
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     queues = connection.queues()
-    rules = RuleCache(Rules(door, table, connection.region))
+    rules = RuleCache(Rules(dynamo, table, connection.region))
     queue = QueueQuarantine(queues, connection.setting("quarantine_queue_url"))
     return _Parts(
         rules,
         Judge(
-            door,
+            dynamo,
             table,
             rules,
             ServicePublisher(
                 connection.events(), connection.topics(), connection.setting("alert_bus")
             ),
             QueueDeadLetters(queues, connection.setting("alert_dead_letter_queue_url")),
-            KeptQuarantine(Copies(door, table), queue, Source.COUNTERS),
+            KeptQuarantine(Copies(dynamo, table), queue, Source.COUNTERS),
         ),
         Logger(),
         Metrics(),

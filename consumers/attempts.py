@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countledger.consumers.progress import ShardProgress
     from countledger.consumers.shard import Shard
     from countledger.ledger.deadline import Deadline
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 # As often the whole batch is tried: an invocation may end for reasons of its own.
 _WHOLE: Final = 2
@@ -105,7 +105,9 @@ def _has_number(record: Mapping[str, Any]) -> bool:
     return True
 
 
-def begun(door: Door, table: str, batch: Batch, attempt: Attempt | None) -> Attempt | None:
+def begun(
+    dynamo: DynamoClient, table: str, batch: Batch, attempt: Attempt | None
+) -> Attempt | None:
     """The attempt, once it is noted: one write unit. None: none is counted.
 
     So it is where another invocation has passed the first record since the progress was read.
@@ -118,7 +120,7 @@ def begun(door: Door, table: str, batch: Batch, attempt: Attempt | None) -> Atte
         return None
     try:
         with batch.deadline.guarded():
-            door.update(attempt_of(table, str(batch.shard), attempt.first, attempt.number))
+            dynamo.update(attempt_of(table, str(batch.shard), attempt.first, attempt.number))
     except ConditionFailed as refused:
         if refused.item is None:
             raise ProgressLost(lost_text(batch.shard)) from refused
@@ -126,7 +128,7 @@ def begun(door: Door, table: str, batch: Batch, attempt: Attempt | None) -> Atte
     return attempt
 
 
-def survive(door: Door, table: str, batch: Batch, attempt: Attempt) -> None:
+def survive(dynamo: DynamoClient, table: str, batch: Batch, attempt: Attempt) -> None:
     """Note that the process did not end over this batch, which fails for reasons of its own."""
     with suppress(CountledgerError), batch.deadline.concluding().guarded():
-        door.update(survival_of(table, str(batch.shard), attempt.first))
+        dynamo.update(survival_of(table, str(batch.shard), attempt.first))

@@ -52,19 +52,19 @@ class _Parts:
 def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    door = connection.door("standard")
+    dynamo = connection.dynamo("standard")
     ledger = connection.setting("ledger_table")
     return _Parts(
         Verifier(
-            TotalsReader(door, connection.setting("counters_table")),
-            ExactReader(door, ledger),
+            TotalsReader(dynamo, connection.setting("counters_table")),
+            ExactReader(dynamo, ledger),
             LedgerStream(connection.streams(), connection.setting("ledger_stream_arn")),
             clock_skew_ms=connection.settings.clock_skew_ms,
             late_ms=late_write_ms(connection.settings.clock_skew_ms),
             chunk=CHUNK,
         ),
         # It only asks what they are: where they are made means nothing here.
-        Namespaces(door, ledger, region=connection.region, home_region=""),
+        Namespaces(dynamo, ledger, region=connection.region, home_region=""),
         Logger(),
         Metrics(),
     )
@@ -104,12 +104,12 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 def _walk(parts: _Parts, mode: str, has_time: Callable[[], bool]) -> Audit[Repair]:
     totals, exact = parts.verifier.totals, parts.verifier.exact
     return Audit(
-        Walker(exact.door, exact.table, totals.table),
+        Walker(exact.dynamo, exact.table, totals.table),
         # A verification is a repair that only says what it would do.
         Repairer(parts.verifier, dry_run=mode == "verify").repair,
         lambda one: str(one.remedy),
         parts.namespaces.is_of_a_ledger,
-        bookmarks=ItemBookmarks(totals.door, totals.table, mode),
+        bookmarks=ItemBookmarks(totals.dynamo, totals.table, mode),
         has_time=has_time,
         unread=partial(unrepaired, parts.verifier),
     )

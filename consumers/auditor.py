@@ -102,7 +102,7 @@ class Auditor:
             SetupError: the stream was switched off.
         """
         one = self.verifier
-        return LostProgress(one.totals.door, one.totals.table, one.stream, one.clock).mend()
+        return LostProgress(one.totals.dynamo, one.totals.table, one.stream, one.clock).mend()
 
     def _each(
         self,
@@ -146,7 +146,7 @@ class Auditor:
         totals = self.verifier.totals.table
         purpose = f"{task} of {ledger} and {totals} in {self.region}"
         return Audit(
-            Walker(self.verifier.exact.door, ledger, totals),
+            Walker(self.verifier.exact.dynamo, ledger, totals),
             judge,
             name_of,
             self.namespaces.is_of_a_ledger,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _FORMAT: Final = 1
 
@@ -112,18 +112,18 @@ class ItemBookmarks:
     """Keeps the place in an item of `counters`: a write unit for each KB of it.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         purpose: what the walk is for; one place for each.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     purpose: str
 
     def load(self) -> Place | None:
         """The place in the item; None where there is none, or none that this release can read."""
-        item = self.door.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
+        item = self.dynamo.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
         if item is None or "place" not in item:
             return None
         try:
@@ -134,11 +134,11 @@ class ItemBookmarks:
     def save(self, place: Place) -> None:
         """Write the item anew."""
         text = _encode(place, self.purpose)
-        self.door.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
+        self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
 
     def clear(self) -> None:
         """Write the item anew, without a place."""
-        self.door.put(Put(self.table, dict(keys.bookmark_key(self.purpose))))
+        self.dynamo.put(Put(self.table, dict(keys.bookmark_key(self.purpose))))
 
 
 class _SavedLane(BaseModel):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.shard import Shard
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +48,31 @@ class ShardDirectory:
 
     _renewed: dict[str, int] = field(default_factory=dict, repr=False)
 
-    def open(self, door: Door, table: str, shard: Shard, now_ms: int) -> ShardProgress:
+    def open(self, dynamo: DynamoClient, table: str, shard: Shard, now_ms: int) -> ShardProgress:
         """The progress of a shard: one read unit; of a new shard three, and two write units.
 
         Raises:
             ProgressLost: the shard is known, and its progress is not there or cannot be read.
             ServiceFailed: it could not be read or made; nothing may be applied.
         """
-        progress = _read(door, table, shard)
-        if progress is None and is_known(_entry(door, table, shard), now_ms):
+        progress = _read(dynamo, table, shard)
+        if progress is None and is_known(_entry(dynamo, table, shard), now_ms):
             # Another invocation may have made both since.
-            progress = _read(door, table, shard)
+            progress = _read(dynamo, table, shard)
             if progress is None:
                 raise ProgressLost(lost_text(shard))
         if progress is None:
             with suppress(ConditionFailed):
-                door.update(opening_of(table, str(shard), now_ms))
-            progress = _read(door, table, shard)
+                dynamo.update(opening_of(table, str(shard), now_ms))
+            progress = _read(dynamo, table, shard)
             if progress is None:
                 raise ServiceFailed(f"the progress of {shard} was made and is not there; try again")
         if progress.position == 0:
-            door.update(entry_of(table, shard, now_ms))
+            dynamo.update(entry_of(table, shard, now_ms))
             self._renewed[str(shard)] = now_ms
         return progress
 
-    def renew(self, door: Door, table: str, shard: Shard, now_ms: int) -> None:
+    def renew(self, dynamo: DynamoClient, table: str, shard: Shard, now_ms: int) -> None:
         """Let a shard be known for longer, after its progress moved: a write unit a day.
 
         Where that fails, the next batch tries again.
@@ -80,12 +80,12 @@ class ShardDirectory:
         if now_ms - self._renewed.get(str(shard), 0) < KNOWN_SHARD_RENEWED_MS:
             return
         with suppress(CountledgerError):
-            door.update(entry_of(table, shard, now_ms))
+            dynamo.update(entry_of(table, shard, now_ms))
             self._renewed[str(shard)] = now_ms
 
 
-def _read(door: Door, table: str, shard: Shard) -> ShardProgress | None:
-    item = door.get(table, keys.progress_key(str(shard)), consistent=True)
+def _read(dynamo: DynamoClient, table: str, shard: Shard) -> ShardProgress | None:
+    item = dynamo.get(table, keys.progress_key(str(shard)), consistent=True)
     try:
         return None if item is None else decode_progress(item)
     except NewerFormat:
@@ -94,8 +94,8 @@ def _read(door: Door, table: str, shard: Shard) -> ShardProgress | None:
         raise ProgressLost(lost_text(shard, str(error))) from error
 
 
-def _entry(door: Door, table: str, shard: Shard) -> Item | None:
-    return door.get(table, keys.known_shard_key(shard.stream, shard.id), consistent=True)
+def _entry(dynamo: DynamoClient, table: str, shard: Shard) -> Item | None:
+    return dynamo.get(table, keys.known_shard_key(shard.stream, shard.id), consistent=True)
 
 
 def lost_text(shard: Shard | str, reason: str = "it is not there") -> str:
@@ -120,9 +120,9 @@ def entry_of(table: str, shard: Shard, now_ms: int) -> Update:
     return Update(table, key, (Assign("expires_at", expires_at),))
 
 
-def known_shards(door: Door, table: str, stream: str) -> Iterator[str]:
+def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]:
     """The ids of a stream's known shards, in no order: half a read unit for some 50 of them."""
     condition = Compare("counter", "=", keys.STREAM_PREFIX + stream)
-    for page in door.pages(Query(table, condition)):
+    for page in dynamo.pages(Query(table, condition)):
         for item in page:
             yield str(item["part"])

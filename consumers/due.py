@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.consumers.remembered import Remembered
+from countledger.consumers.ttl_cache import Remembered
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import mark_of, rule_in, standing_in
@@ -14,8 +14,8 @@ from countledger.ledger.limits import DUE_RULE_LIFE_MS
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
     from countledger.ledger.due import DueRule
+    from countledger.ledger.dynamo import DynamoClient
 
 
 def new_memory() -> Remembered[DueRule | None]:
@@ -28,13 +28,13 @@ class DueRules:
     """When counters are worth compacting, by their namespaces' schedules.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         clock: tells when a rule has to be read anew.
         known: those that were read; shared, they are read once for all.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     known: Remembered[DueRule | None] = field(default_factory=new_memory, repr=False)
@@ -45,7 +45,7 @@ class DueRules:
 
     def _read(self, namespace: str) -> DueRule | None:
         try:
-            return rule_in(self.door.get(self.table, keys.schedule_key(namespace)))
+            return rule_in(self.dynamo.get(self.table, keys.schedule_key(namespace)))
         except CorruptItem:
             # The dispatcher, which works for this schedule alone, is where that is reported.
             return None
@@ -56,13 +56,13 @@ class DueMarker:
     """Puts the counters of one batch into the index.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second mark is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second mark is refused.
         table: the table `counters`.
         rules: of the namespaces.
         now_ms: the time of the batch.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     rules: DueRules
     now_ms: int
@@ -81,7 +81,7 @@ class DueMarker:
         try:
             update = mark_of(self.table, standing_in(total), rule, self.now_ms)
             if update is not None:
-                self.door.update(update)
+                self.dynamo.update(update)
         except (ConditionFailed, CorruptItem, RequestRejected):
             # Marked meanwhile, or spoilt by hand: asking again would block the stream for nothing.
             return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _PAGE: Final = 1_000
 
@@ -32,13 +32,13 @@ class GroupBoard:
     """The members of a group, and its board.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         namespaces: tell of what kind a counter is.
         group: whose board.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     namespaces: Namespaces
     group: str
@@ -60,7 +60,7 @@ class GroupBoard:
             page_size=size,
             after=None if after is None else keys.member_key(self.group, after),
         )
-        for page in self.door.pages(read):
+        for page in self.dynamo.pages(read):
             yield [item["part"].removeprefix(keys.MEMBER_PREFIX) for item in page]
 
     def place(self, counter: str) -> None:
@@ -76,7 +76,7 @@ class GroupBoard:
         board = group_board(self.group)
         update = place_of(self.table, board, counter, may_be_made=kind is Kind.LEDGER)
         try:
-            self.door.update(update)
+            self.dynamo.update(update)
         except ConditionFailed as failed:
             self._refuse(counter, failed.item)
         if not self._is_member(counter):
@@ -85,7 +85,7 @@ class GroupBoard:
     def take_off(self, counter: str) -> None:
         """Take a counter off the board, if it is on it: two write units."""
         try:
-            self.door.update(removal_of(self.table, group_board(self.group), counter))
+            self.dynamo.update(removal_of(self.table, group_board(self.group), counter))
         except ConditionFailed:
             return
 
@@ -105,13 +105,13 @@ class GroupBoard:
         """
         board, known = group_board(self.group), set(members)
         for bucket in board.buckets:
-            for page in self.door.pages(top_query(self.table, board, bucket, _PAGE)):
+            for page in self.dynamo.pages(top_query(self.table, board, bucket, _PAGE)):
                 for counter in {item["counter"] for item in page} - known:
                     self.take_off(counter)
 
     def _is_member(self, counter: str) -> bool:
         key = keys.member_key(self.group, counter)
-        return self.door.get(self.table, key, consistent=True) is not None
+        return self.dynamo.get(self.table, key, consistent=True) is not None
 
     def _refuse(self, counter: str, item: Item | None) -> NoReturn:
         if item is None:

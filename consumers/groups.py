@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countledger.consumers.leaders import Ranked
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.total import Total
 
@@ -48,7 +48,7 @@ class Groups:
     """The groups of a stack, in its home region.
 
     Attributes:
-        totals: reads totals; its door's SDK may retry, every write here sets what is to be.
+        totals: reads totals; its client's SDK may retry, every write here sets what is to be.
         namespaces: tell of what kind a counter is.
         clock: dates memberships.
         new_id: makes an id that is never used again.
@@ -62,7 +62,7 @@ class Groups:
     @property
     def memberships(self) -> Memberships:
         """Who belongs to which group, one by one."""
-        return Memberships(self._door, self._table, self.clock, self.new_id)
+        return Memberships(self._dynamo, self._table, self.clock, self.new_id)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:
         """Put counters into a group, which is made if it is new.
@@ -155,7 +155,7 @@ class Groups:
         members = list(board.members())
         board.take_strays_off(members)
         removed = self.remove(group, members)
-        self._door.delete(Delete(self._table, keys.group_key(group)))
+        self._dynamo.delete(Delete(self._table, keys.group_key(group)))
         added = list(board.members())
         for counter in added:
             board.take_off(counter)
@@ -227,7 +227,7 @@ class Groups:
         """
         check_limit(limit)
         if self.get(group).ranked:
-            return top_of(self._door, self._table, group_board(group), limit)
+            return top_of(self._dynamo, self._table, group_board(group), limit)
         found = self._totals_of(group, None, on_corrupt)
         return ranked(((one.counter, one.total) for one in found), limit)
 
@@ -237,12 +237,12 @@ class Groups:
         One that cannot be read is handed to `on_corrupt`; without that it raises CorruptItem.
         """
         directory = Compare("counter", "=", keys.GROUP_PREFIX)
-        for page in self._door.pages(Query(self._table, directory)):
+        for page in self._dynamo.pages(Query(self._table, directory)):
             yield from decoded(page, decode_group, on_corrupt)
 
     @property
-    def _door(self) -> Door:
-        return self.totals.door
+    def _dynamo(self) -> DynamoClient:
+        return self.totals.dynamo
 
     @property
     def _table(self) -> str:
@@ -250,23 +250,25 @@ class Groups:
 
     def board(self, group: str) -> GroupBoard:
         """The board of a group, ranked or not."""
-        return GroupBoard(self._door, self._table, self.namespaces, group)
+        return GroupBoard(self._dynamo, self._table, self.namespaces, group)
 
     def _ranked(self, group: str) -> bool | None:
-        item = self._door.get(self._table, keys.group_key(group), consistent=True)
+        item = self._dynamo.get(self._table, keys.group_key(group), consistent=True)
         return None if item is None else bool(is_on(item))
 
     def _switch(self, group: str, *, on: bool) -> None:
         there = AllOf(Compare("counter", "=", keys.GROUP_PREFIX))
         write = Update(self._table, keys.group_key(group), (Assign("on", on),), there)
         try:
-            self._door.update(write)
+            self._dynamo.update(write)
         except ConditionFailed:
             raise NoSuchGroup(f"group {group!r} was deleted meanwhile") from None
 
     def _make(self, group: str) -> None:
         with suppress(ConditionFailed):
-            self._door.put(Put(self._table, {**keys.group_key(group), "on": False}, Absent("part")))
+            self._dynamo.put(
+                Put(self._table, {**keys.group_key(group), "on": False}, Absent("part"))
+            )
 
     def _add(self, group: str, counter: str) -> bool:
         """The membership first, then the rule: whoever switches it on meanwhile sees the member."""

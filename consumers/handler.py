@@ -42,16 +42,16 @@ class _Parts:
 def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
-    door, table = connection.door("standard"), connection.setting("counters_table")
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     queue = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
-    quarantine = KeptQuarantine(Copies(door, table), queue, Source.LEDGER)
+    quarantine = KeptQuarantine(Copies(dynamo, table), queue, Source.LEDGER)
     return _Parts(
         Materializer(
-            door,
+            dynamo,
             table,
             quarantine,
-            rules=DueRules(door, table),
-            ranks=RankRules(door, table),
+            rules=DueRules(dynamo, table),
+            ranks=RankRules(dynamo, table),
             passed=PassedShards(late_write_ms(connection.settings.clock_skew_ms)),
         ),
         Logger(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countledger.ledger.amount import Amount
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.ranking import Board
 
 _TIES_MAX: Final = 1_000
@@ -63,18 +63,18 @@ def ranked(found: Iterable[tuple[str, Amount]], limit: int) -> list[Ranked]:
     return ranks
 
 
-def top_of(door: Door, table: str, board: Board, limit: int) -> list[Ranked]:
+def top_of(dynamo: DynamoClient, table: str, board: Board, limit: int) -> list[Ranked]:
     """The top of a board: half a read unit for each of its partitions, and each 4 KB read there."""
     found: list[tuple[str, Amount]] = []
     for bucket in board.buckets:
-        found += _top_of_bucket(door, table, board, bucket, limit)
+        found += _top_of_bucket(dynamo, table, board, bucket, limit)
     return ranked(found, limit)
 
 
 def _top_of_bucket(
-    door: Door, table: str, board: Board, bucket: str, limit: int
+    dynamo: DynamoClient, table: str, board: Board, bucket: str, limit: int
 ) -> list[tuple[str, Amount]]:
-    pages = door.pages(top_query(table, board, bucket, limit + 1))
+    pages = dynamo.pages(top_query(table, board, bucket, limit + 1))
     items = (item for page in pages for item in page)
     found: list[tuple[str, Amount]] = []
     for item in islice(items, limit + _TIES_MAX):

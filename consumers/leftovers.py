@@ -51,7 +51,7 @@ class Leftovers:
     """Removes what is left of a counter. It can be repeated, and stopped anywhere.
 
     Attributes:
-        groups: take the counter out; their door and table are used for the rest.
+        groups: take the counter out; their dynamo and table are used for the rest.
     """
 
     groups: Groups
@@ -108,13 +108,13 @@ class Leftovers:
         """
         totals = self.groups.totals
         for place in keys.marker_places(counter, bins):
-            for page in totals.door.pages(self._query(place, keys.MARKER_PREFIX)):
+            for page in totals.dynamo.pages(self._query(place, keys.MARKER_PREFIX)):
                 if page:
                     self._remove_old(counter, page)
 
     def _remove_old(self, counter: str, markers: Sequence[Item]) -> None:
         totals = self.groups.totals
-        main = totals.door.get(totals.table, keys.total_key(counter), consistent=True) or {}
+        main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True) or {}
         for marker in markers:
             if marker.get("made") != main.get("made"):
                 self._delete(_key_of(marker), _unchanged(marker, "made"))
@@ -149,7 +149,7 @@ class Leftovers:
                 self.groups.board(group).take_off_unless_member(counter)
 
     def _items(self, partition: str, prefix: str) -> Iterator[Item]:
-        for page in self.groups.totals.door.pages(self._query(partition, prefix)):
+        for page in self.groups.totals.dynamo.pages(self._query(partition, prefix)):
             yield from page
 
     def _query(self, partition: str, prefix: str) -> Query:
@@ -159,7 +159,7 @@ class Leftovers:
     def _delete(self, key: Key, condition: Condition | None = None) -> None:
         totals = self.groups.totals
         try:
-            totals.door.delete(Delete(totals.table, key, condition))
+            totals.dynamo.delete(Delete(totals.table, key, condition))
         except ConditionFailed:
             return  # gone already, or another one
 

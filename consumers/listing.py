@@ -53,11 +53,11 @@ class Listing:
 
     def _strict(self, namespace: str) -> Iterator[list[str]]:
         directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
-        for page in self.totals.door.pages(Query(self.totals.table, directory)):
+        for page in self.totals.dynamo.pages(Query(self.totals.table, directory)):
             yield [item["part"] for item in page]
 
     def _found(self, namespace: str) -> Iterator[list[str]]:
-        return counters_of(self.totals.door, self.totals.table, namespace)
+        return counters_of(self.totals.dynamo, self.totals.table, namespace)
 
     def _read(self, pages: Iterator[list[str]], on_corrupt: OnCorrupt | None) -> Iterator[Total]:
         for names in pages:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class LostProgress:
     """Finds shards whose progress is lost, and gives them progress again.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         stream: the stream of `ledger`.
         clock: tells the time.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     stream: LedgerStream
     clock: Clock = field(default_factory=SystemClock)
@@ -51,14 +51,14 @@ class LostProgress:
         """
         self.stream.check_on()
         for one in self.stream.shards():
-            item = self.door.get(self.table, keys.progress_key(str(one.shard)), consistent=True)
+            item = self.dynamo.get(self.table, keys.progress_key(str(one.shard)), consistent=True)
             if self._is_lost(one, item) and self._mend(one, item):
                 yield str(one.shard)
 
     def _is_lost(self, one: StreamShard, item: Item | None) -> bool:
         if item is None:
             key = keys.known_shard_key(one.shard.stream, one.shard.id)
-            entry = self.door.get(self.table, key, consistent=True)
+            entry = self.dynamo.get(self.table, key, consistent=True)
             return is_known(entry, self.clock.now_ms())
         try:
             decode_progress(item)
@@ -76,7 +76,7 @@ class LostProgress:
         now_ms = self.clock.now_ms()
         mended = ShardProgress(str(one.shard), sequence, made_ms, now_ms, 0, 0, 0)
         try:
-            self.door.update(mending_of(self.table, mended, item))
+            self.dynamo.update(mending_of(self.table, mended, item))
         except ConditionFailed as refused:
             # Somebody else was here, or an attempt of ours whose answer was lost.
             there = refused.item or {}

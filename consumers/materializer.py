@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from countledger.consumers.record import Change
     from countledger.consumers.shard import Shard
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _WRITERS: Final = 16
 
@@ -69,7 +69,7 @@ class Materializer:
     """Brings batches of stream records into totals.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         quarantine: takes what can never be applied.
         clock: tells the time.
@@ -79,7 +79,7 @@ class Materializer:
         passed: knows which watermarks can go.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     quarantine: Quarantine
     clock: Clock = field(default_factory=SystemClock)
@@ -116,54 +116,54 @@ class Materializer:
             return Outcome(0)
         deadline = deadline or Deadline.within(self.clock)
         now_ms = self.clock.now_ms()
-        door = self.door.metered()
-        progress = self.shards.open(door, self.table, shard, now_ms)
+        dynamo = self.dynamo.metered()
+        progress = self.shards.open(dynamo, self.table, shard, now_ms)
         fresh = above(records, progress.position) if progress.position else records
         outcome = Outcome(len(records), duplicates=len(records) - len(fresh))
         if not fresh:
             return outcome
         batch = Batch(shard, progress, now_ms, deadline)
-        attempt = begun(door, self.table, batch, attempt_at(fresh, progress, now_ms))
+        attempt = begun(dynamo, self.table, batch, attempt_at(fresh, progress, now_ms))
         if attempt is None:
-            self._handle(door, batch, fresh, outcome)
+            self._handle(dynamo, batch, fresh, outcome)
             return outcome
         try:
-            self._handle(door, batch, fresh[: attempt.size], outcome, attempt)
+            self._handle(dynamo, batch, fresh[: attempt.size], outcome, attempt)
         except CountledgerError:
-            survive(door, self.table, batch, attempt)
+            survive(dynamo, self.table, batch, attempt)
             raise
         if outcome.retry_from == attempt.first:
-            survive(door, self.table, batch, attempt)  # otherwise its progress has moved
+            survive(dynamo, self.table, batch, attempt)  # otherwise its progress has moved
         elif outcome.retry_from is None and attempt.size < len(fresh):
             outcome.retry_from = sequence_of(fresh[attempt.size])
         return outcome
 
     def _handle(
         self,
-        door: Door,
+        dynamo: DynamoClient,
         batch: Batch,
         records: Sequence[Mapping[str, Any]],
         outcome: Outcome,
         attempt: Attempt | None = None,
     ) -> None:
         """Apply records, in whole or up to the first that cannot be, and move the progress."""
-        given_up = 0
+        withdrawn = 0
         if attempt is not None and attempt.is_last:
             self.quarantine.put(records[0], attempt.reason, str(batch.shard))
-            given_up = 1
+            withdrawn = 1
         # After a record that is given up only such come as tell no number, and are rejected.
-        folded = fold(records[given_up:], batch.now_ms)
+        folded = fold(records[withdrawn:], batch.now_ms)
         for rejected in folded.rejected:
             self.quarantine.put(rejected.record, rejected.reason, str(batch.shard))
-        writer = self._writer(door, batch, records)
+        writer = self._writer(dynamo, batch, records)
         sum_up(outcome, folded, _write_all(writer, folded, batch.deadline), batch.now_ms)
-        outcome.quarantined += given_up
+        outcome.quarantined += withdrawn
         handled = reached(records, outcome.retry_from)
         if handled is not None:
-            self._advance(door, batch, outcome, handled)
+            self._advance(dynamo, batch, outcome, handled)
 
     def _writer(
-        self, door: Door, batch: Batch, records: Sequence[Mapping[str, Any]]
+        self, dynamo: DynamoClient, batch: Batch, records: Sequence[Mapping[str, Any]]
     ) -> TotalWriter:
         shard, now_ms = batch.shard, batch.now_ms
 
@@ -171,13 +171,17 @@ class Materializer:
             self.quarantine.put(find(records, change.sequence), reason, str(shard))
 
         def removable(total: Item) -> dict[str, bytes]:
-            return self.passed.removable(door, self.table, total, shard.stream, now_ms)
+            return self.passed.removable(dynamo, self.table, total, shard.stream, now_ms)
 
-        index = DueMarker(door, self.table, self.rules, now_ms).mark if self.rules else None
+        index = DueMarker(dynamo, self.table, self.rules, now_ms).mark if self.rules else None
         also = self.ranks.clauses if self.ranks else None
-        return TotalWriter(door, self.table, str(shard), set_aside, now_ms, index, also, removable)
+        return TotalWriter(
+            dynamo, self.table, str(shard), set_aside, now_ms, index, also, removable
+        )
 
-    def _advance(self, door: Door, batch: Batch, outcome: Outcome, handled: Reached) -> None:
+    def _advance(
+        self, dynamo: DynamoClient, batch: Batch, outcome: Outcome, handled: Reached
+    ) -> None:
         """Step 6; where it fails the last record is delivered again, and dropped."""
         handled_at_ms = self.clock.now_ms()
         earlier, earlier_at_ms, settled = history_after(
@@ -190,7 +194,7 @@ class Materializer:
             handled_at_ms=handled_at_ms,
             records=handled.records,
             updates=outcome.updates,
-            write_units=door.meter.write_units + 1,  # its own
+            write_units=dynamo.meter.write_units + 1,  # its own
             earlier=earlier,
             earlier_at_ms=earlier_at_ms,
             settled=settled,
@@ -198,8 +202,8 @@ class Materializer:
         error: CountledgerError
         try:
             with batch.deadline.concluding().guarded():
-                door.update(advance_of(self.table, progress))
-                self.shards.renew(door, self.table, batch.shard, handled_at_ms)
+                dynamo.update(advance_of(self.table, progress))
+                self.shards.renew(dynamo, self.table, batch.shard, handled_at_ms)
         except ConditionFailed as refused:
             if refused.item is not None:
                 return  # a redelivered batch: the shard has been further already

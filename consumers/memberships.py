@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import check_format, require
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.departure import looking
 from countledger.ledger.errors import ConditionFailed, ServiceFailed
 from countledger.ledger.expressions import Absent, Compare
 from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _INDEX: Final = "members"
 
@@ -54,13 +54,13 @@ class Memberships:
     """Reads and writes memberships.
 
     Attributes:
-        door: its SDK may retry, every write here sets what is to be.
+        dynamo: its SDK may retry, every write here sets what is to be.
         table: the table `counters`.
         clock: dates memberships.
         new_id: makes an id that is never used again.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = lambda: uuid4().hex
@@ -68,13 +68,13 @@ class Memberships:
     def groups_of(self, counter: str) -> Iterator[str]:
         """The groups of a counter by name: half a read unit for each 4 KB of memberships."""
         condition = Compare("member", "=", keys.check_counter(counter))
-        for page in self.door.pages(Query(self.table, condition, index=_INDEX)):
+        for page in self.dynamo.pages(Query(self.table, condition, index=_INDEX)):
             yield from (item["counter"].removeprefix(keys.GROUP_PREFIX) for item in page)
 
     def of(self, counter: str) -> list[Membership]:
         """The memberships of a counter: as `groups_of`, and a read unit for each."""
         wanted = [keys.member_key(group, counter) for group in self.groups_of(counter)]
-        return [_decode(item) for item in self.door.get_many(self.table, wanted, consistent=True)]
+        return [_decode(item) for item in self.dynamo.get_many(self.table, wanted, consistent=True)]
 
     def join(self, group: str, counter: str) -> tuple[Membership, bool]:
         """Write a membership: a write unit, two if it is there. The one written; whether it is new.
@@ -87,10 +87,10 @@ class Memberships:
         made = Membership(group, counter, self.new_id(), self.clock.now_ms())
         key = keys.member_key(group, counter)
         item: Item = {**key, "member": counter, "id": made.id, "at": made.at_ms}
-        with looking(partial(self._refuse_if_late, made.at_ms)):
+        with guarded(partial(self._refuse_if_late, made.at_ms)):
             new = self._wrote(Put(self.table, item, Absent("part")))
             if not new:
-                self.door.put(Put(self.table, item))
+                self.dynamo.put(Put(self.table, item))
         return made, new
 
     def leave(self, group: str, counter: str) -> bool:
@@ -102,7 +102,7 @@ class Memberships:
             Whether there was one.
         """
         key = keys.member_key(group, counter)
-        item = self.door.get(self.table, key, consistent=True)
+        item = self.dynamo.get(self.table, key, consistent=True)
         if item is None:
             return False
         same = Compare("id", "=", item["id"]) if "id" in item else Absent("id")
@@ -120,9 +120,9 @@ class Memberships:
     def _wrote(self, write: Put | Delete) -> bool:
         try:
             if isinstance(write, Put):
-                self.door.put(write)
+                self.dynamo.put(write)
             else:
-                self.door.delete(write)
+                self.dynamo.delete(write)
         except ConditionFailed:
             return False
         return True

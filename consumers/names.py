@@ -11,37 +11,37 @@ from countledger.ledger.operations import Scan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
 
 
-def counters_beginning(door: Door, table: str, prefix: str) -> Iterator[str]:
+def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
     """The counters of every kind whose names begin so, in no order, as they are found.
 
     It scans the whole table: half a read unit for each 4 KB of it, whatever is found. No snapshot:
     a counter that is made meanwhile may be in it or not.
 
     Args:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         prefix: what the names begin with; "" = all.
     """
     is_total: Condition = Compare("part", "=", keys.TOTAL)
     where = AllOf(is_total, BeginsWith("counter", prefix)) if prefix else is_total
-    for page in door.pages(Scan(table, where, only=("counter",))):
+    for page in dynamo.pages(Scan(table, where, only=("counter",))):
         for item in page:
             yield item["counter"]
 
 
 def counters_of(
-    door: Door, table: str, namespace: str, where: Condition | None = None
+    dynamo: DynamoClient, table: str, namespace: str, where: Condition | None = None
 ) -> Iterator[list[str]]:
     """The counters of a namespace that have a total, in no order, page by page.
 
     Half a read unit for each 4 KB of the whole table: there is no index of them.
 
     Args:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         namespace: what stands before their colon.
         where: which of their totals.
@@ -51,7 +51,7 @@ def counters_of(
         conditions.append(BeginsWith("counter", f"{namespace}:"))
     if where is not None:
         conditions.append(where)
-    for page in door.pages(Scan(table, AllOf(*conditions), ("counter",))):
+    for page in dynamo.pages(Scan(table, AllOf(*conditions), ("counter",))):
         names = (item["counter"] for item in page)
         yield [
             name for name in names if keys.is_counter(name) and keys.namespace_of(name) == namespace

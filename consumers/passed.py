@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 # For how long what was read is good enough: what has changed since only lets more go.
 PASSED_AGE_MS: Final = 5 * MINUTE_MS
@@ -49,7 +49,7 @@ class PassedShards:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def removable(
-        self, door: Door, table: str, total: Item, stream: str, now_ms: int
+        self, dynamo: DynamoClient, table: str, total: Item, stream: str, now_ms: int
     ) -> dict[str, bytes]:
         """The watermarks of a total that can go: few reads, and those seldom.
 
@@ -57,7 +57,7 @@ class PassedShards:
         each shard that a total names half of one.
 
         Args:
-            door: a door to DynamoDB.
+            dynamo: a DynamoDB client.
             table: the table `counters`.
             total: its item.
             stream: the label of the stream whose shards are looked at.
@@ -73,7 +73,7 @@ class PassedShards:
         # The writers of a batch ask all at once: one of them reads, and the others do not wait.
         if self._lock.acquire(blocking=False):
             try:
-                self._learn(door, table, marks, stream, now_ms)
+                self._learn(dynamo, table, marks, stream, now_ms)
             finally:
                 self._lock.release()
         for name, value in marks.items():
@@ -84,7 +84,7 @@ class PassedShards:
         return found if len(found) >= self.enough else {}
 
     def _learn(
-        self, door: Door, table: str, names: Iterable[str], stream: str, now_ms: int
+        self, dynamo: DynamoClient, table: str, names: Iterable[str], stream: str, now_ms: int
     ) -> None:
         old = [name for name in names if not self._is_fresh(name, now_ms)]
         if not old:
@@ -92,12 +92,12 @@ class PassedShards:
         listed_at_ms = self._listed_at_ms.get(stream)
         unknown = any(name not in self._names for name in old)
         if unknown and (listed_at_ms is None or now_ms - listed_at_ms >= self.age_ms):
-            for shard_id in known_shards(door, table, stream):
+            for shard_id in known_shards(dynamo, table, stream):
                 shard = f"{stream}/{shard_id}"
                 self._names[watermark.attribute(shard)] = shard
             self._listed_at_ms[stream] = now_ms
         wanted = {name: self._names[name] for name in old if name in self._names}
-        progress = _read(door, table, wanted.values())
+        progress = _read(dynamo, table, wanted.values())
         for name, shard in wanted.items():
             self._known[name] = now_ms, progress.get(shard)
 
@@ -106,9 +106,9 @@ class PassedShards:
         return known is not None and now_ms - known[0] < self.age_ms
 
 
-def _read(door: Door, table: str, shards: Iterable[str]) -> dict[str, ShardProgress]:
+def _read(dynamo: DynamoClient, table: str, shards: Iterable[str]) -> dict[str, ShardProgress]:
     found: dict[str, ShardProgress] = {}
-    for item in door.get_many(table, [keys.progress_key(shard) for shard in shards]):
+    for item in dynamo.get_many(table, [keys.progress_key(shard) for shard in shards]):
         try:
             progress = decode_progress(item)
         except CorruptItem:

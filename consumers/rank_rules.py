@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from countledger.consumers.remembered import Remembered
+from countledger.consumers.ttl_cache import Remembered
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CorruptItem
@@ -14,7 +14,7 @@ from countledger.ledger.limits import RANK_RULE_LIFE_MS
 from countledger.ledger.ranking import clauses_for, is_on
 
 if TYPE_CHECKING:
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
 
 
@@ -23,12 +23,12 @@ class RankRules:
     """Which namespaces are ranked.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         clock: tells when a rule has to be read anew.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     _known: Remembered[bool | None] = field(
@@ -51,7 +51,7 @@ class RankRules:
 
     def _read(self, namespace: str) -> bool | None:
         try:
-            return is_on(self.door.get(self.table, keys.ranking_key(namespace)))
+            return is_on(self.dynamo.get(self.table, keys.ranking_key(namespace)))
         except CorruptItem:
             # Who asks for the top of that namespace is told; totals are not to wait for it.
             return None

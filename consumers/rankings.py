@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.consumers.leaders import Ranked
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Update
 
@@ -42,14 +42,14 @@ class Rankings:
     """The rankings of namespaces.
 
     Attributes:
-        door: a door to DynamoDB; every write carries a condition or sets what is there, so the SDK
+        dynamo: a DynamoDB client; every write carries a condition or sets what is there, so the SDK
             may retry.
         table: the table `counters`.
         namespaces: tell which of them exist, and of what kind.
         clock: waits until every materializer knows the rule.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
@@ -115,7 +115,7 @@ class Rankings:
     def is_on(self, namespace: str) -> bool:
         """Whether a namespace is ranked: half a read unit."""
         key = keys.ranking_key(keys.check_namespace(namespace))
-        return bool(is_on(self.door.get(self.table, key)))
+        return bool(is_on(self.dynamo.get(self.table, key)))
 
     def top(self, namespace: str, limit: int = 10) -> list[Ranked]:
         """The highest totals of a namespace, equal ones by name.
@@ -137,19 +137,19 @@ class Rankings:
                 f"namespace {namespace!r} is not ranked: `countledger namespace rank` switches it "
                 "on, for two write units with each update that moves a total"
             )
-        return top_of(self.door, self.table, namespace_board(namespace), limit)
+        return top_of(self.dynamo, self.table, namespace_board(namespace), limit)
 
     def _rule(self, namespace: str, *, on: bool) -> None:
-        self.door.put(Put(self.table, {**keys.ranking_key(namespace), "on": on}))
+        self.dynamo.put(Put(self.table, {**keys.ranking_key(namespace), "on": on}))
 
     def _sweep(self, namespace: str, where: Condition, change: Callable[[str], Update]) -> int:
         def changed(counter: str) -> bool:
             try:
-                self.door.update(change(counter))
+                self.dynamo.update(change(counter))
             except ConditionFailed:
                 return False  # gone, or changed by an update meanwhile
             return True
 
         with ThreadPoolExecutor(_WRITERS, "countledger-ranker") as pool:
-            found = counters_of(self.door, self.table, namespace, where)
+            found = counters_of(self.dynamo, self.table, namespace, where)
             return sum(sum(pool.map(changed, page)) for page in found)

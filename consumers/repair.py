@@ -25,7 +25,7 @@ from countledger.consumers import watermark
 from countledger.consumers.due import DueMarker, DueRules, new_memory
 from countledger.consumers.verdict import Judgement, Verdict
 from countledger.ledger import amount, keys
-from countledger.ledger.departure import looking
+from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from countledger.consumers.proof import Proof
-    from countledger.consumers.remembered import Remembered
     from countledger.consumers.stored import Stored
+    from countledger.consumers.ttl_cache import Remembered
     from countledger.consumers.verify import Finding, Verifier
     from countledger.ledger.attributes import Item
     from countledger.ledger.due import DueRule
@@ -125,8 +125,8 @@ class Repairer:
         if self.dry_run:
             return Repair(verdict.counter, _PLANNED[remedy], verdict, verdict.proof)
         try:
-            with looking(lambda: self._refuse_if_old(finding)):
-                item = self.verifier.totals.door.update(plan)
+            with guarded(lambda: self._refuse_if_old(finding)):
+                item = self.verifier.totals.dynamo.update(plan)
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
                 reason = "its total moved at the last moment; try again"
@@ -142,10 +142,10 @@ class Repairer:
         """The same, once the total lies in the due index if it belongs there."""
         if total is None:
             return done
-        door, table = self.verifier.totals.door, self.verifier.totals.table
-        rules = DueRules(door, table, self.verifier.clock, self._known)
+        dynamo, table = self.verifier.totals.dynamo, self.verifier.totals.table
+        rules = DueRules(dynamo, table, self.verifier.clock, self._known)
         try:
-            DueMarker(door, table, rules, self.verifier.clock.now_ms()).mark(total)
+            DueMarker(dynamo, table, rules, self.verifier.clock.now_ms()).mark(total)
         except SetupError:
             raise
         except CountledgerError as error:

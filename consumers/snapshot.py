@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _POLICY: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
 # A spread counter may be made again, with other bins, while its bins are looked for.
@@ -70,13 +70,13 @@ class SnapshotReader:
     """Reads snapshots.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry its reads.
+        dynamo: a DynamoDB client; the SDK may retry its reads.
         table: the table `counters`.
         clock: waits between the tries, and tells the time.
         random: what the jitter of those waits is drawn from.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
@@ -112,7 +112,7 @@ class SnapshotReader:
         waits_ms = _POLICY.waits_ms(self.random)
         while True:
             try:
-                return self.door.transact_get(self.table, wanted) if wanted else []
+                return self.dynamo.transact_get(self.table, wanted) if wanted else []
             except (TransactionCancelled, Throttled, Unclear, Unreachable) as error:
                 wait_ms = next(waits_ms, None)
                 if isinstance(error, TransactionCancelled):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.consumers.changes import Changes
     from countledger.consumers.record import Change
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
 
 # A watermark moves under an update only where a late write of an earlier invocation lands beside
@@ -101,7 +101,7 @@ class TotalWriter:
     """Writes the totals of one batch.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         shard: whose records these are.
         set_aside: puts a record into the quarantine: the change, and why.
@@ -111,7 +111,7 @@ class TotalWriter:
         removable: which watermarks of a total can go, if several can; None: by their age alone.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     shard: str
     set_aside: Callable[[Change, str], None]
@@ -163,7 +163,7 @@ class TotalWriter:
                 raise SumOverflow(f"counter {counter!r}: the sum needs more than 38 digits")
             try:
                 update = update_of(self.table, counter, step, self.shard, self.now_ms)
-                item = self.door.update(and_also(update, also))
+                item = self.dynamo.update(and_also(update, also))
             except ConditionFailed as failed:
                 check_format(failed.item or {})
                 if "method" in (failed.item or {}):
@@ -185,7 +185,7 @@ class TotalWriter:
             # Those of a repair grow stale together, and may be more than one expression takes.
             gone = dict(islice(self._removable(item).items(), _CLEANED_AT_ONCE))
             if gone:
-                self.door.update(clean_up_of(self.table, counter, gone))
+                self.dynamo.update(clean_up_of(self.table, counter, gone))
         except (ConditionFailed, ServiceFailed):
             # The changes are in; the next update of this counter tries again.
             return

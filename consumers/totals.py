@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.stream import LedgerStream, StreamShard
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class TotalsReader:
     """Reads totals.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry its reads.
+        dynamo: a DynamoDB client; the SDK may retry its reads.
         table: the table `counters`.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
 
     def read(self, counter: str, *, consistent: bool = False) -> Total:
@@ -85,12 +85,12 @@ class TotalsReader:
             CorruptItem: the total cannot be read.
         """
         key = keys.total_key(keys.check_counter(counter))
-        item = self.door.get(self.table, key, consistent=consistent)
+        item = self.dynamo.get(self.table, key, consistent=consistent)
         return Total(counter) if item is None else self._whole(decode_total(item))
 
     def item(self, counter: str) -> Item | None:
         """A counter's total as it is stored, strongly consistent, or None: one read unit."""
-        return self.door.get(self.table, keys.total_key(counter), consistent=True)
+        return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
 
     def read_many(
         self,
@@ -107,7 +107,7 @@ class TotalsReader:
             As `read`, and Throttled where the service leaves some unanswered.
         """
         names = [keys.check_counter(counter) for counter in counters]
-        items = self.door.get_many(
+        items = self.dynamo.get_many(
             self.table, [keys.total_key(name) for name in dict.fromkeys(names)]
         )
         there = {item["counter"] for item in items}
@@ -124,7 +124,7 @@ class TotalsReader:
         if total.bins == 1:
             return total
         bins = [keys.bin_key(total.counter, number) for number in range(total.bins)]
-        return with_bins(total, self.door.get_many(self.table, bins))
+        return with_bins(total, self.dynamo.get_many(self.table, bins))
 
     def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
         """The progress of stream shards of which anything was handled: half a read unit each.
@@ -142,7 +142,7 @@ class TotalsReader:
                 and the command that lets it go on.
         """
         wanted = [keys.progress_key(shard) for shard in shards]
-        found = map(_readable, self.door.get_many(self.table, wanted))
+        found = map(_readable, self.dynamo.get_many(self.table, wanted))
         return {progress.shard: progress for progress in found}
 
     def freshness(self, stream: LedgerStream) -> Freshness:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 SEGMENTS_MAX: Final = 64
 SEGMENTS_DEFAULT: Final = 4
@@ -118,14 +118,14 @@ class Walker:
     """Walks over all counters.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry its reads.
+        dynamo: a DynamoDB client; the SDK may retry its reads.
         ledger: the table `ledger`.
         totals: the table `counters`.
         page_size: how many totals of each segment make a round. More of them share a proof, and
             more of them move while it is waited for.
     """
 
-    door: Door
+    dynamo: DynamoClient
     ledger: str
     totals: str
     page_size: int = _TOTALS_PER_PAGE
@@ -139,7 +139,7 @@ class Walker:
         early: set[str] = set()
         for source in ORDER:
             pages = {
-                lane.segment: self.door.pages(self._scan(lane, segments))
+                lane.segment: self.dynamo.pages(self._scan(lane, segments))
                 for lane in bookmark.lanes
                 if lane.source is source and not lane.done
             }
@@ -171,7 +171,7 @@ class Walker:
         if source is Source.TOTALS:
             return names
         wanted = [keys.total_key(name) for name in names]
-        there = {item["counter"] for item in self.door.get_many(self.totals, wanted)}
+        there = {item["counter"] for item in self.dynamo.get_many(self.totals, wanted)}
         return tuple(name for name in names if name not in there)
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import boto3
 
+    from countledger.compaction.deletions import Removals
     from countledger.compaction.regions import Regions
-    from countledger.compaction.removals import Removals
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
     from countledger.consumers.alerts.alerts import Alerts
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from countledger.producers.receipt import Receipt
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.counters import StrictCounters
-    from countledger.producers.strict.means import Means
 
 
 class CountLedger:
@@ -201,7 +201,7 @@ class CountLedger:
 
         And an exact read, and a read unit for the key. The entry adds what the exact sum lacks at
         that time; entries that arrive meanwhile are kept, and count on top. (A strict counter is
-        set exactly by `strict.at_once.set_value`.)
+        set exactly by `strict.transactions.set_value`.)
 
         Raises:
             IdempotencyKeyReused: the key was used for another value, or another entry.
@@ -235,8 +235,8 @@ class CountLedger:
         """
         from countledger.consumers.names import counters_beginning
 
-        door = self.connection.door("standard")
-        return counters_beginning(door, self.connection.setting("counters_table"), prefix)
+        dynamo = self.connection.dynamo("standard")
+        return counters_beginning(dynamo, self.connection.setting("counters_table"), prefix)
 
     def snapshot(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment. Two read units each.
@@ -250,13 +250,13 @@ class CountLedger:
         """
         from countledger.consumers.snapshot import SnapshotReader
 
-        return SnapshotReader(self._totals.door, self._totals.table).read(counters)
+        return SnapshotReader(self._totals.dynamo, self._totals.table).read(counters)
 
     def counters(self, namespace: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
         """The counters of a namespace, with their totals; none that was never changed.
 
         Of strict counters by name, half a read unit for each, and each bin. The others are found by
-        looking through the whole table `counters`, in no order: half a read unit for each 4 KB.
+        guarded through the whole table `counters`, in no order: half a read unit for each 4 KB.
 
         Args:
             namespace: whose counters.
@@ -307,8 +307,8 @@ class CountLedger:
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
         table = self.connection.setting("ledger_table")
         head = self.head(counter)
-        door, spread = self._exact.door, namespace.spread
-        return newest_first(door, table, counter, spread, limit, head=head, on_corrupt=on_corrupt)
+        dynamo, spread = self._exact.dynamo, namespace.spread
+        return newest_first(dynamo, table, counter, spread, limit, head=head, on_corrupt=on_corrupt)
 
     def head(self, counter: str) -> Head:
         """The one summary of all entries merged so far: number, sum and period.
@@ -318,7 +318,7 @@ class CountLedger:
         from countledger.ledger.head import decode_head
 
         key = keys.head_key(keys.check_counter(counter))
-        return decode_head(self._exact.door.get(self.connection.setting("ledger_table"), key))
+        return decode_head(self._exact.dynamo.get(self.connection.setting("ledger_table"), key))
 
     def archived(self, counter: str, place: str) -> Iterator[Entry]:
         """The merged entries of a counter that were archived, the last merged ones first.
@@ -437,7 +437,7 @@ class CountLedger:
             Source.COUNTERS: look_at_the_log,
             Source.KINESIS: CureOfKinesis(self.connection, self.namespaces),
         }
-        copies = Copies(self._totals.door, self._totals.table)
+        copies = Copies(self._totals.dynamo, self._totals.table)
         return QuarantineDesk(copies, cures, lambda: bells_of(self.connection))
 
     @made_once
@@ -475,7 +475,7 @@ class CountLedger:
         """Which namespaces keep their totals in order, and the top of one."""
         from countledger.consumers.rankings import Rankings
 
-        return Rankings(self._totals.door, self._totals.table, self.namespaces)
+        return Rankings(self._totals.dynamo, self._totals.table, self.namespaces)
 
     @made_once
     def audit(self) -> Auditor:
@@ -529,12 +529,12 @@ class CountLedger:
         )
 
     @made_once
-    def _means(self) -> Means:
-        from countledger.producers.strict.means import Means
+    def _means(self) -> MethodContext:
+        from countledger.producers.strict.context import MethodContext
 
-        return Means(
-            door=self.connection.door("none"),
-            reads=self.connection.door("standard"),
+        return MethodContext(
+            dynamo=self.connection.dynamo("none"),
+            reads=self.connection.dynamo("standard"),
             table=self.connection.setting("counters_table"),
             clock_skew_ms=self.connection.settings.clock_skew_ms,
         )
@@ -556,8 +556,8 @@ class CountLedger:
     def _totals(self) -> TotalsReader:
         from countledger.consumers.totals import TotalsReader
 
-        door = self.connection.door("standard")
-        return TotalsReader(door, self.connection.setting("counters_table"))
+        dynamo = self.connection.dynamo("standard")
+        return TotalsReader(dynamo, self.connection.setting("counters_table"))
 
     @made_once
     def _stream(self) -> LedgerStream:
@@ -569,5 +569,5 @@ class CountLedger:
     def _exact(self) -> ExactReader:
         from countledger.ledger.exact import ExactReader
 
-        door = self.connection.door("standard")
-        return ExactReader(door, self.connection.setting("ledger_table"))
+        dynamo = self.connection.dynamo("standard")
+        return ExactReader(dynamo, self.connection.setting("ledger_table"))

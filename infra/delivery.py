@@ -1,7 +1,7 @@
 """What an event source mapping does next: pure decisions, no I/O.
 
 The laws are Lambda's for a DynamoDB stream with one batch at a time per shard: what goes into a
-batch, what an answer means, what is delivered again, when a tumbling window closes.
+batch, what an answer context, what is delivered again, when a tumbling window closes.
 """
 
 import json
@@ -87,12 +87,12 @@ class FollowUp:
     Attributes:
         handled: how many records of the batch are done with.
         again: batches to deliver next, in this order, before anything else of the shard.
-        given_up: records that are dropped after the last retry, if any.
+        withdrawn: records that are dropped after the last retry, if any.
     """
 
     handled: int
     again: tuple[Batch, ...] = ()
-    given_up: Batch | None = None
+    withdrawn: Batch | None = None
 
 
 def window_start(created_s: float, length_s: int) -> int:
@@ -175,7 +175,7 @@ def _again(
 ) -> FollowUp:
     rest = Batch(records, batch.failures + 1)
     if 0 <= settings.retries < rest.failures:
-        return FollowUp(handled=handled, given_up=rest)
+        return FollowUp(handled=handled, withdrawn=rest)
     return FollowUp(handled=handled, again=(rest,))
 
 
@@ -202,14 +202,14 @@ def _timestamp(at_s: int) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def on_failure_note(given_up: Batch, *, shard_id: str, stream_arn: str) -> dict[str, Any]:
+def on_failure_note(withdrawn: Batch, *, shard_id: str, stream_arn: str) -> dict[str, Any]:
     """What Lambda sends to an on-failure destination: where the records lie, not what they say."""
-    first, last = given_up.records[0], given_up.records[-1]
+    first, last = withdrawn.records[0], withdrawn.records[-1]
     return {
         "version": "1.0",
         "requestContext": {
             "condition": "RetryAttemptsExhausted",
-            "approximateInvokeCount": given_up.failures,
+            "approximateInvokeCount": withdrawn.failures,
         },
         "DDBStreamBatchInfo": {
             "shardId": shard_id,
@@ -217,7 +217,7 @@ def on_failure_note(given_up: Batch, *, shard_id: str, stream_arn: str) -> dict[
             "endSequenceNumber": last.sequence,
             "approximateArrivalOfFirstRecord": _timestamp(int(first.created_s)),
             "approximateArrivalOfLastRecord": _timestamp(int(last.created_s)),
-            "batchSize": len(given_up.records),
+            "batchSize": len(withdrawn.records),
             "streamArn": stream_arn,
         },
     }

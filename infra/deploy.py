@@ -65,8 +65,8 @@ class Deployment:
     """Makes or changes one stack.
 
     Attributes:
-        cloudformation: the door to CloudFormation.
-        s3: the door to the bucket, in the same region.
+        cloudformation: the client to CloudFormation.
+        s3: the client to the bucket, in the same region.
         stack_name: the stack.
         poll_s: pause between two looks.
         timeout_s: when to stop waiting (the stack goes on by itself).

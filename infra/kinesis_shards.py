@@ -21,7 +21,7 @@ class KinesisSource:
     """A stream of Kinesis.
 
     Attributes:
-        client: the door to it.
+        client: the client to it.
         arn: which stream.
     """
 

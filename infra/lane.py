@@ -125,7 +125,7 @@ class Lane:
         if self._reorder is not None:
             self._reorder(again)
         self._batches.extendleft(reversed(again))
-        self._report(follow_up.given_up)
+        self._report(follow_up.withdrawn)
         if self._window is not None and not isinstance(verdict, Failed):
             self._window = Window(self._window.start_s, self._window.length_s, verdict.state)
         return self._delivery(batch, verdict, final=False)
@@ -167,10 +167,10 @@ class Lane:
         windowed = self._window is not None
         return delivery.judge(answer.payload, batch, self._settings, windowed=windowed)
 
-    def _report(self, given_up: Batch | None) -> None:
-        if given_up is not None and self._on_failure is not None:
+    def _report(self, withdrawn: Batch | None) -> None:
+        if withdrawn is not None and self._on_failure is not None:
             note = delivery.on_failure_note(
-                given_up, shard_id=self._shard_id, stream_arn=self._stream_arn
+                withdrawn, shard_id=self._shard_id, stream_arn=self._stream_arn
             )
             self._on_failure(note)
 

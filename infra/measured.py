@@ -84,7 +84,7 @@ def measure(
 def regions_of(client: CountLedger) -> int:
     """Over how many regions the ledger spans. One DescribeTable call."""
     connection = client.connection
-    described = connection.door("standard").describe(connection.setting("ledger_table"))
+    described = connection.dynamo("standard").describe(connection.setting("ledger_table"))
     return 1 + len(survey_of(described, connection.region).others)
 
 

@@ -81,7 +81,7 @@ class StreamSource:
     """A DynamoDB stream.
 
     Attributes:
-        streams: the door to it.
+        streams: the client to it.
         arn: which stream.
         passes: whether a record passes the mapping's filter.
     """

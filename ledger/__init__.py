@@ -1,1 +1,1 @@
-"""The kernel that every room shares: values, keys, settings, errors, the door to DynamoDB."""
+"""The kernel that every room shares: values, keys, settings, errors, the client to DynamoDB."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def namespaces_of(connection: Connection) -> Namespaces:
     """The namespaces of a stack; none is known yet."""
     return Namespaces(
-        connection.door("standard"),
+        connection.dynamo("standard"),
         connection.setting("ledger_table"),
         region=connection.region,
         home_region=connection.setting("home_region"),

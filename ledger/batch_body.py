@@ -1,7 +1,7 @@
 """The body of a batch write, spelled at once.
 
 botocore walks the service's model for every value of every item: a quarter of what an entry costs
-in a batch of 25. What the door hands it has the service's form already, and the body is its JSON.
+in a batch of 25. What the client hands it has the service's form already, and the body is its JSON.
 So botocore is shown a batch without items, and the body is put in where it lets others look at a
 request that it has made; signature, retries and all else remain its own.
 """

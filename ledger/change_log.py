@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
 
 # Behind every id that begins with a hex digit, and before those of bare keys.
@@ -36,7 +36,7 @@ _BEHIND_ALL = "\U0010ffff"
 
 
 def newest_first(
-    door: Door,
+    dynamo: DynamoClient,
     table: str,
     counter: str,
     spread: int,
@@ -50,7 +50,7 @@ def newest_first(
     Two queries for each prefix, so at least one read unit for each: 256 for a spread of 256.
 
     Args:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `ledger`.
         counter: the counter's name.
         spread: of its namespace: so many queries are asked side by side.
@@ -64,7 +64,7 @@ def newest_first(
     """
     if limit is not None and limit < 1:
         raise BadSetting(f"limit {limit} is no number of entries: give 1 or more, or none for all")
-    read = partial(_entries, door, table, counter, head=head, on_corrupt=on_corrupt)
+    read = partial(_entries, dynamo, table, counter, head=head, on_corrupt=on_corrupt)
     streams: list[Iterator[Entry]] = []
     bare: list[Entry] = []
     for prefix in keys.entry_prefixes(spread):
@@ -81,7 +81,7 @@ def _newness(entry: Entry) -> int:
 
 
 def _entries(
-    door: Door,
+    dynamo: DynamoClient,
     table: str,
     counter: str,
     range_: Condition,
@@ -96,7 +96,7 @@ def _entries(
         forward=False,
         page_size=page_size,
     )
-    for page in door.pages(read):
+    for page in dynamo.pages(read):
         for key, entry in decoded(page, _keyed, on_corrupt):
             if not head.has_taken_in(key, entry.at_ms):
                 yield entry

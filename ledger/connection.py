@@ -12,9 +12,9 @@ import boto3
 from botocore.config import Config
 
 from countledger.ledger.batch_body import spell
+from countledger.ledger.before_send import watch
 from countledger.ledger.credentials import renew_in_fork
-from countledger.ledger.departure import watch
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import BadSetting, CountledgerError, StackNotFound
 from countledger.ledger.forks import ClientPerProcess, lock_open_in_forks, made_once
 from countledger.ledger.meter import Meter
@@ -46,7 +46,7 @@ _RETRIES: Final[dict[Retries, Any]] = {
     "none": {"mode": "standard", "total_max_attempts": 1},
     "standard": {"mode": "standard", "total_max_attempts": 4},
 }
-# The door has checked what it sends; to check it again takes a tenth of the time.
+# The client has checked what it sends; to check it again takes a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
 _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
 _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
@@ -83,7 +83,7 @@ class Connection:
         settings: as given or read from the environment.
         session: where credentials and the region come from.
         endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
-        meter: where every door of this connection sums its units.
+        meter: where every client of this connection sums its units.
     """
 
     settings: Settings
@@ -179,9 +179,9 @@ class Connection:
             )
         return value
 
-    def door(self, retries: Retries, *, region: str | None = None) -> Door:
-        """A door to DynamoDB, here or in another region, whose SDK retries as told."""
-        return Door(self._client("dynamodb", retries, region), self.meter)
+    def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
+        """A DynamoDB client, here or in another region, whose SDK retries as told."""
+        return DynamoClient(self._client("dynamodb", retries, region), self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
         """A client of DynamoDB Streams."""

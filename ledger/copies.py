@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.quarantined import Handled
 
 # Another try would end the same.
@@ -49,12 +49,12 @@ class Copies:
     """Keeps copies.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second copy is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second copy is refused.
         table: the table `counters`.
         clock: tells the time.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
@@ -69,7 +69,7 @@ class Copies:
             ServiceFailed: it is not kept; the record has to be delivered again.
         """
         try:
-            self.door.put(Put(self.table, encode_copy(copy), Absent("part")))
+            self.dynamo.put(Put(self.table, encode_copy(copy), Absent("part")))
         except ConditionFailed as there:
             item = there.item or {}
             return "queued_at" not in item and "handled_at" not in item
@@ -84,7 +84,7 @@ class Copies:
         itself is safe, so its stream goes on.
         """
         with suppress(CountledgerError):
-            self.door.update(
+            self.dynamo.update(
                 Update(
                     self.table,
                     key_of(copy.id),
@@ -100,7 +100,7 @@ class Copies:
             NotQuarantined: no copy can be called so.
             CorruptItem: it cannot be read.
         """
-        item = self.door.get(self.table, key_of(copy_id), consistent=True)
+        item = self.dynamo.get(self.table, key_of(copy_id), consistent=True)
         return None if item is None else decode_copy(item)
 
     def newest(
@@ -124,7 +124,7 @@ class Copies:
     def _of(self, source: Source, on_corrupt: OnCorrupt | None) -> Iterator[Copy]:
         condition = Compare("counter", "=", keys.QUARANTINE_PREFIX + source)
         read = Query(self.table, condition, forward=False, page_size=_PAGE)
-        for page in self.door.pages(read):
+        for page in self.dynamo.pages(read):
             yield from decoded(page, decode_copy, on_corrupt)
 
     def handle(self, copy: Copy, handled: Handled) -> Copy:
@@ -146,7 +146,7 @@ class Copies:
         waiting = AllOf(Compare("at", "=", copy.at_ms), Absent("handled_at"))
         update = Update(self.table, key_of(copy.id), clauses, waiting, returning="ALL_NEW")
         try:
-            item = self.door.update(update)
+            item = self.dynamo.update(update)
         except ConditionFailed as refused:
             item = refused.item
         if not item:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from countledger.ledger.departure import looking
+from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import OutOfTime
 from countledger.ledger.limits import INVOCATION_MARGIN_MS, INVOCATION_TIME_MS
 
@@ -87,5 +87,5 @@ class Deadline:
             OutOfTime: the deadline is over.
         """
         self.check()
-        with looking(self.check):
+        with guarded(self.check):
             yield

@@ -26,15 +26,15 @@ from countledger.ledger import amount, keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.entry import decode_entry
 from countledger.ledger.errors import ServiceFailed
+from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Query
-from countledger.ledger.seen import Seen
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 # Each attempt is beaten only by a compactor that publishes twice while it reads.
 _ATTEMPTS: Final = 20
@@ -77,12 +77,12 @@ class ExactReader:
     """Reads exact sums.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry its reads.
+        dynamo: a DynamoDB client; the SDK may retry its reads.
         table: the table `ledger`.
         clock: measures how long a read takes.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
@@ -95,12 +95,12 @@ class ExactReader:
             ServiceFailed: compactions overtook every attempt.
         """
         keys.check_counter(counter)
-        door = self.door.metered()
+        dynamo = self.dynamo.metered()
         for _ in range(_ATTEMPTS):
             began_ms = self.clock.now_ms()
-            first = self._head(door, counter)
-            seen = self._entries(door, counter, first)
-            second = self._head(door, counter)
+            first = self._head(dynamo, counter)
+            seen = self._entries(dynamo, counter, first)
+            second = self._head(dynamo, counter)
             took_ms = self.clock.now_ms() - began_ms
             if not moved_too_far(first, second) and took_ms <= RUN_LIFE_MS:
                 seen.leave_out(second)
@@ -111,19 +111,19 @@ class ExactReader:
                     second.entries + seen.entries,
                     entries_read=seen.read,
                     generation=second.generation,
-                    read_units=door.meter.read_units,
+                    read_units=dynamo.meter.read_units,
                 )
         raise ServiceFailed(
             f"counter {counter!r}: compactions overtook {_ATTEMPTS} exact reads; try again"
         )
 
-    def _head(self, door: Door, counter: str) -> Head:
-        return decode_head(door.get(self.table, keys.head_key(counter), consistent=True))
+    def _head(self, dynamo: DynamoClient, counter: str) -> Head:
+        return decode_head(dynamo.get(self.table, keys.head_key(counter), consistent=True))
 
-    def _entries(self, door: Door, counter: str, first: Head) -> Seen:
+    def _entries(self, dynamo: DynamoClient, counter: str, first: Head) -> ExactAccumulator:
         condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
-        seen = Seen(first)
-        for page in door.pages(Query(self.table, condition, consistent=True)):
+        seen = ExactAccumulator(first)
+        for page in dynamo.pages(Query(self.table, condition, consistent=True)):
             for item in page:
                 seen.note(item["entry"], decode_entry(item))
         return seen

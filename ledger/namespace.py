@@ -36,7 +36,7 @@ from countledger.ledger.operations import Put, Query, Update
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 
 class Kind(StrEnum):
@@ -140,13 +140,13 @@ class Namespaces:
     """The namespaces of a stack.
 
     Attributes:
-        door: a door to DynamoDB; every write here carries a condition, so the SDK may retry it.
+        dynamo: a DynamoDB client; every write here carries a condition, so the SDK may retry it.
         table: the table `ledger`.
         region: where this process works.
         home_region: where namespaces are made.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     region: str
     home_region: str
@@ -197,7 +197,7 @@ class Namespaces:
         changed = Namespace(known.name, known.kind, known.spread, known.horizon_ms, description)
         exists = Compare("counter", "=", keys.NAMESPACE_PREFIX + name)
         clauses = (Assign("description", description),)
-        self.door.update(Update(self.table, keys.namespace_key(name), clauses, AllOf(exists)))
+        self.dynamo.update(Update(self.table, keys.namespace_key(name), clauses, AllOf(exists)))
         self._known[name] = changed
         return changed
 
@@ -219,7 +219,7 @@ class Namespaces:
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> list[Namespace]:
         """All namespaces, by name; half a read unit for each 4 KB. `on_corrupt` as in `decoded`."""
         listed = Compare("directory", "=", keys.DIRECTORY)
-        pages = self.door.pages(Query(self.table, listed, index=keys.NAMESPACES_INDEX))
+        pages = self.dynamo.pages(Query(self.table, listed, index=keys.NAMESPACES_INDEX))
         return [*decoded(chain.from_iterable(pages), decode_namespace, on_corrupt)]
 
     def for_use(self, counter: str, kind: Kind) -> Namespace:
@@ -251,7 +251,7 @@ class Namespaces:
 
     def _find(self, name: str) -> Namespace | None:
         if name not in self._known:
-            item = self.door.get(self.table, keys.namespace_key(name), consistent=True)
+            item = self.dynamo.get(self.table, keys.namespace_key(name), consistent=True)
             if item is None:
                 return None
             self._known[name] = decode_namespace(item)
@@ -261,7 +261,7 @@ class Namespaces:
         """The namespace as it stands after an attempt to make it: whoever came first decides."""
         self._refuse_elsewhere(namespace.name)
         try:
-            self.door.put(Put(self.table, encode_namespace(namespace), Absent("entry")))
+            self.dynamo.put(Put(self.table, encode_namespace(namespace), Absent("entry")))
             made = namespace
         except ConditionFailed as failed:
             if failed.item is None:

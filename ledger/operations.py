@@ -1,4 +1,4 @@
-"""Reads and writes as values: what a plan consists of and the door carries out."""
+"""Reads and writes as values: what a plan consists of and the client carries out."""
 
 from __future__ import annotations
 

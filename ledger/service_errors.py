@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
-from countledger.ledger.departure import attempts_noted, never_sent
+from countledger.ledger.before_send import attempts_noted, never_sent
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,

@@ -138,7 +138,7 @@ class Compensator:
         """The entry under the key, if there is one: one read unit."""
         spread = self.recorder.sender.namespaces.for_use(counter, Kind.LEDGER).spread
         entry = {"counter": counter, "entry": keys.entry_key(id_of_key(key), spread)}
-        return self.exact.door.get(self.exact.table, entry, consistent=True)
+        return self.exact.dynamo.get(self.exact.table, entry, consistent=True)
 
 
 def _judged(counter: str, wanted: Amount, there: Item) -> Correction:

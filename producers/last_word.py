@@ -9,7 +9,7 @@ from countledger.producers.strict.outcome import Unknown
 
 if TYPE_CHECKING:
     from countledger.ledger.errors import CountledgerError
-    from countledger.producers.strict.means import Attempts
+    from countledger.producers.strict.context import Attempts
 
 
 def raise_end(attempts: Attempts, what: str, error: CountledgerError) -> NoReturn:

@@ -15,8 +15,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.departure import looking
 from countledger.ledger.entry import check_age, encode_entry
 from countledger.ledger.errors import (
     BadInput,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
     from countledger.producers.course import Course, Step
@@ -55,7 +55,7 @@ class Sender:
     """Sends entries to the ledger.
 
     Attributes:
-        door: a door to DynamoDB whose SDK does not retry.
+        dynamo: a DynamoDB client whose SDK does not retry.
         table: the table `ledger`.
         namespaces: tell spread and horizon.
         clock: tells the time of every attempt.
@@ -64,7 +64,7 @@ class Sender:
         clock_skew_ms: how far ahead of this clock an entry may be dated.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     namespaces: Namespaces
     clock: Clock = field(default_factory=SystemClock)
@@ -200,10 +200,10 @@ class Sender:
         if isinstance(step, Pause):
             self.clock.sleep_ms(step.wait_ms)
             return ()
-        with looking(step.look):
+        with guarded(step.look):
             if step.batch:
-                return self.door.put_batch(self.table, step.items)
-            self.door.put(step.put(self.table))
+                return self.dynamo.put_batch(self.table, step.items)
+            self.dynamo.put(step.put(self.table))
             return ()
 
     # ---- what may be sent ----
@@ -242,7 +242,7 @@ class Sender:
 def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
     """What brings entries to the ledger of a stack."""
     return Sender(
-        connection.door("none"),
+        connection.dynamo("none"),
         connection.setting("ledger_table"),
         namespaces,
         clock_skew_ms=connection.settings.clock_skew_ms,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.consumers.alerts.crossings import Crossing
-    from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.rule import Rule, Target
+    from countledger.consumers.alerts.total_change import Move
     from countledger.ledger.amount import Amount
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert, Firing
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,11 @@ class AlertLog:
     """Reads the alert log.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry its reads.
+        dynamo: a DynamoDB client; the SDK may retry its reads.
         table: the table `counters`.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
 
     def newest(
@@ -111,7 +111,7 @@ class AlertLog:
         """
         if limit is not None and limit < 1:
             raise BadSetting(f"limit {limit} is no number of alerts: give 1 or more")
-        pages = self.door.pages(self._query(counter, limit))
+        pages = self.dynamo.pages(self._query(counter, limit))
         items = (item for page in pages for item in page)
         found = decoded(items, decode_log, on_corrupt)
         yield from islice((one for logged in found for one in reversed(logged)), limit)

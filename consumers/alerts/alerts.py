@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from countledger.consumers.alerts import rule_wish
+from countledger.consumers.alerts import rule_spec
 from countledger.consumers.alerts.alert import trial_of
 from countledger.consumers.alerts.rules import found
 from countledger.ledger import keys
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
     from countledger.consumers.alerts.resend import Resent
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_wish import RuleWish
+    from countledger.consumers.alerts.rule_spec import RuleWish
     from countledger.consumers.alerts.rules import Rules
     from countledger.consumers.alerts.ways import Ways
     from countledger.consumers.totals import TotalsReader
@@ -91,7 +91,7 @@ class Alerts:
             TargetRefused: the bus or topic does not exist, or refuses.
             ServiceFailed: it could not be written; or, with `now`, not all of it was told.
         """
-        wanted = self._checked(rule_wish.made(name, self._judge_in(judge_in), wish))
+        wanted = self._checked(rule_spec.made(name, self._judge_in(judge_in), wish))
         created = self.rules.create(wanted)
         if now:
             self.tell_standing(created)
@@ -108,8 +108,8 @@ class Alerts:
         Raises:
             As `create`, and NoSuchRule where there is none.
         """
-        self._checked(rule_wish.changed(self.rules.get(name), wish))
-        changed = self.rules.set(name, lambda rule: rule_wish.changed(rule, wish))
+        self._checked(rule_spec.changed(self.rules.get(name), wish))
+        changed = self.rules.set(name, lambda rule: rule_spec.changed(rule, wish))
         if now:
             self.tell_standing(changed)
         return changed
@@ -123,7 +123,7 @@ class Alerts:
             As `create`, for the first that breaks a rule.
         """
         region = self._judge_in(self.rules.region)
-        wanted = [rule_wish.made(name, region, wish) for name, wish in wishes.items()]
+        wanted = [rule_spec.made(name, region, wish) for name, wish in wishes.items()]
         there = self.rules.read()
         for rule in wanted:
             if rule.name in there.unreadable:

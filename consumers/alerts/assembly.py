@@ -66,18 +66,21 @@ class ConnectedWays:
     @made_once
     def standing(self) -> Standing:
         """Tells of totals that are beyond a threshold already."""
-        door, table = self.connection.door("standard"), self.connection.setting("counters_table")
-        return Standing(door, table, self.publisher, self.dead_letters)
+        dynamo, table = (
+            self.connection.dynamo("standard"),
+            self.connection.setting("counters_table"),
+        )
+        return Standing(dynamo, table, self.publisher, self.dead_letters)
 
 
 def alerts_of(connection: Connection) -> Alerts:
     """The alerts of a stack."""
-    door, table = connection.door("standard"), connection.setting("counters_table")
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     return Alerts(
-        Rules(connection.door("none"), table, connection.region),
+        Rules(connection.dynamo("none"), table, connection.region),
         ConnectedWays(connection),
-        TotalsReader(door, table),
-        AlertLog(door, table),
+        TotalsReader(dynamo, table),
+        AlertLog(dynamo, table),
         connection.setting("home_region"),
     )
 

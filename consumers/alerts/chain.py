@@ -23,13 +23,13 @@ from countledger.ledger.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.state import Write
     from countledger.consumers.alerts.teller import Teller
+    from countledger.consumers.alerts.total_change import Move
     from countledger.ledger.attributes import Item
     from countledger.ledger.deadline import Deadline
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Put
 
 # A state moves under a write only where another invocation judges the same records; each attempt
@@ -68,7 +68,7 @@ class ChainJudge:
     """Judges the moves of one counter under one rule.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         teller: tells what is set off.
         set_aside: puts a record into the quarantine: its sequence number, and why.
@@ -77,7 +77,7 @@ class ChainJudge:
         write_of: how a state is written.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     teller: Teller
     set_aside: Callable[[int, str], None]
@@ -125,10 +125,10 @@ class ChainJudge:
                 if isinstance(step, Tell):
                     judged.dead += self.teller.tell(step.firing)
                     judged.told += len(step.firing.alerts)
-                    self.door.update(settle_of(self.table, step))
+                    self.dynamo.update(settle_of(self.table, step))
                     state = None if state is None else told(state)
                 else:
-                    self.door.put(self.write_of(self.table, step))
+                    self.dynamo.put(self.write_of(self.table, step))
                     state = step.state
             except ConditionFailed as refused:
                 state = _found(refused.item)
@@ -141,7 +141,7 @@ class ChainJudge:
         """The state as it is stored; one that cannot be read is met by the write that needs it."""
         key = keys.alert_state_key(link.move.counter, link.rule.name)
         try:
-            return _found(self.door.get(self.table, key, consistent=True))
+            return _found(self.dynamo.get(self.table, key, consistent=True))
         except CorruptItem:
             return None
 

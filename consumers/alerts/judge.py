@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.chain import ChainJudge, Judged, Link
-from countledger.consumers.alerts.move import move_of
 from countledger.consumers.alerts.state import concerns
 from countledger.consumers.alerts.teller import Teller
+from countledger.consumers.alerts.total_change import move_of
 from countledger.consumers.record import Poison, created_at_ms, find, sequence_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.consumers.alerts.dead_letters import DeadLetters
-    from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.publish import Publisher
-    from countledger.consumers.alerts.rule_book import RuleBook
+    from countledger.consumers.alerts.rule_index import RuleIndex
+    from countledger.consumers.alerts.total_change import Move
     from countledger.consumers.quarantine import Quarantine
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.errors import CountledgerError
 
 _CHAINS: Final = 16
@@ -45,7 +45,7 @@ _Place = tuple[str, str]
 class KnownRules(Protocol):
     """Knows the rules of a region."""
 
-    def book(self) -> RuleBook:
+    def book(self) -> RuleIndex:
         """All that were changed some seconds ago, or earlier.
 
         Raises:
@@ -88,7 +88,7 @@ class Judge:
     """Judges batches of stream records.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         rules: the rules of this region.
         publisher: takes alerts to their targets.
@@ -97,7 +97,7 @@ class Judge:
         clock: tells the time.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     rules: KnownRules
     publisher: Publisher
@@ -135,8 +135,8 @@ class Judge:
         def set_aside(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
-        teller = Teller(self.publisher, self.dead_letters, self.door, self.table, self.clock)
-        judge = ChainJudge(self.door, self.table, teller, set_aside, deadline)
+        teller = Teller(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
+        judge = ChainJudge(self.dynamo, self.table, teller, set_aside, deadline)
         if chains:
             with ThreadPoolExecutor(_CHAINS, "countledger-judge") as pool:
                 judged = pool.map(judge.judge, chains.values())
@@ -167,7 +167,7 @@ class Judge:
         return moves
 
 
-def chains_of(moves: Sequence[Move], book: RuleBook) -> dict[_Place, list[Link]]:
+def chains_of(moves: Sequence[Move], book: RuleIndex) -> dict[_Place, list[Link]]:
     """Step 2: per counter and rule the moves that may change anything, in order."""
     chains: dict[_Place, list[Link]] = {}
     for move in moves:

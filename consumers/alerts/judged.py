@@ -14,9 +14,9 @@ from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.state import State
+    from countledger.consumers.alerts.total_change import Move
     from countledger.ledger.amount import Amount
 
 

@@ -16,8 +16,8 @@ from countledger.consumers.alerts.rule import check_rule_name
 from countledger.consumers.alerts.rule_changes import followed, plan_delete, plan_put
 from countledger.consumers.alerts.rule_items import Snapshot, decode_stamp, snapshot_of
 from countledger.ledger import keys
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     CorruptItem,
     CountledgerError,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.consumers.alerts.rule import Rule
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Write
 
 # Two seconds in all: a change takes effect by the clock, so it is not tried for long.
@@ -71,7 +71,7 @@ class Rules:
     """The alert rules of one region.
 
     Attributes:
-        door: a door to DynamoDB whose SDK does not retry.
+        dynamo: a DynamoDB client whose SDK does not retry.
         table: the table `counters`.
         region: where this is.
         clock: tells when a change takes effect.
@@ -80,7 +80,7 @@ class Rules:
         random: what the jitter of waits is drawn from.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     region: str
     clock: Clock = field(default_factory=SystemClock)
@@ -176,7 +176,7 @@ class Rules:
         It is read consistently: a judge may not learn late of a change.
         """
         return decode_stamp(
-            self.door.get(self.table, keys.rules_stamp_key(), consistent=True)
+            self.dynamo.get(self.table, keys.rules_stamp_key(), consistent=True)
         ).number
 
     def read(self) -> Snapshot:
@@ -195,7 +195,7 @@ class Rules:
                 self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True
             )
             # The stamp is the last item of all: what was read before it is as old as it.
-            snapshot = snapshot_of(item for page in self.door.pages(everything) for item in page)
+            snapshot = snapshot_of(item for page in self.dynamo.pages(everything) for item in page)
             if snapshot.number == before and snapshot.is_whole:
                 return snapshot
         if snapshot.number == before:
@@ -218,8 +218,8 @@ class Rules:
                 return Done(plan.rule, written=failure is not None)
             try:
                 # A token of its own: another try is another transaction, with another time.
-                with looking(partial(self._refuse_late, name, computed_ms)):
-                    self.door.transact(plan.writes, self.new_id(effective_ms))
+                with guarded(partial(self._refuse_late, name, computed_ms)):
+                    self.dynamo.transact(plan.writes, self.new_id(effective_ms))
             except TransactionCancelled as cancelled:
                 failure = Throttled(f"alert rule {name!r}: {cancelled}")
             except (Throttled, Unclear) as error:

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.chain import ChainJudge, Link
-from countledger.consumers.alerts.move import Move, is_tellable
 from countledger.consumers.alerts.state import decide_now
 from countledger.consumers.alerts.state_item import write_now_of
 from countledger.consumers.alerts.teller import Teller
+from countledger.consumers.alerts.total_change import Move, is_tellable
 from countledger.consumers.names import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, show_duration
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.publish import Publisher
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 # Between clocks that agree a rule is in force within seconds.
 _WAIT_MAX_MS: Final = MINUTE_MS
@@ -41,14 +41,14 @@ class Standing:
     """Tells of totals that stand beyond a threshold.
 
     Attributes:
-        door: a door to DynamoDB; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         publisher: takes alerts to their targets.
         dead_letters: takes those that fail.
         clock: tells when the rule is in force.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     publisher: Publisher
     dead_letters: DeadLetters
@@ -67,9 +67,9 @@ class Standing:
             ServiceFailed: some counters could not be judged; `alert set NAME --now` goes on.
         """
         self._await(rule)
-        teller = Teller(self.publisher, self.dead_letters, self.door, self.table, self.clock)
+        teller = Teller(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
         judge = ChainJudge(
-            self.door, self.table, teller, _refuse, decide=decide_now, write_of=write_now_of
+            self.dynamo, self.table, teller, _refuse, decide=decide_now, write_of=write_now_of
         )
         told = 0
         failed: dict[str, CountledgerError] = {}
@@ -105,10 +105,10 @@ class Standing:
         """The totals that a rule watches, strongly consistent."""
         names: Iterable[str] = [rule.counter] if rule.counter is not None else []
         if rule.prefix is not None:
-            names = counters_beginning(self.door, self.table, rule.prefix)
+            names = counters_beginning(self.dynamo, self.table, rule.prefix)
         feed = iter(names)
         while wanted := list(islice(feed, BATCH_GET_KEYS)):
-            yield from self.door.get_many(
+            yield from self.dynamo.get_many(
                 self.table, [keys.total_key(name) for name in wanted], consistent=True
             )
 

@@ -33,8 +33,8 @@ from countledger.consumers.alerts.rule import Direction
 if TYPE_CHECKING:
     from countledger.consumers.alerts.crossings import Crossing
     from countledger.consumers.alerts.judged import Stood
-    from countledger.consumers.alerts.move import Move
     from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.total_change import Move
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.publish import Publisher
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.clock import Clock
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
 
 _LOGGED_REASON_MAX_CHARACTERS: Final = 200
 
@@ -38,7 +38,7 @@ class Teller:
     Attributes:
         publisher: takes alerts to their targets.
         dead_letters: takes those that fail.
-        door: a door to DynamoDB; the SDK may retry.
+        dynamo: a DynamoDB client; the SDK may retry.
         table: the table `counters`, where the log is.
         clock: tells when.
         silent: the targets that gave no answer, and why: they are not waited for again.
@@ -46,7 +46,7 @@ class Teller:
 
     publisher: Publisher
     dead_letters: DeadLetters
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock
     silent: dict[Target, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Teller:
             alerts.index(one.alert): one.reason[:_LOGGED_REASON_MAX_CHARACTERS] for one in refused
         }
         for note in plan_log(self.table, firing, self.clock.now_ms(), dead):
-            self.door.put(note)
+            self.dynamo.put(note)
         return len(refused)
 
     def _publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:

@@ -230,7 +230,7 @@ def _tagged(
     connection: Connection, deployment: Deployment, outputs: dict[str, str]
 ) -> dict[str, str]:
     """The outputs of a stack, whose table of the entries has its tags then."""
-    client = connection.door("standard").client
+    client = connection.dynamo("standard").client
     tag_entries(client, outputs["LedgerTableName"], deployment.tags())
     return outputs
 

@@ -94,7 +94,7 @@ def show_text(text: str) -> None:
 
 def notice(text: str) -> None:
     """Tell a person something that is not the result."""
-    print(text, file=sys.stderr)  # noqa: T201 - this is the terminal's door
+    print(text, file=sys.stderr)  # noqa: T201 - this is the terminal's dynamo
 
 
 def _line(text: str, end: str = "\n") -> None:

@@ -12,14 +12,14 @@ from countledger.consumers.alerts.rule import (
     check_amount,
     check_rule_name,
 )
-from countledger.consumers.alerts.rule_wish import made
+from countledger.consumers.alerts.rule_spec import made
 from countledger.infra.cli.settings_file import parsed
 from countledger.ledger.errors import BadInput, BadRule, BadSetting, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.consumers.alerts.rule_wish import RuleWish
+    from countledger.consumers.alerts.rule_spec import RuleWish
     from countledger.ledger.amount import Amount
 
 # What takes a level back that has no other text for "none".

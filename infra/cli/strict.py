@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli import at_once, strict_change
+from countledger.infra.cli import strict_change, transaction
 from countledger.infra.cli.amounts import NO_BOUND, parse_amount, parse_bound
 from countledger.infra.cli.arguments import SignedCommand
 from countledger.infra.cli.durations import parse_duration_ms
@@ -105,10 +105,10 @@ def create(
 
 
 app.command("change", cls=SignedCommand)(strict_change.change)
-app.command("give-up")(strict_change.give_up)
-app.command("transfer", cls=SignedCommand)(at_once.transfer)
-app.command("together")(at_once.together)
-app.command("give-up-key")(at_once.give_up_key)
+app.command("give-up")(strict_change.withdraw)
+app.command("transfer", cls=SignedCommand)(transaction.transfer)
+app.command("together")(transaction.together)
+app.command("give-up-key")(transaction.give_up_key)
 
 
 @app.command("show")

@@ -12,9 +12,9 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     SetFull,
     Unknown,
+    Withdrawn,
 )
 
 if TYPE_CHECKING:
@@ -78,10 +78,10 @@ def answer_to_change(outcome: Outcome, delta: Amount) -> Answer:
                 f"keys, as many as it may, and {_signed(delta)} was asked for: it takes no new "
                 "change",
             )
-        case GivenUp(counter, change_id):
+        case Withdrawn(counter, change_id):
             return Answer(
                 BAD_INPUT,
-                {"status": "given_up", **asked, "id": change_id},
+                {"status": "withdrawn", **asked, "id": change_id},
                 f"not counted: this key of counter {counter!r} was given up for good; a new change "
                 "needs a new key",
             )
@@ -93,8 +93,8 @@ def answer_to_giving_up(outcome: Outcome, key: str) -> Answer:
     """What `strict give-up` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "key": key}
     match outcome:
-        case GivenUp(id=change_id):
-            return Answer(DONE, {"status": "given_up", **asked, "id": change_id})
+        case Withdrawn(id=change_id):
+            return Answer(DONE, {"status": "withdrawn", **asked, "id": change_id})
         case Applied(counter) | Duplicate(counter):
             return Answer(
                 COUNTED,

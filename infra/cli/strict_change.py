@@ -62,7 +62,7 @@ def change(
 
 
 @shared
-def give_up(
+def withdraw(
     options: Options,
     counter: Annotated[str, typer.Argument(help="The counter that it would have changed.")],
     *,
@@ -84,5 +84,5 @@ def give_up(
     """
     check_key(key)
     identity = keyed(key, None if at is None else parse_time(at))
-    outcome = options.client().strict.give_up(counter, identity or key)
+    outcome = options.client().strict.withdraw(counter, identity or key)
     return answer_to_giving_up(outcome, key).print(options)

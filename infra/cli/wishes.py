@@ -14,7 +14,7 @@ from countledger.ledger.errors import BadSetting
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.compaction.wish import Wish
+    from countledger.compaction.spec import Wish
 
 # What takes a setting back that has no other text for "none".
 NONE: Final = "none"

@@ -1,4 +1,4 @@
-"""The one door to git: a repository's objects, seen through no configuration but our own.
+"""The one client to git: a repository's objects, seen through no configuration but our own.
 
 What git prints depends on more than the history: on the user's and the repository's configuration
 (`diff.*`, `core.quotepath`, `log.*`, `i18n.*`), on attributes (`.gitattributes`, `info/attributes`

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.run_book import RunBook
+from countledger.compaction.last_run import LastRuns
 from countledger.consumers.lag import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
@@ -169,7 +169,7 @@ class Gathering:
 
     def _freshness(self) -> FreshnessFact:
         table = self._connection.setting("counters_table")
-        totals = TotalsReader(self._connection.door("standard"), table)
+        totals = TotalsReader(self._connection.dynamo("standard"), table)
         arn = self._connection.setting("ledger_stream_arn")
         stream = LedgerStream(self._connection.streams(), arn)
         shards = stream.shards()
@@ -191,8 +191,8 @@ class Gathering:
                 )
 
     def _schedules(self) -> Iterator[ScheduleFact]:
-        door = self._connection.door("standard")
-        book = RunBook(door, self._connection.setting("counters_table"), self._clock)
+        dynamo = self._connection.dynamo("standard")
+        book = LastRuns(dynamo, self._connection.setting("counters_table"), self._clock)
         for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):
             due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
             state = self._client.schedules.state(one.namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from countledger.producers.asynchronous.door import open_door
+from countledger.producers.asynchronous.dynamo import open_client
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
 from countledger.producers.asynchronous.sender import AsyncSender
 from countledger.producers.buffer.assembly import ledger_name
@@ -36,9 +36,9 @@ def async_producer(
 
     @asynccontextmanager
     async def open_sender() -> AsyncIterator[AsyncSender]:
-        async with open_door(connection) as door:
+        async with open_client(connection) as dynamo:
             yield AsyncSender(
-                door, table, namespaces, clock_skew_ms=connection.settings.clock_skew_ms
+                dynamo, table, namespaces, clock_skew_ms=connection.settings.clock_skew_ms
             )
 
     def open_spool() -> Spool | None:

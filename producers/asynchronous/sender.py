@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from countledger.ledger.departure import looking
+from countledger.ledger.before_send import guarded
 from countledger.ledger.keys import namespace_of
 from countledger.producers.course import Pause, carry_out_soon
 from countledger.producers.sender import Sender
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
-    from countledger.producers.asynchronous.door import AsyncDoor
+    from countledger.producers.asynchronous.dynamo import AsyncDynamoClient
     from countledger.producers.course import Step
     from countledger.producers.sender import Outcome
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class AsyncSender(Sender):
     """Sends entries to the ledger without holding up an event loop.
 
-    Its door is an `AsyncDoor`. The first use of a namespace reads it, on a thread of its own.
+    Its client is an `AsyncDynamoClient`. A thread reads each namespace at its first use.
 
     Attributes:
         met: the namespaces that are known.
@@ -56,12 +56,12 @@ class AsyncSender(Sender):
         if isinstance(step, Pause):
             await asyncio.sleep(step.wait_ms / 1_000)
             return ()
-        with looking(step.look):
+        with guarded(step.look):
             if step.batch:
                 return await self._async_door.put_batch_soon(self.table, step.items)
             await self._async_door.put_soon(step.put(self.table))
             return ()
 
     @property
-    def _async_door(self) -> AsyncDoor:
-        return cast("AsyncDoor", self.door)
+    def _async_door(self) -> AsyncDynamoClient:
+        return cast("AsyncDynamoClient", self.dynamo)

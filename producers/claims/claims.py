@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.producers.claims.writing import Step
     from countledger.producers.own_items import OwnWrite
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Claims:
     They live in the home region alone, and so do the app's own tables that are written with them.
 
     Attributes:
-        means: doors, table, clock and randomness.
+        context: clients, table, clock and randomness.
         region: where this process works.
         home_region: where claims live.
     """
 
-    means: Means
+    context: MethodContext
     region: str
     home_region: str
 
@@ -162,15 +162,15 @@ class Claims:
         check_value(scope, value)
         self._refuse_elsewhere()
         key = keys.claim_key(scope, parts_of(value))
-        return self.means.reads.get(self.means.table, key, consistent=True)
+        return self.context.reads.get(self.context.table, key, consistent=True)
 
     def _taking(self, claims: Sequence[Claim], *, again: bool) -> list[Taking]:
-        now_ms = self.means.clock.now_ms()
+        now_ms = self.context.clock.now_ms()
         return [
             Taking(
-                self.means.table,
+                self.context.table,
                 claim,
-                claim.claim_id or self.means.new_id(now_ms),
+                claim.claim_id or self.context.new_id(now_ms),
                 now_ms,
                 again,
             )
@@ -179,8 +179,8 @@ class Claims:
 
     def _unseen(self, claim: Claim) -> Freeing:
         """The deletion of a claim that nobody has: its id is new."""
-        new_id = self.means.new_id(self.means.clock.now_ms())
-        return Freeing(self.means.table, claim, new_id, seen=False)
+        new_id = self.context.new_id(self.context.clock.now_ms())
+        return Freeing(self.context.table, claim, new_id, seen=False)
 
     def _freeing(self, claim: Claim, *, moved: bool = False) -> Freeing:
         """The deletion of the claim that was named, or else of the one that its owner has now."""
@@ -190,7 +190,7 @@ class Claims:
             if item is None or owner_of(item) != claim.owner:
                 return replace(self._unseen(claim), moved=moved)
             claim_id = id_of(item)
-        return Freeing(self.means.table, claim, claim_id, seen=True, moved=moved)
+        return Freeing(self.context.table, claim, claim_id, seen=True, moved=moved)
 
     def _carry_out(
         self,
@@ -217,7 +217,7 @@ class Claims:
             raise BadItem(f"two writes of one call are at the same item: {twice}")
         self._refuse_elsewhere()
         what = f"{verb} {claims[0].scope} {shown_value(claims[0].parts)} for {claims[0].owner!r}"
-        return carry_out(self.means, what, steps)
+        return carry_out(self.context, what, steps)
 
     def _refuse_elsewhere(self) -> None:
         if self.region != self.home_region:

@@ -1,6 +1,6 @@
 """Carries out writes that belong together: all of them or none, and a retry is told from a refusal.
 
-An answer means:
+An answer context:
 
     done                         all of it is written
     condition failed             refused: by another owner, or because an item is not as expected.
@@ -24,7 +24,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.last_word import raise_end
-from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten
+from countledger.producers.strict.context import PASSING, POLICY, Attempts, RetryPeriodOver
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import CountledgerError, Refused
     from countledger.ledger.operations import Write
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 _ADVICE: Final = "call again with the same arguments: what was done already counts as done"
 
@@ -55,13 +55,13 @@ class Step(Protocol):
         """Why the write was refused, by the item that was found."""
 
 
-def carry_out(means: Means, what: str, prepare: Callable[[], Sequence[Step]]) -> bool:
+def carry_out(context: MethodContext, what: str, prepare: Callable[[], Sequence[Step]]) -> bool:
     """Write everything or nothing: one write unit for a single step, two each for several.
 
     A refusal costs the same, and one read unit for each step to see whether it was done before.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         what: what this is, for messages.
         prepare: makes the steps, at different items; it may read. Every attempt sends the steps
             that it made first, so that a retry names the identity of what this call saw.
@@ -74,25 +74,25 @@ def carry_out(means: Means, what: str, prepare: Callable[[], Sequence[Step]]) ->
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused for now.
     """
-    begun_ms = means.clock.now_ms()
-    until_ms = begun_ms + TOKEN_LIFE_MS - means.clock_skew_ms
-    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-    token = means.new_id(begun_ms)
+    begun_ms = context.clock.now_ms()
+    until_ms = begun_ms + TOKEN_LIFE_MS - context.clock_skew_ms
+    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+    token = context.new_id(begun_ms)
     steps: Sequence[Step] | None = None
     while True:
         failure: CountledgerError
         try:
             steps = prepare() if steps is None else steps
             with attempts.sending():
-                met = _send(means, [step.write() for step in steps], token, steps)
+                met = _send(context, [step.write() for step in steps], token, steps)
             if not met:
                 return True
             _refuse(met)
-            if _all_done(means, steps):
+            if _all_done(context, steps):
                 return False
             step, found = met[0]
             raise step.refused(found)
-        except Forgotten as late:
+        except RetryPeriodOver as late:
             raise_end(attempts, what, late)
         except PASSING as error:
             failure = error
@@ -101,14 +101,14 @@ def carry_out(means: Means, what: str, prepare: Callable[[], Sequence[Step]]) ->
 
 
 def _send(
-    means: Means, writes: Sequence[Write], token: str, steps: Sequence[Step]
+    context: MethodContext, writes: Sequence[Write], token: str, steps: Sequence[Step]
 ) -> list[tuple[Step, Item | None]]:
     """One attempt: the steps whose conditions failed, with what they met; none: done."""
     try:
         if len(writes) == 1:
-            _send_alone(means, writes[0])
+            _send_alone(context, writes[0])
         else:
-            means.door.transact(writes, token)
+            context.dynamo.transact(writes, token)
     except ConditionFailed as failed:
         return [(steps[0], failed.item)]
     except TransactionCancelled as cancelled:
@@ -134,23 +134,23 @@ def _refuse(met: Sequence[tuple[Step, Item | None]]) -> None:
             raise step.refused(found)
 
 
-def _send_alone(means: Means, write: Write) -> None:
+def _send_alone(context: MethodContext, write: Write) -> None:
     match write:
         case Put():
-            means.door.put(write)
+            context.dynamo.put(write)
         case Update():
-            means.door.update(write)
+            context.dynamo.update(write)
         case Delete():
-            means.door.delete(write)
+            context.dynamo.delete(write)
         case _:
             raise AssertionError(f"{write!r} writes nothing")
 
 
-def _all_done(means: Means, steps: Sequence[Step]) -> bool:
+def _all_done(context: MethodContext, steps: Sequence[Step]) -> bool:
     """Whether every item stands as it would be left: one read unit each, consistent."""
     for step in steps:
         table, key = step.place
         own: Any = key  # keys of an app's own may be numbers
-        if not step.done(means.reads.get(table, own, consistent=True)):
+        if not step.done(context.reads.get(table, own, consistent=True)):
             return False
     return True

@@ -86,5 +86,5 @@ class TakeInAgain:
 def take_in_again(connection: Connection, namespaces: Namespaces) -> TakeInAgain:
     """The parts of it, for a stack."""
     sender = sender_of(connection, namespaces)
-    override = Override(sender, connection.door("standard"))
+    override = Override(sender, connection.dynamo("standard"))
     return TakeInAgain(Writer(sender), override, connection.region)

@@ -37,7 +37,7 @@ from countledger.producers.receipt import Receipt, Status
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.errors import CountledgerError
     from countledger.producers.sender import Sender
@@ -85,14 +85,14 @@ class Override:
 
     Attributes:
         sender: brings entries to the ledger.
-        reads: a door to DynamoDB whose SDK may retry.
+        reads: a DynamoDB client whose SDK may retry.
         clock: tells the time at which the new entry is made.
         late_ms: for how long behind its horizon an entry may still appear here: clocks differ,
             requests are held on their way, and other regions write as well.
     """
 
     sender: Sender
-    reads: Door
+    reads: DynamoClient
     clock: Clock = field(default_factory=SystemClock)
     late_ms: int = _LATE_MS
 

@@ -171,7 +171,7 @@ def expired_of(connection: Connection, namespaces: Namespaces) -> ExpiredEntries
     Raises:
         StackNotFound: the stack has no stream.
     """
-    sender, reads = sender_of(connection, namespaces), connection.door("standard")
+    sender, reads = sender_of(connection, namespaces), connection.dynamo("standard")
     return ExpiredEntries(
         connection.queues(),
         connection.setting("ingest_expired_queue_url"),

@@ -43,7 +43,7 @@ def _parts() -> _Parts:
         connection.setting("ingest_quarantine_queue_url"),
         connection.setting("ingest_expired_queue_url"),
     )
-    copies = Copies(connection.door("standard"), connection.setting("counters_table"))
+    copies = Copies(connection.dynamo("standard"), connection.setting("counters_table"))
     quarantine = KeptQuarantine(copies, queues)
     return _Parts(Ingest(Writer(sender), quarantine, connection.region), Logger(), Metrics())
 

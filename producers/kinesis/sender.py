@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,
@@ -120,7 +120,7 @@ class KinesisSender:
         what = f"PutRecords on {self.stream}"
         place: Any = {"StreamARN" if self.stream.startswith("arn:") else "StreamName": self.stream}
         try:
-            with translated(what), looking(refuse_late):
+            with translated(what), guarded(refuse_late):
                 answer = self.client.put_records(
                     Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
                     **place,

@@ -1,6 +1,6 @@
 """Puts an app's own item under the next number of its collection, without gaps.
 
-Ask for the highest number, put the item under the next one if that is free. An answer means:
+Ask for the highest number, put the item under the next one if that is free. An answer context:
 
     done                         the item has that number
     condition failed             another was faster: **ask again**. The lost number plus one is a
@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear, Unnumbered
 from countledger.producers.last_word import raise_end
 from countledger.producers.sequences.expecting import CROWDED
-from countledger.producers.strict.means import PASSING, Attempts
+from countledger.producers.strict.context import PASSING, Attempts
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import CountledgerError
     from countledger.producers.sequences.collection import Collection
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 _ADVICE: Final = "resume what this error carries: the item cannot be put twice"
 
@@ -69,14 +69,14 @@ class Pending:
 class Appending:
     """A call that puts an item."""
 
-    means: Means
+    context: MethodContext
     pending: Pending
     attempts: Attempts
 
     @classmethod
-    def begin(cls, means: Means, pending: Pending) -> Appending:
+    def begin(cls, context: MethodContext, pending: Pending) -> Appending:
         """Nothing sent yet by this call."""
-        return cls(means, pending, Attempts(means, CROWDED, _ADVICE))
+        return cls(context, pending, Attempts(context, CROWDED, _ADVICE))
 
     def resume(self) -> Numbered:
         """Look whether an earlier call has put it behind the number in doubt; else put it.
@@ -87,7 +87,7 @@ class Appending:
         pending = self.pending
         if pending.in_doubt is not None:
             try:
-                for page in self.means.reads.pages(pending.collection.since(pending.in_doubt)):
+                for page in self.context.reads.pages(pending.collection.since(pending.in_doubt)):
                     for item in filter(self._is_mine, page):
                         return Numbered(pending.collection.number_of(item), item)
             except PASSING as error:
@@ -117,7 +117,7 @@ class Appending:
             return Numbered(number, mine)
         write = self.pending.collection.put(number, self.pending.item, self.pending.tag)
         try:
-            self.means.door.put(write)
+            self.context.dynamo.put(write)
         except ConditionFailed as failed:
             if self._is_mine(failed.item):
                 return Numbered(number, write.item)
@@ -133,7 +133,7 @@ class Appending:
         collection, in_doubt = self.pending.collection, self.pending.in_doubt
         # A page may be empty although more follow.
         found = next(
-            (page[0] for page in self.means.reads.pages(collection.highest()) if page), None
+            (page[0] for page in self.context.reads.pages(collection.highest()) if page), None
         )
         highest = collection.number_of(found) if found else 0
         if found and self._is_mine(found):
@@ -143,7 +143,7 @@ class Appending:
         if highest < in_doubt:
             return in_doubt, None
         key: Any = collection.key(in_doubt)  # keys of an app's own may be numbers
-        there = self.means.reads.get(collection.table, key, consistent=True)
+        there = self.context.reads.get(collection.table, key, consistent=True)
         if there is None:
             raise Unnumbered(
                 f"number {in_doubt} of table {collection.table!r} was deleted before this call "
@@ -169,5 +169,5 @@ class Appending:
                 f"it may be there as number {self.pending.in_doubt}; {_ADVICE}",
                 self.pending,
             ) from error
-        self.attempts.doubtful = False  # of reads, or of numbers that others have
+        self.attempts.maybe_applied = False  # of reads, or of numbers that others have
         raise_end(self.attempts, f"an item for table {table!r}", error)

@@ -1,6 +1,6 @@
 """Draws by ADD: one write, whatever the size of the block; the service counts.
 
-An answer means:
+An answer context:
 
     done                         the numbers up to the new value are this call's
     condition failed             the sequence has not so many left
@@ -18,10 +18,10 @@ from countledger.ledger.attributes import require
 from countledger.ledger.errors import ConditionFailed, CorruptItem, SequenceExists
 from countledger.producers.last_word import raise_end
 from countledger.producers.sequences.sequence import exhausted, plan_draw, plan_making
-from countledger.producers.strict.means import PASSING, POLICY, Attempts
+from countledger.producers.strict.context import PASSING, POLICY, Attempts
 
 if TYPE_CHECKING:
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 _GAP: Final = (
     "numbers may be lost, but none is given out twice: draw again, and leave the gap as it is"
@@ -29,7 +29,7 @@ _GAP: Final = (
 _MADE: Final = "make it again: one that exists under that name is then your own, or somebody's"
 
 
-def draw(means: Means, sequence: str, size: int) -> range:
+def draw(context: MethodContext, sequence: str, size: int) -> range:
     """The next numbers of a sequence: one write unit.
 
     Raises:
@@ -37,14 +37,14 @@ def draw(means: Means, sequence: str, size: int) -> range:
         Unclear: no attempt got a clear answer; numbers may be lost.
         Throttled: every attempt was refused.
     """
-    now_ms = means.clock.now_ms()
-    attempts = Attempts(means, POLICY, _GAP)
+    now_ms = context.clock.now_ms()
+    attempts = Attempts(context, POLICY, _GAP)
     while True:
         try:
             # Each request has an id of its own: if it lands late and begins a new sequence, that
             # is no sequence that was there before.
-            new_id = means.new_id(now_ms)
-            item = means.door.update(plan_draw(means.table, sequence, size, new_id, now_ms))
+            new_id = context.new_id(now_ms)
+            item = context.dynamo.update(plan_draw(context.table, sequence, size, new_id, now_ms))
         except ConditionFailed:
             raise exhausted(sequence) from None
         except PASSING as error:
@@ -57,21 +57,21 @@ def draw(means: Means, sequence: str, size: int) -> range:
             return range(last - size + 1, last + 1)
 
 
-def make(means: Means, sequence: str, first: int) -> None:
+def make(context: MethodContext, sequence: str, first: int) -> None:
     """Make a sequence: one write unit.
 
     Raises:
         SequenceExists: somebody made or used one of that name before.
     """
-    now_ms = means.clock.now_ms()
+    now_ms = context.clock.now_ms()
     tags: set[str] = set()
-    attempts = Attempts(means, POLICY, _MADE)
+    attempts = Attempts(context, POLICY, _MADE)
     while True:
         try:
             # One for each request: one that lands late, after a deletion, makes another sequence.
-            tag = means.new_id(now_ms)
+            tag = context.new_id(now_ms)
             tags.add(tag)
-            means.door.put(plan_making(means.table, sequence, first, tag, now_ms))
+            context.dynamo.put(plan_making(context.table, sequence, first, tag, now_ms))
         except ConditionFailed as failed:
             found = failed.item or {}
             if found.get("incarnation") in tags:

@@ -1,6 +1,6 @@
 """Draws by expectation: the next number is taken only if the last is the one that was seen.
 
-One item for each kind of things that are numbered, all in one table. An answer means:
+One item for each kind of things that are numbered, all in one table. An answer context:
 
     done                         the number is this call's
     condition failed             another draw was faster, and the item came back: tried from there.
@@ -26,12 +26,12 @@ from countledger.ledger.limits import SEQUENCE_LAST
 from countledger.ledger.retry import Backoff
 from countledger.producers.last_word import raise_end
 from countledger.producers.sequences.sequence import exhausted, plan_expected
-from countledger.producers.strict.means import PASSING, Attempts
+from countledger.producers.strict.context import PASSING, Attempts
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import CountledgerError
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 # Among many that draw at once each round has one winner, so there are more rounds than elsewhere.
 CROWDED: Final = Backoff(attempts=24, base_ms=10, cap_ms=1_000)
@@ -45,7 +45,7 @@ class Expecting:
     """A draw on its way.
 
     Attributes:
-        means: what it works with.
+        context: what it works with.
         sequence: its name.
         attempts: those of this call.
         last: the number behind which it would draw.
@@ -53,7 +53,7 @@ class Expecting:
         tag: of the draw of exactly that number.
     """
 
-    means: Means
+    context: MethodContext
     sequence: str
     attempts: Attempts
     last: int = 0
@@ -61,9 +61,9 @@ class Expecting:
     tag: str = ""
 
     @classmethod
-    def begin(cls, means: Means, sequence: str) -> Expecting:
+    def begin(cls, context: MethodContext, sequence: str) -> Expecting:
         """Nothing read or sent yet."""
-        return cls(means, sequence, Attempts(means, CROWDED, _GAP))
+        return cls(context, sequence, Attempts(context, CROWDED, _GAP))
 
     def draw(self, known: int | None) -> int:
         """The next number: one write unit, and a read unit unless the last is known.
@@ -116,7 +116,7 @@ class Expecting:
         if last >= SEQUENCE_LAST:
             raise exhausted(self.sequence)
         if not (self.tag and self._still(last, incarnation)):
-            self.last, self.tag = last, self.means.new_id(self.means.clock.now_ms())
+            self.last, self.tag = last, self.context.new_id(self.context.clock.now_ms())
         self.incarnation = incarnation
 
     def _still(self, last: int, incarnation: str | None) -> bool:
@@ -128,18 +128,18 @@ class Expecting:
 
     def _read(self) -> Item:
         key = keys.total_key(self.sequence)
-        return self.means.reads.get(self.means.table, key, consistent=True) or {}
+        return self.context.reads.get(self.context.table, key, consistent=True) or {}
 
     def _write(self) -> None:
-        now_ms = self.means.clock.now_ms()
-        self.means.door.update(
+        now_ms = self.context.clock.now_ms()
+        self.context.dynamo.update(
             plan_expected(
-                self.means.table,
+                self.context.table,
                 self.sequence,
                 self.last,
                 incarnation=self.incarnation,
                 tag=self.tag,
-                new_id=self.means.new_id(now_ms),
+                new_id=self.context.new_id(now_ms),
                 now_ms=now_ms,
             )
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.sequences.appending import Numbered
     from countledger.producers.sequences.collection import Collection
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Sequences:
     making itself, unless it is to begin elsewhere than at 1. They live in the home region alone.
 
     Attributes:
-        means: doors, table, clock and randomness.
+        context: clients, table, clock and randomness.
         namespaces: tell which namespace is of kind sequence.
         region: where this process works.
         home_region: where sequences live.
     """
 
-    means: Means
+    context: MethodContext
     namespaces: Namespaces
     region: str
     home_region: str
@@ -69,7 +69,7 @@ class Sequences:
             WrongRegion: this is not the home region.
         """
         check_number("first number", first, 0, SEQUENCE_LAST)
-        drawing.make(self.means, self._usable(sequence), first)
+        drawing.make(self.context, self._usable(sequence), first)
         return self.show(sequence)
 
     def draw(self, sequence: str) -> int:
@@ -82,7 +82,7 @@ class Sequences:
             Unclear: no attempt got a clear answer; draw again.
             WrongKind, WrongRegion: as `create`.
         """
-        return drawing.draw(self.means, self._usable(sequence), 1)[0]
+        return drawing.draw(self.context, self._usable(sequence), 1)[0]
 
     def draw_block(self, sequence: str, size: int) -> range:
         """The next numbers, all at once: one write unit for any size.
@@ -96,7 +96,7 @@ class Sequences:
             SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
         """
         check_size(size)
-        return drawing.draw(self.means, self._usable(sequence), size)
+        return drawing.draw(self.context, self._usable(sequence), size)
 
     def lease(self, sequence: str, block: int = BLOCK_DEFAULT) -> Lease:
         """Numbers out of blocks that this process holds: one write unit for each block.
@@ -132,7 +132,7 @@ class Sequences:
         """
         if known is not None:
             check_number("last number", known, -1, SEQUENCE_LAST)
-        return Expecting.begin(self.means, self._usable(sequence)).draw(known)
+        return Expecting.begin(self.context, self._usable(sequence)).draw(known)
 
     def show(self, sequence: str) -> Sequence:
         """A sequence as it stands: one read unit.
@@ -168,7 +168,7 @@ class Sequences:
         )
         try:
             key = keys.total_key(sequence)
-            self.means.reads.delete(Delete(self.means.table, key, AllOf(is_one, same)))
+            self.context.reads.delete(Delete(self.context.table, key, AllOf(is_one, same)))
         except ConditionFailed:
             return  # by an attempt that got no answer, or by somebody else
 
@@ -190,8 +190,8 @@ class Sequences:
             Unnumbered: nobody can tell; `resume` what it carries.
         """
         check_item(item, besides=collection.own_names)
-        tag = self.means.new_id(self.means.clock.now_ms())
-        return Appending.begin(self.means, Pending(collection, dict(item), tag)).carry_out()
+        tag = self.context.new_id(self.context.clock.now_ms())
+        return Appending.begin(self.context, Pending(collection, dict(item), tag)).carry_out()
 
     def resume(self, pending: Pending) -> Numbered:
         """Go on with an item of which nobody could tell whether it was put; it is put once.
@@ -202,13 +202,13 @@ class Sequences:
         Raises:
             As `append`.
         """
-        return Appending.begin(self.means, pending).resume()
+        return Appending.begin(self.context, pending).resume()
 
     def _item(self, sequence: str) -> Item | None:
         self._refuse_elsewhere(sequence)
         self.namespaces.expect(keys.check_counter(sequence), Kind.SEQUENCE)
         key = keys.total_key(sequence)
-        return self.means.reads.get(self.means.table, key, consistent=True)
+        return self.context.reads.get(self.context.table, key, consistent=True)
 
     def _usable(self, sequence: str) -> str:
         """The name, once its namespace is known to be of the right kind."""

@@ -1,6 +1,6 @@
 """Method `atomic`: ADD, with the bound as its condition. One write unit, one round trip.
 
-An answer means:
+An answer context:
 
     done                              applied
     condition failed                  bound reached: not applied, final
@@ -23,8 +23,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Unclear
-from countledger.producers.strict.means import PASSING, POLICY, Attempts, Means, Redefined
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
+from countledger.producers.strict.context import (
+    PASSING,
+    POLICY,
+    Attempts,
+    MethodContext,
+    StaleDefinition,
+)
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from countledger.producers.strict.sending import refused_by, update_of
 from countledger.producers.strict.tokens import life_ms, transact_parts, use_up
 
@@ -53,7 +59,7 @@ class Prefer(StrEnum):
 class AtomicSending:
     """A change on its way by method atomic."""
 
-    means: Means
+    context: MethodContext
     definition: Definition
     change: Change
     prefer: Prefer
@@ -61,19 +67,19 @@ class AtomicSending:
 
     @classmethod
     def begin(
-        cls, means: Means, definition: Definition, change: Change, prefer: Prefer
+        cls, context: MethodContext, definition: Definition, change: Change, prefer: Prefer
     ) -> AtomicSending:
         """Nothing sent yet."""
         # For a split, whose token is what makes another attempt safe.
-        until_ms = change.remembered_until(life_ms(means))
-        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-        return cls(means, definition, change, prefer, attempts)
+        until_ms = change.remembered_until(life_ms(context))
+        attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+        return cls(context, definition, change, prefer, attempts)
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in at these items: one write unit; two for each item of a split.
 
         Raises:
-            Redefined: the counter is not the one that was read.
+            StaleDefinition: the counter is not the one that was read.
         """
         if len(parts) > 1:
             return self._split(parts)
@@ -81,31 +87,31 @@ class AtomicSending:
 
     def _split(self, parts: Sequence[Part]) -> Outcome:
         """A transaction, and a token that belongs to this very split."""
-        token = self.means.new_id(self.change.at_ms)
+        token = self.context.new_id(self.change.at_ms)
         outcome, _ = transact_parts(
-            self.means,
+            self.context,
             self.definition,
             parts,
             token=token,
             attempts=self.attempts,
             now_ms=self.change.at_ms,
         )
-        if not (isinstance(outcome, BoundReached) and self.attempts.doubtful):
+        if not (isinstance(outcome, BoundReached) and self.attempts.maybe_applied):
             return outcome
-        fence = partial(use_up, self.means, self.definition, token, self.attempts.until_ms)
+        fence = partial(use_up, self.context, self.definition, token, self.attempts.until_ms)
         ended = self.attempts.fenced(self.change.counter, fence)
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, None)
-        if isinstance(ended, GivenUp):
-            self.attempts.doubtful = False
+        if isinstance(ended, Withdrawn):
+            self.attempts.maybe_applied = False
             return outcome
         return self.attempts.unknown(self.change.counter)
 
     def _at_one(self, part: Part) -> Outcome:
-        write = update_of(self.means.table, self.definition, part, self.change.at_ms)
+        write = update_of(self.context.table, self.definition, part, self.change.at_ms)
         while True:
             try:
-                item = self.means.door.update(write)
+                item = self.context.dynamo.update(write)
             except ConditionFailed as failed:
                 return self._refused(part, failed)
             except PASSING as error:
@@ -123,11 +129,11 @@ class AtomicSending:
         """Refused; but an earlier attempt may be in, and may be what took the room."""
         try:
             refused = refused_by(self.definition, part, failed.item)
-        except Redefined:
-            if not self.attempts.doubtful:
+        except StaleDefinition:
+            if not self.attempts.maybe_applied:
                 raise
         else:
-            if not self.attempts.doubtful:
+            if not self.attempts.maybe_applied:
                 return refused
         return self.attempts.unknown(self.change.counter)
 

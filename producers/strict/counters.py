@@ -10,13 +10,13 @@ from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict import creator, dispatch
-from countledger.producers.strict.at_once import AtOnce
 from countledger.producers.strict.bounds import KEEP, Bounds, Keep
 from countledger.producers.strict.change import make_change
+from countledger.producers.strict.context import MethodContext, StaleDefinition
 from countledger.producers.strict.definitions import Definitions
-from countledger.producers.strict.means import Means, Redefined
 from countledger.producers.strict.placement import ONE_REGION, Placed
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
+from countledger.producers.strict.transaction import AtOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,13 +39,13 @@ class StrictCounters:
     """The strict counters of a stack. Safe to share between threads.
 
     Attributes:
-        means: doors, table, clock and randomness.
+        context: clients, table, clock and randomness.
         namespaces: tell which namespace is of kind strict.
         region: where this process works.
         home_region: where strict counters live.
     """
 
-    means: Means
+    context: MethodContext
     namespaces: Namespaces
     region: str
     home_region: str
@@ -54,8 +54,8 @@ class StrictCounters:
 
     def __post_init__(self) -> None:
         """Nothing known yet."""
-        object.__setattr__(self, "_definitions", Definitions(self.means))
-        object.__setattr__(self, "_placed", Placed(self.means))
+        object.__setattr__(self, "_definitions", Definitions(self.context))
+        object.__setattr__(self, "_placed", Placed(self.context))
 
     def create(
         self,
@@ -110,7 +110,7 @@ class StrictCounters:
         placement = self._placed.get()
         placement.check_definition(definition)
         self.namespaces.for_use(counter, Kind.STRICT)
-        creator.create(self.means, order, placement)
+        creator.create(self.context, order, placement)
         self._definitions.forget(counter)
         return self.show(counter)
 
@@ -149,13 +149,13 @@ class StrictCounters:
             delta,
             key,
             note,
-            now_ms=self.means.clock.now_ms(),
-            new_id=self.means.new_id,
+            now_ms=self.context.clock.now_ms(),
+            new_id=self.context.new_id,
         )
 
         def carried_out(definition: Definition, item: Item | None) -> Outcome:
             return dispatch.carry_out(
-                self.means, definition, item, change, prefer=prefer, known=known
+                self.context, definition, item, change, prefer=prefer, known=known
             )
 
         return self._with_definition(counter, carried_out)
@@ -168,8 +168,8 @@ class StrictCounters:
         """
 
         def shown(definition: Definition, item: Item | None) -> StrictCounter:
-            main = self.means.read(definition.main) if item is None else item
-            return read_counter(self.means, definition, main)
+            main = self.context.read(definition.main) if item is None else item
+            return read_counter(self.context, definition, main)
 
         self._definitions.forget(counter)
         return self._with_definition(counter, shown)
@@ -203,17 +203,17 @@ class StrictCounters:
         def rebound(definition: Definition, _item: Item | None) -> StrictCounter:
             placement = self._placed.get()
             creator.set_bounds(
-                self.means, definition, lower, upper, force=force, placement=placement
+                self.context, definition, lower, upper, force=force, placement=placement
             )
-            return read_counter(self.means, definition, self.means.read(definition.main))
+            return read_counter(self.context, definition, self.context.read(definition.main))
 
         return self._with_definition(counter, rebound)
 
     @property
-    def at_once(self) -> AtOnce:
+    def transactions(self) -> AtOnce:
         """Several counters in one transaction, under one key; a counter set to a value exactly."""
         return AtOnce(
-            self.means,
+            self.context,
             self.namespaces,
             self._definitions,
             self._placed,
@@ -236,7 +236,7 @@ class StrictCounters:
         self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
         definition, _ = self._definitions.read(counter)
         self._definitions.forget(counter)
-        creator.delete(self.means, definition, self._placed.get())
+        creator.delete(self.context, definition, self._placed.get())
 
     def list(
         self, namespace: str, *, on_corrupt: OnCorrupt | None = None
@@ -255,16 +255,16 @@ class StrictCounters:
         """
         self._refuse_elsewhere(namespace)
         self.namespaces.expect(f"{keys.check_namespace(namespace)}:x", Kind.STRICT)
-        return list_counters(self.means, namespace, on_corrupt)
+        return list_counters(self.context, namespace, on_corrupt)
 
-    def give_up(self, counter: str, key: str | IdempotencyKey) -> Outcome:
+    def withdraw(self, counter: str, key: str | IdempotencyKey) -> Outcome:
         """Make sure that a change is not in and never will be, or learn that it is.
 
         Four write units (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`);
         and one read unit where the key was used before.
 
         Returns:
-            `GivenUp`: not in, for good. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+            `Withdrawn`: not in, for good. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
 
         Raises:
             BadSetting: the counter's method cannot do this.
@@ -275,10 +275,10 @@ class StrictCounters:
         if not isinstance(key, IdempotencyKey):
             check_key(key)
 
-        def given_up(definition: Definition, _item: Item | None) -> Outcome:
-            return dispatch.give_up(self.means, definition, key)
+        def withdrawn(definition: Definition, _item: Item | None) -> Outcome:
+            return dispatch.withdraw(self.context, definition, key)
 
-        return self._with_definition(counter, given_up)
+        return self._with_definition(counter, withdrawn)
 
     def _with_definition(self, counter: str, act: Callable[[Definition, Item | None], _T]) -> _T:
         """Act on a counter as it was made; again if it was made again meanwhile."""
@@ -288,7 +288,7 @@ class StrictCounters:
             definition, item = self._definitions.get(counter)
             try:
                 return act(definition, item)
-            except Redefined:
+            except StaleDefinition:
                 self._definitions.forget(counter)
         raise Throttled(f"strict counter {counter!r} is being deleted and made again all the time")
 

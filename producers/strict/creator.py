@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ranking import is_on
 from countledger.producers.last_word import raise_end
-from countledger.producers.strict import in_turn
+from countledger.producers.strict import stepwise
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.bounds import (
     KEEP,
@@ -28,15 +28,15 @@ from countledger.producers.strict.bounds import (
     plan_bounds,
     targets,
 )
-from countledger.producers.strict.creation import plan_creation, plan_deletion
-from countledger.producers.strict.definition import Definition, define
-from countledger.producers.strict.means import (
+from countledger.producers.strict.context import (
     PASSING,
     POLICY,
     Attempts,
-    Forgotten,
-    Means,
+    MethodContext,
+    RetryPeriodOver,
 )
+from countledger.producers.strict.creation import plan_creation, plan_deletion
+from countledger.producers.strict.definition import Definition, define
 from countledger.producers.strict.sending import check_passing
 from countledger.producers.strict.spread import read_states
 from countledger.producers.strict.tokens import life_ms
@@ -107,7 +107,7 @@ class Order:
         )
 
 
-def create(means: Means, order: Order, placement: Placement) -> Definition:
+def create(context: MethodContext, order: Order, placement: Placement) -> Definition:
     """Make a counter.
 
     Raises:
@@ -115,18 +115,18 @@ def create(means: Means, order: Order, placement: Placement) -> Definition:
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused.
     """
-    now_ms = means.clock.now_ms()
-    definition = order.definition(means.new_id(now_ms))
-    rule = means.reads.get(means.table, keys.ranking_key(keys.namespace_of(order.counter)))
+    now_ms = context.clock.now_ms()
+    definition = order.definition(context.new_id(now_ms))
+    rule = context.reads.get(context.table, keys.ranking_key(keys.namespace_of(order.counter)))
     writes = plan_creation(
-        means.table,
+        context.table,
         definition,
         order.bounds,
         order.opening,
         now_ms,
         ranked=bool(is_on(rule)),
     )
-    refused, there = _make(means, writes, definition.made, placement)
+    refused, there = _make(context, writes, definition.made, placement)
     if refused and (there is None or there.get("made") != definition.made):
         raise CounterExists(
             f"strict counter {order.counter!r} exists, of method {(there or {}).get('method')}: "
@@ -136,35 +136,35 @@ def create(means: Means, order: Order, placement: Placement) -> Definition:
 
 
 def _make(
-    means: Means, writes: Sequence[Put], made: str, placement: Placement
+    context: MethodContext, writes: Sequence[Put], made: str, placement: Placement
 ) -> tuple[bool, Item | None]:
     """Whether it was refused, and the main item that is there."""
     if placement.strong:
-        failed = in_turn.make(means, *writes)
+        failed = stepwise.make(context, *writes)
         return failed is not None, failed.item if failed else None
     what = f"to make strict counter {writes[1].item['counter']!r}"
-    reasons = _transact(means, what, writes, made)
+    reasons = _transact(context, what, writes, made)
     # The directory's entry is put in any case; the main item, which comes next, decides.
     return reasons is not None, reasons[1].item if reasons else None
 
 
-def delete(means: Means, definition: Definition, placement: Placement) -> None:
+def delete(context: MethodContext, definition: Definition, placement: Placement) -> None:
     """Delete a counter. One that is gone, or of another making, is left as it is.
 
     Raises:
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused.
     """
-    writes = plan_deletion(means.table, definition, in_turn=placement.strong)
+    writes = plan_deletion(context.table, definition, in_turn=placement.strong)
     if placement.strong:
-        in_turn.remove(means, *writes)
+        stepwise.remove(context, *writes)
     else:
         what = f"to delete strict counter {definition.counter!r}"
-        _transact(means, what, writes, means.new_id(means.clock.now_ms()))
+        _transact(context, what, writes, context.new_id(context.clock.now_ms()))
 
 
 def set_bounds(
-    means: Means,
+    context: MethodContext,
     definition: Definition,
     lower: Amount | Keep | None,
     upper: Amount | Keep | None,
@@ -177,37 +177,39 @@ def set_bounds(
     Raises:
         BadBounds: they cross; or the value lies outside of them and force is not given, or there
             are bins.
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
         Throttled: changes were in the way of every attempt.
         Unclear: no attempt got a clear answer.
     """
-    waits_ms = POLICY.waits_ms(means.random)
+    waits_ms = POLICY.waits_ms(context.random)
     while True:
-        states = read_states(means, definition)
+        states = read_states(context, definition)
         bounds, total = _wanted(states, lower, upper)
         forced = force and definition.bins == 1
         if not forced:
             bounds.check_inside(total, _FORCE if definition.bins == 1 else _NOT_SPREAD)
         writes = [
-            plan_bounds(means.table, place, state, target, force=forced)
+            plan_bounds(context.table, place, state, target, force=forced)
             for place, state, target in zip(
                 definition.places, states, targets(states, bounds), strict=True
             )
         ]
-        if _move(means, definition.counter, writes, placement):
+        if _move(context, definition.counter, writes, placement):
             return
         # The value or a bound moved since they were read.
         wait_ms = next(waits_ms, None)
         if wait_ms is None:
             raise Throttled(f"strict counter {definition.counter!r} changed too often meanwhile")
-        means.clock.sleep_ms(wait_ms)
+        context.clock.sleep_ms(wait_ms)
 
 
-def _move(means: Means, counter: str, writes: Sequence[Update], placement: Placement) -> bool:
+def _move(
+    context: MethodContext, counter: str, writes: Sequence[Update], placement: Placement
+) -> bool:
     if placement.strong:
-        return in_turn.move(means, *writes)
+        return stepwise.move(context, *writes)
     what = f"to move the bounds of strict counter {counter!r}"
-    return _transact(means, what, writes, means.new_id(means.clock.now_ms())) is None
+    return _transact(context, what, writes, context.new_id(context.clock.now_ms())) is None
 
 
 def _wanted(
@@ -220,7 +222,7 @@ def _wanted(
 
 
 def _transact(
-    means: Means, what: str, writes: Sequence[Write], token: str
+    context: MethodContext, what: str, writes: Sequence[Write], token: str
 ) -> Sequence[Reason] | None:
     """Write all or nothing; None: done. Else why a condition refused it.
 
@@ -231,14 +233,14 @@ def _transact(
         Unclear: an attempt may have been carried out.
         Throttled, Unreachable: no attempt went through.
     """
-    until_ms = means.clock.now_ms() + life_ms(means)
-    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
+    until_ms = context.clock.now_ms() + life_ms(context)
+    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
     while True:
         failure: CountledgerError
         try:
             with attempts.sending():
-                means.door.transact(writes, token)
-        except Forgotten as late:
+                context.dynamo.transact(writes, token)
+        except RetryPeriodOver as late:
             raise_end(attempts, what, late)
         except TransactionCancelled as cancelled:
             if any(reason.condition_failed for reason in cancelled.reasons):

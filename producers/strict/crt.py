@@ -2,7 +2,7 @@
 
 The token is made of the counter, its making and the key, for the service knows one room of tokens
 for all tables. It remembers one for ten minutes after the first request with it was completed; a
-cancelled transaction leaves it free. An answer means:
+cancelled transaction leaves it free. An answer context:
 
     done, write units               applied by this request
     done, read units                applied before: by a request of this call that got no answer,
@@ -28,8 +28,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import TokenMismatch
-from countledger.producers.strict.means import POLICY, Attempts, Means, Redefined
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.context import POLICY, Attempts, MethodContext, StaleDefinition
+from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
 from countledger.producers.strict.sending import Part
 from countledger.producers.strict.tokens import life_ms, token_of, transact_parts, use_up
 
@@ -50,22 +50,22 @@ _ADVICE: Final = (
 class CrtSending:
     """A change on its way by method crt."""
 
-    means: Means
+    context: MethodContext
     definition: Definition
     change: Change
     attempts: Attempts
 
     @classmethod
-    def begin(cls, means: Means, definition: Definition, change: Change) -> CrtSending:
+    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> CrtSending:
         """Nothing sent yet.
 
         Raises:
             KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
         """
-        change.check_age(means.clock.now_ms(), life_ms(means), means.clock_skew_ms)
-        until_ms = change.remembered_until(life_ms(means))
-        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-        return cls(means, definition, change, attempts)
+        change.check_age(context.clock.now_ms(), life_ms(context), context.clock_skew_ms)
+        until_ms = change.remembered_until(life_ms(context))
+        attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+        return cls(context, definition, change, attempts)
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in at these items: two write units each, and one read unit for the value.
@@ -73,11 +73,11 @@ class CrtSending:
         Raises:
             IdempotencyKeyReused: the key was used with another delta, or given up.
             TokenMismatch: the same of a counter with bins, where another bin may have taken it.
-            Redefined: the counter is not the one that was read.
+            StaleDefinition: the counter is not the one that was read.
         """
         try:
             outcome, fresh = transact_parts(
-                self.means,
+                self.context,
                 self.definition,
                 parts,
                 token=token_of(self.definition, self.change.id),
@@ -88,21 +88,21 @@ class CrtSending:
             if self.definition.bins > 1:
                 raise
             return self._taken()
-        except Redefined:
-            if not self.attempts.doubtful:
+        except StaleDefinition:
+            if not self.attempts.maybe_applied:
                 raise
             return self.attempts.unknown(self.change.counter)
-        mine = fresh or self.attempts.doubtful or self.change.key is None
+        mine = fresh or self.attempts.maybe_applied or self.change.key is None
         if isinstance(outcome, Applied) and not mine:
             return Duplicate(outcome.counter, outcome.value)
         return outcome
 
     def settle(self, refused: Refusal) -> Outcome:
         """Use the token up, if a request under it may still land: two write units."""
-        if not self.attempts.doubtful:
+        if not self.attempts.maybe_applied:
             return refused
         ended = self._end()
-        if isinstance(ended, GivenUp):
+        if isinstance(ended, Withdrawn):
             return refused
         if not isinstance(ended, Duplicate):
             # The way could not be closed: the old request may still land.
@@ -116,21 +116,21 @@ class CrtSending:
 
     def _end(self) -> Outcome:
         until_ms = self.attempts.until_ms
-        fence = partial(give_up, self.means, self.definition, self.change.id, until_ms)
+        fence = partial(withdraw, self.context, self.definition, self.change.id, until_ms)
         return self.attempts.fenced(self.change.counter, fence)
 
     def _taken(self) -> Outcome:
         """The token stands for another body: for none, if the key was given up."""
         ended = self._end()
-        if isinstance(ended, GivenUp):
+        if isinstance(ended, Withdrawn):
             return ended
         if isinstance(ended, Duplicate):
             raise self.change.reused("another amount")
         return self.attempts.unknown(self.change.counter)
 
 
-def give_up(
-    means: Means, definition: Definition, change_id: str, until_ms: int | None = None
+def withdraw(
+    context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> Outcome:
     """Use the token of a change up, as `use_up`."""
-    return use_up(means, definition, token_of(definition, change_id), until_ms)
+    return use_up(context, definition, token_of(definition, change_id), until_ms)

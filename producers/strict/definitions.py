@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchCounter
+from countledger.producers.strict.context import MethodContext, StaleDefinition
 from countledger.producers.strict.definition import Definition, decode_definition
-from countledger.producers.strict.means import Means, Redefined
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -24,10 +24,10 @@ class Definitions:
     """The definitions of strict counters.
 
     Attributes:
-        means: what to read with.
+        context: what to read with.
     """
 
-    means: Means
+    context: MethodContext
     _known: OrderedDict[str, Definition] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -53,8 +53,8 @@ class Definitions:
             CorruptItem: it cannot be read.
         """
         try:
-            item = self.means.read(keys.total_key(counter))
-        except Redefined:
+            item = self.context.read(keys.total_key(counter))
+        except StaleDefinition:
             self.forget(counter)
             raise NoSuchCounter(
                 f"there is no strict counter {counter!r}: `countledger strict create` makes it"

@@ -22,15 +22,15 @@ from countledger.producers.strict.tokens import life_ms
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.change import Change
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.fate import Memory
-    from countledger.producers.strict.means import Means
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.sending import Sending
 
 
 def carry_out(
-    means: Means,
+    context: MethodContext,
     definition: Definition,
     item: Item | None,
     change: Change,
@@ -41,7 +41,7 @@ def carry_out(
     """Carry a change out by the counter's method.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         definition: of the counter.
         item: its main item, if it was read just now.
         change: what to do.
@@ -50,33 +50,35 @@ def carry_out(
 
     Raises:
         BadInput: a choice is for another method.
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
     """
     _check_choices(definition, change, prefer, known)
     if definition.method in {Method.OCC, Method.HISTORY}:
-        return _optimistic(means, definition, change, known, item)
-    return spread.carry_out(means, definition, change, _begin(means, definition, change, prefer))
+        return _optimistic(context, definition, change, known, item)
+    return spread.carry_out(
+        context, definition, change, _begin(context, definition, change, prefer)
+    )
 
 
-def give_up(means: Means, definition: Definition, key: str | IdempotencyKey) -> Outcome:
+def withdraw(context: MethodContext, definition: Definition, key: str | IdempotencyKey) -> Outcome:
     """Make sure that a change is not in and never will be, or learn that it is.
 
     Raises:
         BadSetting: the counter's method cannot do this.
         KeyExpired, ClockSkew: the key was made so long ago that the method may have forgotten a
             change that is in, or lies ahead.
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
     """
     change_id = id_of_key(key)
     match definition.method:
         case Method.MARKER:
-            until_ms = _until_ms(means, definition, key, marker.window_ms(definition))
-            return marker.give_up(means, definition, change_id, until_ms)
+            until_ms = _until_ms(context, definition, key, marker.window_ms(definition))
+            return marker.withdraw(context, definition, change_id, until_ms)
         case Method.CRT:
-            until_ms = _until_ms(means, definition, key, life_ms(means))
-            return crt.give_up(means, definition, change_id, until_ms)
+            until_ms = _until_ms(context, definition, key, life_ms(context))
+            return crt.withdraw(context, definition, change_id, until_ms)
         case Method.SET:
-            return token_set.give_up(means, definition, change_id)
+            return token_set.withdraw(context, definition, change_id)
         case _:
             raise BadSetting(
                 f"counter {definition.counter!r} is of method {definition.method}, which keeps no "
@@ -85,40 +87,46 @@ def give_up(means: Means, definition: Definition, key: str | IdempotencyKey) -> 
 
 
 def _until_ms(
-    means: Means, definition: Definition, key: str | IdempotencyKey, life_ms: int
+    context: MethodContext, definition: Definition, key: str | IdempotencyKey, life_ms: int
 ) -> int | None:
     """Until when a key with its time is surely remembered; None: a bare one does not tell."""
     if not isinstance(key, IdempotencyKey):
         return None
-    now_ms = means.clock.now_ms()
+    now_ms = context.clock.now_ms()
     # Its delta means nothing here.
-    change = make_change(definition.counter, 1, key, None, now_ms=now_ms, new_id=means.new_id)
-    change.check_age(now_ms, life_ms, means.clock_skew_ms)
+    change = make_change(definition.counter, 1, key, None, now_ms=now_ms, new_id=context.new_id)
+    change.check_age(now_ms, life_ms, context.clock_skew_ms)
     return change.remembered_until(life_ms)
 
 
-def _begin(means: Means, definition: Definition, change: Change, prefer: str | None) -> Sending:
+def _begin(
+    context: MethodContext, definition: Definition, change: Change, prefer: str | None
+) -> Sending:
     match definition.method:
         case Method.CRT:
-            return CrtSending.begin(means, definition, change)
+            return CrtSending.begin(context, definition, change)
         case Method.MARKER:
-            return MarkerSending.begin(means, definition, change)
+            return MarkerSending.begin(context, definition, change)
         case Method.SET:
-            return SetSending.begin(means, definition, change)
+            return SetSending.begin(context, definition, change)
         case _:
             chosen = Prefer(prefer or Prefer.UNDER)
-            return AtomicSending.begin(means, definition, change, chosen)
+            return AtomicSending.begin(context, definition, change, chosen)
 
 
 def _optimistic(
-    means: Means, definition: Definition, change: Change, known: State | None, item: Item | None
+    context: MethodContext,
+    definition: Definition,
+    change: Change,
+    known: State | None,
+    item: Item | None,
 ) -> Outcome:
     memory: Memory = LastTag()
     if definition.method is Method.HISTORY:
         memory = LastTags(definition.history or memory.length)
     if known is None or known.made != definition.made:
         known = None if item is None else decode_state(item)
-    begun = Optimist.begin(means, definition, change, memory)
+    begun = Optimist.begin(context, definition, change, memory)
     return begun.carry_out(known, read=item is not None)
 
 

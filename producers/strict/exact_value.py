@@ -16,8 +16,8 @@ from countledger.ledger.expressions import Add, Assign, Compare
 from countledger.ledger.operations import Update
 from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.bounds import Bounds
+from countledger.producers.strict.context import PASSING, POLICY, StaleDefinition
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.means import PASSING, POLICY, Redefined
 from countledger.producers.strict.outcome import Contended
 from countledger.producers.strict.spread import read_states
 from countledger.producers.strict.state import encode_state, of, refusal
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.amount import Amount
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.marked import MarkedSending, Reasons
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.keyed_write import MarkedSending, Reasons
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.state import State
 
@@ -58,31 +58,31 @@ def plan_value(
 
 
 def carry_out(
-    means: Means, definition: Definition, value: Amount, sending: MarkedSending
+    context: MethodContext, definition: Definition, value: Amount, sending: MarkedSending
 ) -> Outcome:
     """Set it: two write units for each KB of each item, two for the marker; and the reading.
 
     Raises:
         BadBounds: value and bounds lie further apart than a number can tell.
-        Redefined: the counter is not the one that was read, and nothing is in doubt.
+        StaleDefinition: the counter is not the one that was read, and nothing is in doubt.
     """
     now_ms = None if definition.method is Method.CRT else sending.request.at_ms
-    waits_ms = POLICY.waits_ms(means.random)
+    waits_ms = POLICY.waits_ms(context.random)
     attempts = 0
     while True:
         attempts += 1
         try:
-            states = read_states(means, definition)
+            states = read_states(context, definition)
         except PASSING as error:
             return sending.settle(Contended(definition.counter, attempts, str(error)))
-        except Redefined:
+        except StaleDefinition:
             return _gone(sending)
         whole = whole_of(states)
         refused = refusal(definition.counter, whole, amount.add(value, amount.negated(whole.total)))
         if refused is not None:
             return sending.settle(refused)
         Bounds(whole.lower, whole.upper).check_inside(value)
-        answer = sending.at(plan_value(means.table, definition, states, value, now_ms))
+        answer = sending.at(plan_value(context.table, definition, states, value, now_ms))
         if not isinstance(answer, tuple):
             return answer
         if _redefined(definition, answer):
@@ -91,7 +91,7 @@ def carry_out(
         if wait_ms is None:
             busy = "others changed the counter each time before it could be set"
             return sending.settle(Contended(definition.counter, attempts, busy))
-        means.clock.sleep_ms(wait_ms)
+        context.clock.sleep_ms(wait_ms)
 
 
 def _redefined(definition: Definition, reasons: Reasons) -> bool:
@@ -100,6 +100,6 @@ def _redefined(definition: Definition, reasons: Reasons) -> bool:
 
 
 def _gone(sending: MarkedSending) -> Outcome:
-    if sending.attempts.doubtful:
+    if sending.attempts.maybe_applied:
         return sending.unknown()
-    raise Redefined(f"strict counter {sending.request.what!r} was deleted or made again")
+    raise StaleDefinition(f"strict counter {sending.request.what!r} was deleted or made again")

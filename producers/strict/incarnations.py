@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 
-def check_counters(means: Means, change_id: str, key_text: str) -> None:
+def check_counters(context: MethodContext, change_id: str, key_text: str) -> None:
     """Check that a key's changes are in the counters that have their names now.
 
     A read unit for each KB of the marker, and one for each counter.
@@ -24,16 +24,16 @@ def check_counters(means: Means, change_id: str, key_text: str) -> None:
         IdempotencyKeyReused: one of the counters was deleted, or made again, since.
         Throttled, Unclear, Unreachable: it could not be read.
     """
-    marker = means.reads.get(means.table, keys.keyed_key(change_id), consistent=True)
+    marker = context.reads.get(context.table, keys.keyed_key(change_id), consistent=True)
     if marker is not None and "void" not in marker:
         counters = [*marker.get("changes", {}), *marker.get("set", {})]
-        check_same(marker, incarnations_of(means, counters), key_text)
+        check_same(marker, incarnations_of(context, counters), key_text)
 
 
-def incarnations_of(means: Means, counters: Collection[str]) -> dict[str, str]:
+def incarnations_of(context: MethodContext, counters: Collection[str]) -> dict[str, str]:
     """The ids of those of the counters that exist: one read unit each."""
     places = [keys.total_key(counter) for counter in counters]
-    items = means.reads.get_many(means.table, places, consistent=True)
+    items = context.reads.get_many(context.table, places, consistent=True)
     return {item["counter"]: item["made"] for item in items if "made" in item}
 
 

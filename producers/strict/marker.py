@@ -36,15 +36,15 @@ from countledger.ledger.errors import CountledgerError, TransactionCancelled
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Check, Put
-from countledger.producers.strict.means import (
+from countledger.producers.strict.context import (
     PASSING,
     POLICY,
     Attempts,
-    Forgotten,
-    Means,
-    Redefined,
+    MethodContext,
+    RetryPeriodOver,
+    StaleDefinition,
 )
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
 
@@ -70,10 +70,10 @@ def window_ms(definition: Definition) -> int:
     return definition.window_ms or MARKER_WINDOW_DEFAULT_MS
 
 
-def put_marker(means: Means, definition: Definition, change_id: str, facts: Item) -> Put:
+def put_marker(context: MethodContext, definition: Definition, change_id: str, facts: Item) -> Put:
     """The write of a marker, where there is none of this making of the counter."""
-    now_ms = means.clock.now_ms()
-    life_ms = window_ms(definition) + means.clock_skew_ms
+    now_ms = context.clock.now_ms()
+    life_ms = window_ms(definition) + context.clock_skew_ms
     item = {
         **keys.marker_key(definition.counter, definition.bins, change_id),
         "made": definition.made,
@@ -81,14 +81,14 @@ def put_marker(means: Means, definition: Definition, change_id: str, facts: Item
         "at": now_ms,
         "expires_at": -(-(now_ms + life_ms) // SECOND_MS),
     }
-    return Put(means.table, item, AnyOf(Absent("part"), Compare("made", "<>", definition.made)))
+    return Put(context.table, item, AnyOf(Absent("part"), Compare("made", "<>", definition.made)))
 
 
 @dataclass(slots=True)
 class MarkerSending:
     """A change on its way by method marker."""
 
-    means: Means
+    context: MethodContext
     definition: Definition
     change: Change
     attempts: Attempts
@@ -96,37 +96,38 @@ class MarkerSending:
     call: str
 
     @classmethod
-    def begin(cls, means: Means, definition: Definition, change: Change) -> MarkerSending:
+    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> MarkerSending:
         """Nothing sent yet.
 
         Raises:
             KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
         """
-        change.check_age(means.clock.now_ms(), window_ms(definition), means.clock_skew_ms)
+        change.check_age(context.clock.now_ms(), window_ms(definition), context.clock_skew_ms)
         until_ms = change.remembered_until(window_ms(definition))
-        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-        call = means.new_id(change.at_ms)
+        attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+        call = context.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
-        marker = put_marker(means, definition, change.id, facts)
-        return cls(means, definition, change, attempts, marker, call)
+        marker = put_marker(context, definition, change.id, facts)
+        return cls(context, definition, change, attempts, marker, call)
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in at these items: two write units each and two for the marker; one read unit.
 
         Raises:
             IdempotencyKeyReused: the key was used with another delta.
-            Redefined: the counter is not the one that was read.
+            StaleDefinition: the counter is not the one that was read.
         """
         updates = [
-            update_of(self.means.table, self.definition, part, self.change.at_ms) for part in parts
+            update_of(self.context.table, self.definition, part, self.change.at_ms)
+            for part in parts
         ]
-        token = self.means.new_id(self.change.at_ms)
+        token = self.context.new_id(self.change.at_ms)
         while True:
             failure: CountledgerError
             try:
                 with self.attempts.sending():
-                    self.means.door.transact([self.marker, *updates], token)
-            except Forgotten as late:
+                    self.context.dynamo.transact([self.marker, *updates], token)
+            except RetryPeriodOver as late:
                 return self.attempts.end(self.change.counter, late)
             except TransactionCancelled as cancelled:
                 outcome = self._cancelled(parts, cancelled.reasons)
@@ -145,12 +146,12 @@ class MarkerSending:
 
         Where a request may still land, put a void marker in its way instead: four write units.
         """
-        if not self.attempts.doubtful:
+        if not self.attempts.maybe_applied:
             return self._refused(refused)
         until_ms = self.attempts.until_ms
-        fence = partial(give_up, self.means, self.definition, self.change.id, until_ms)
+        fence = partial(withdraw, self.context, self.definition, self.change.id, until_ms)
         ended = self.attempts.fenced(self.change.counter, fence)
-        if isinstance(ended, GivenUp):
+        if isinstance(ended, Withdrawn):
             return refused
         if isinstance(ended, Duplicate):
             return Applied(self.change.counter, self._value())
@@ -166,8 +167,8 @@ class MarkerSending:
             return None
         try:
             return refused_among(self.definition, parts, others)
-        except Redefined:
-            if not self.attempts.doubtful:
+        except StaleDefinition:
+            if not self.attempts.maybe_applied:
                 raise
             return self.attempts.unknown(self.change.counter)
 
@@ -176,7 +177,7 @@ class MarkerSending:
             return refused
         key = {name: self.marker.item[name] for name in ("counter", "part")}
         try:
-            marker = self.means.reads.get(self.means.table, key, consistent=True)
+            marker = self.context.reads.get(self.context.table, key, consistent=True)
         except PASSING:
             return self.attempts.unknown(self.change.counter)
         if marker is None or marker.get("made") != self.definition.made:
@@ -189,11 +190,11 @@ class MarkerSending:
             return Applied(self.change.counter, self._value())
         # Of this making as this process knows it; the counter may have been made again since.
         try:
-            main = self.means.read_as_made(self.definition.main, self.definition.made)
+            main = self.context.read_as_made(self.definition.main, self.definition.made)
         except PASSING:
             return self.attempts.unknown(self.change.counter)
         if "void" in marker:
-            return GivenUp(self.change.counter, self.change.id)
+            return Withdrawn(self.change.counter, self.change.id)
         if marker.get("delta") != self.change.delta:
             raise self.change.reused(marker.get("delta"))
         value = None if self.definition.bins > 1 else main.get("total")
@@ -202,11 +203,11 @@ class MarkerSending:
     def _value(self) -> Amount | None:
         if self.definition.bins > 1:
             return None
-        return self.means.value_after(self.definition.main)
+        return self.context.value_after(self.definition.main)
 
 
-def give_up(
-    means: Means, definition: Definition, change_id: str, until_ms: int | None = None
+def withdraw(
+    context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> Outcome:
     """Put a void marker where a change would put its own: four write units.
 
@@ -214,54 +215,54 @@ def give_up(
     over a marker of the next.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         definition: of the counter.
         change_id: what the key of the change stands for.
         until_ms: when the change's own marker may have expired; None: nobody can tell.
 
     Returns:
-        `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
+        `Withdrawn`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
         clear answer.
 
     Raises:
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
     """
     counter = definition.counter
-    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-    void = put_marker(means, definition, change_id, {"void": 1})
-    same = Check(means.table, definition.main, of(definition.made))
-    token = means.new_id(means.clock.now_ms())
+    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+    void = put_marker(context, definition, change_id, {"void": 1})
+    same = Check(context.table, definition.main, of(definition.made))
+    token = context.new_id(context.clock.now_ms())
     while True:
         failure: CountledgerError
         try:
             with attempts.sending():
-                means.door.transact([void, same], token)
-        except Forgotten:
+                context.dynamo.transact([void, same], token)
+        except RetryPeriodOver:
             return attempts.unknown(counter)
         except TransactionCancelled as cancelled:
             there, making = cancelled.reasons
             if making.condition_failed:
-                raise Redefined("the counter was deleted or made again") from cancelled
+                raise StaleDefinition("the counter was deleted or made again") from cancelled
             if there.condition_failed:
-                return _given(means, definition, change_id, there.item or {}, attempts)
+                return _given(context, definition, change_id, there.item or {}, attempts)
             failure = cancelled
         except PASSING as error:
             failure = error
         else:
-            return GivenUp(counter, change_id)
+            return Withdrawn(counter, change_id)
         if not attempts.again(failure):
             return attempts.end(counter, failure)
 
 
 def _given(
-    means: Means, definition: Definition, change_id: str, marker: Item, attempts: Attempts
+    context: MethodContext, definition: Definition, change_id: str, marker: Item, attempts: Attempts
 ) -> Outcome:
     """What a marker that is in the way says, if the counter is still that one."""
     try:
         # Nothing promises that a cancelled transaction names all that failed.
-        means.read_as_made(definition.main, definition.made)
+        context.read_as_made(definition.main, definition.made)
     except PASSING:
         return attempts.unknown(definition.counter)
     if "void" in marker:
-        return GivenUp(definition.counter, change_id)
+        return Withdrawn(definition.counter, change_id)
     return Duplicate(definition.counter, None)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
 from countledger.ledger.retry import Backoff
+from countledger.producers.strict.context import PASSING, Attempts, MethodContext, StaleDefinition
 from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
-from countledger.producers.strict.means import PASSING, Attempts, Means, Redefined
 from countledger.producers.strict.outcome import Applied, Contended, Duplicate
 from countledger.producers.strict.state import State, decode_state, refusal
 
@@ -33,7 +33,7 @@ _ADVICE: Final = (
 class Optimist:
     """A change on its way by method occ or history."""
 
-    means: Means
+    context: MethodContext
     definition: Definition
     change: Change
     memory: Memory
@@ -41,10 +41,10 @@ class Optimist:
 
     @classmethod
     def begin(
-        cls, means: Means, definition: Definition, change: Change, memory: Memory
+        cls, context: MethodContext, definition: Definition, change: Change, memory: Memory
     ) -> Optimist:
         """Nothing sent yet."""
-        return cls(means, definition, change, memory, Attempts(means, _POLICY, _ADVICE))
+        return cls(context, definition, change, memory, Attempts(context, _POLICY, _ADVICE))
 
     def carry_out(self, known: State | None, *, read: bool = False) -> Outcome:
         """Read, unless the state is known; write; find out.
@@ -55,7 +55,7 @@ class Optimist:
 
         Raises:
             IdempotencyKeyReused: the key was used with another delta.
-            Redefined: the counter is not the one that was read.
+            StaleDefinition: the counter is not the one that was read.
         """
         state = self._read() if known is None else known
         read = read or known is None
@@ -84,9 +84,9 @@ class Optimist:
 
     def _write(self, state: State) -> Outcome | State:
         """One attempt: the outcome, or the state from which to try again."""
-        write = plan_change(self.means.table, self.definition, state, self.change, self.memory)
+        write = plan_change(self.context.table, self.definition, state, self.change, self.memory)
         try:
-            self.means.door.update(write)
+            self.context.dynamo.update(write)
         except ConditionFailed as failed:
             return self._overtaken(self._state_of(failed.item))
         except Unclear as error:
@@ -113,7 +113,7 @@ class Optimist:
                 found = self._read()
                 if self._fate(based_on, found) is Fate.NOT_YET:
                     found = self._fence(found)
-            except Redefined:
+            except StaleDefinition:
                 break
             except PASSING as failure:
                 error = failure
@@ -124,7 +124,7 @@ class Optimist:
                 return Applied(self.change.counter, found.total, found)
             if what is Fate.UNKNOWN:
                 break
-            self.attempts.doubtful = False
+            self.attempts.maybe_applied = False
             return found
         return self.attempts.unknown(self.change.counter)
 
@@ -134,15 +134,17 @@ class Optimist:
     def _fence(self, state: State) -> State:
         """The state behind a fence, or the one that was faster."""
         try:
-            self.means.door.update(plan_fence(self.means.table, self.definition, state))
+            self.context.dynamo.update(plan_fence(self.context.table, self.definition, state))
         except ConditionFailed as failed:
             return self._state_of(failed.item)
         return replace(state, version=state.version + 1)
 
     def _read(self) -> State:
-        return self._state_of(self.means.read(self.definition.main))
+        return self._state_of(self.context.read(self.definition.main))
 
     def _state_of(self, item: Item | None) -> State:
         if item is None or item.get("made") != self.definition.made:
-            raise Redefined(f"strict counter {self.change.counter!r} was deleted or made again")
+            raise StaleDefinition(
+                f"strict counter {self.change.counter!r} was deleted or made again"
+            )
         return decode_state(item)

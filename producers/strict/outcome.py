@@ -4,7 +4,7 @@ Applied       it is in, by this call
 Duplicate     it is in, and was before this call as far as the method can tell
 BoundReached  it is not in, and no request of this call can still bring it in
 SetFull       the same: the set of keys takes no more
-GivenUp       the same: the key was given up, for good
+Withdrawn       the same: the key was given up, for good
 Contended     the same: others were always faster, or the service was busy
 Unknown       it may be in or not, and the method cannot tell
 
@@ -86,7 +86,7 @@ class SetFull:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class Withdrawn:
     """The change under this key is not in, and never will be.
 
     Attributes:
@@ -127,4 +127,4 @@ class Unknown:
 
 
 Refusal: TypeAlias = BoundReached | SetFull | Contended
-Outcome: TypeAlias = Applied | Duplicate | BoundReached | SetFull | GivenUp | Contended | Unknown
+Outcome: TypeAlias = Applied | Duplicate | BoundReached | SetFull | Withdrawn | Contended | Unknown

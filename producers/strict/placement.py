@@ -22,8 +22,8 @@ from countledger.ledger.errors import (
     TableNotFound,
     WrongRegion,
 )
+from countledger.producers.strict.context import PASSING, MethodContext
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.means import PASSING, Means
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
@@ -101,10 +101,10 @@ class Placed:
     """The placement of the table, read once by a process, when it first matters.
 
     Attributes:
-        means: what to read with.
+        context: what to read with.
     """
 
-    means: Means
+    context: MethodContext
     _known: Placement | None = None
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -124,7 +124,7 @@ class Placed:
 
     def _read(self) -> Placement:
         try:
-            return placement_of(self.means.reads.describe(self.means.table))
+            return placement_of(self.context.reads.describe(self.context.table))
         except PASSING:
             raise
         except (AccessDenied, ServiceFailed, TableNotFound):

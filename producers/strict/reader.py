@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.context import MethodContext
 
 _KB: Final = 1_024
 _UNITS_EACH_KB: Final = {Method.CRT: 2, Method.MARKER: 2}
@@ -65,26 +65,26 @@ class StrictCounter:
     write_units: int
 
 
-def read_counter(means: Means, definition: Definition, main: Item) -> StrictCounter:
+def read_counter(context: MethodContext, definition: Definition, main: Item) -> StrictCounter:
     """A counter as of one moment; with bins, two read units more for each of them.
 
     Raises:
-        Redefined: a bin is gone, or belongs to another making of the counter.
+        StaleDefinition: a bin is gone, or belongs to another making of the counter.
         CorruptItem: an item cannot be read.
     """
     if definition.bins == 1:
         return _shown(definition, decode_state(main), main)
-    bins = bin_items(means, definition)
+    bins = bin_items(context, definition)
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
 def list_counters(
-    means: Means, namespace: str, on_corrupt: OnCorrupt | None = None
+    context: MethodContext, namespace: str, on_corrupt: OnCorrupt | None = None
 ) -> Iterator[StrictCounter]:
     """The counters of a namespace by name; half a read unit for each and for each bin.
 
     Args:
-        means: what to read with.
+        context: what to read with.
         namespace: whose counters.
         on_corrupt: called with the error of each counter that cannot be read, which is left out.
 
@@ -92,22 +92,22 @@ def list_counters(
         CorruptItem: an item cannot be read, and `on_corrupt` is not given.
     """
     condition = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
-    for page in means.reads.pages(Query(means.table, condition)):
+    for page in context.reads.pages(Query(context.table, condition)):
         names = [item["part"] for item in page]
         wanted = [keys.total_key(name) for name in names]
-        found = {item["counter"]: item for item in means.reads.get_many(means.table, wanted)}
+        found = {item["counter"]: item for item in context.reads.get_many(context.table, wanted)}
         # One that was deleted since the page was read is not there.
         items = [found[name] for name in names if name in found]
-        for shown in decoded(items, partial(_listed, means), on_corrupt):
+        for shown in decoded(items, partial(_listed, context), on_corrupt):
             if shown is not None:
                 yield shown
 
 
-def _listed(means: Means, main: Item) -> StrictCounter | None:
+def _listed(context: MethodContext, main: Item) -> StrictCounter | None:
     definition = decode_definition(main)
     if definition.bins == 1:
         return _shown(definition, decode_state(main), main)
-    bins = means.reads.get_many(means.table, definition.places)
+    bins = context.reads.get_many(context.table, definition.places)
     if not bins:
         return None
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)

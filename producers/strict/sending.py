@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from countledger.ledger.errors import CorruptItem, RequestRejected, TransactionCancelled
 from countledger.ledger.operations import Update
-from countledger.producers.strict.means import Redefined
+from countledger.producers.strict.context import StaleDefinition
 from countledger.producers.strict.state import decode_state, has_room, moved, of, refusal
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Sending(Protocol):
             may be tried. (Its numbers are those of the item, which may be a bin.)
 
         Raises:
-            Redefined: the counter is not the one that was read.
+            StaleDefinition: the counter is not the one that was read.
         """
 
     def settle(self, refused: Refusal) -> Outcome:
@@ -61,10 +61,10 @@ def refused_by(definition: Definition, part: Part, item: Item | None) -> BoundRe
     """Why an item that a condition met has refused its part.
 
     Raises:
-        Redefined: it is gone, or belongs to another making of the counter.
+        StaleDefinition: it is gone, or belongs to another making of the counter.
     """
     if item is None or item.get("made") != definition.made:
-        raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
+        raise StaleDefinition(f"strict counter {definition.counter!r} was deleted or made again")
     refused = refusal(definition.counter, decode_state(item), part.delta)
     if refused is None:
         raise CorruptItem(
@@ -80,7 +80,7 @@ def refused_among(
     """The refusal in a cancelled transaction; None where another try may pass.
 
     Raises:
-        Redefined: as `refused_by`.
+        StaleDefinition: as `refused_by`.
         RequestRejected: the service calls a write invalid.
     """
     for part, reason in zip(parts, reasons, strict=True):

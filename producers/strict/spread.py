@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.errors import CorruptItem, Throttled, TokenMismatch, TransactionCancelled
 from countledger.ledger.retry import Backoff
 from countledger.producers.strict import bins
+from countledger.producers.strict.context import PASSING, StaleDefinition
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.means import PASSING, Redefined
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.sending import Part
 from countledger.producers.strict.state import State, decode_state, refusal
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.strict.change import Change
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.means import Means
     from countledger.producers.strict.outcome import Outcome, Refusal
     from countledger.producers.strict.sending import Sending
 
@@ -45,15 +45,17 @@ _TAKEN_ELSEWHERE: Final = (
 )
 
 
-def carry_out(means: Means, definition: Definition, change: Change, sending: Sending) -> Outcome:
+def carry_out(
+    context: MethodContext, definition: Definition, change: Change, sending: Sending
+) -> Outcome:
     """Bring a change in wherever there is room.
 
     Raises:
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
     """
     refused: Refusal | None = None
     elsewhere = False
-    for place in first_places(definition, change, means.random):
+    for place in first_places(definition, change, context.random):
         try:
             outcome = sending.at([Part(place, change.delta)])
         except TokenMismatch:
@@ -65,7 +67,7 @@ def carry_out(means: Means, definition: Definition, change: Change, sending: Sen
     if elsewhere:
         return Unknown(change.counter, _TAKEN_ELSEWHERE)
     if definition.bins > 1:
-        return _over_all(means, definition, change, sending)
+        return _over_all(context, definition, change, sending)
     if refused is None:
         raise AssertionError("a counter has at least one place")
     return sending.settle(refused)
@@ -79,10 +81,12 @@ def first_places(definition: Definition, change: Change, random: Random) -> Sequ
     return random.sample(places, min(_PLACES, len(places)))
 
 
-def _over_all(means: Means, definition: Definition, change: Change, sending: Sending) -> Outcome:
+def _over_all(
+    context: MethodContext, definition: Definition, change: Change, sending: Sending
+) -> Outcome:
     for _ in range(_SPLITS):
         try:
-            states = read_bins(means, definition)
+            states = read_bins(context, definition)
         except PASSING as error:
             return sending.settle(Contended(change.counter, _PLACES, str(error)))
         parts = bins.split(list(zip(definition.places, states, strict=True)), change.delta)
@@ -103,46 +107,48 @@ def _over_all(means: Means, definition: Definition, change: Change, sending: Sen
     return sending.settle(Contended(change.counter, _SPLITS, busy))
 
 
-def read_states(means: Means, definition: Definition) -> list[State]:
+def read_states(context: MethodContext, definition: Definition) -> list[State]:
     """Of each item that holds a share of the value its state, all as of one moment.
 
     One read unit for each 4 KB of the one item; with bins as `read_bins`.
 
     Raises:
-        Redefined, Throttled: as `read_bins`.
+        StaleDefinition, Throttled: as `read_bins`.
     """
     if definition.bins > 1:
-        return read_bins(means, definition)
-    return [decode_state(means.read_as_made(definition.main, definition.made))]
+        return read_bins(context, definition)
+    return [decode_state(context.read_as_made(definition.main, definition.made))]
 
 
-def read_bins(means: Means, definition: Definition) -> list[State]:
+def read_bins(context: MethodContext, definition: Definition) -> list[State]:
     """The states of the bins as of one moment: two read units each.
 
     Raises:
-        Redefined, Throttled: as `bin_items`.
+        StaleDefinition, Throttled: as `bin_items`.
     """
-    return [decode_state(item) for item in bin_items(means, definition)]
+    return [decode_state(item) for item in bin_items(context, definition)]
 
 
-def bin_items(means: Means, definition: Definition) -> list[Item]:
+def bin_items(context: MethodContext, definition: Definition) -> list[Item]:
     """The bins as of one moment, as they are stored: two read units each.
 
     Raises:
-        Redefined: one is gone, or belongs to another making of the counter.
+        StaleDefinition: one is gone, or belongs to another making of the counter.
         Throttled: writes were in the way of every attempt.
     """
-    waits_ms = _READS.waits_ms(means.random)
+    waits_ms = _READS.waits_ms(context.random)
     while True:
         try:
-            items = means.reads.transact_get(means.table, definition.places)
+            items = context.reads.transact_get(context.table, definition.places)
         except (TransactionCancelled, *PASSING) as error:
             wait_ms = next(waits_ms, None)
             if wait_ms is None:
                 raise Throttled(f"bins of {definition.counter!r} not read: {error}") from error
-            means.clock.sleep_ms(wait_ms)
+            context.clock.sleep_ms(wait_ms)
             continue
         there = [item for item in items if item is not None]
         if len(there) < len(items) or any(item.get("made") != definition.made for item in there):
-            raise Redefined(f"strict counter {definition.counter!r} was deleted or made again")
+            raise StaleDefinition(
+                f"strict counter {definition.counter!r} was deleted or made again"
+            )
         return there

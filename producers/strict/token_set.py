@@ -28,8 +28,14 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.errors import BadDelta, ConditionFailed
 from countledger.ledger.expressions import Add, Lacks, SizeAtMost
 from countledger.ledger.operations import Update
-from countledger.producers.strict.means import PASSING, POLICY, Attempts, Means, Redefined
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, SetFull
+from countledger.producers.strict.context import (
+    PASSING,
+    POLICY,
+    Attempts,
+    MethodContext,
+    StaleDefinition,
+)
+from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Withdrawn
 from countledger.producers.strict.sending import Part, refused_by
 from countledger.producers.strict.state import decode_state, has_room, moved, of
 
@@ -99,13 +105,13 @@ def _not_full(definition: Definition) -> Condition:
 class SetSending:
     """A change on its way by method set."""
 
-    means: Means
+    context: MethodContext
     definition: Definition
     change: Change
     attempts: Attempts
 
     @classmethod
-    def begin(cls, means: Means, definition: Definition, change: Change) -> SetSending:
+    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> SetSending:
         """Nothing sent yet.
 
         Raises:
@@ -116,19 +122,19 @@ class SetSending:
                 f"counter {change.counter!r} of method set takes changes of 1 and -1, not "
                 f"{change.delta}"
             )
-        return cls(means, definition, change, Attempts(means, POLICY, _ADVICE))
+        return cls(context, definition, change, Attempts(context, POLICY, _ADVICE))
 
     def at(self, parts: Sequence[Part]) -> Outcome:
         """Bring it in: one write unit for each KB of the item.
 
         Raises:
             IdempotencyKeyReused: the key was used with the other delta.
-            Redefined: the counter is not the one that was read.
+            StaleDefinition: the counter is not the one that was read.
         """
-        write = plan_change(self.means.table, self.definition, self.change)
+        write = plan_change(self.context.table, self.definition, self.change)
         while True:
             try:
-                item = self.means.door.update(write)
+                item = self.context.dynamo.update(write)
             except ConditionFailed as failed:
                 return self._refused(parts[0], failed.item)
             except PASSING as error:
@@ -139,14 +145,16 @@ class SetSending:
 
     def _refused(self, part: Part, item: Item | None) -> Outcome:
         if item is None or item.get("made") != self.definition.made:
-            if self.attempts.doubtful:
+            if self.attempts.maybe_applied:
                 return self.attempts.unknown(self.change.counter)
-            raise Redefined(f"strict counter {self.change.counter!r} was deleted or made again")
+            raise StaleDefinition(
+                f"strict counter {self.change.counter!r} was deleted or made again"
+            )
         state = decode_state(item)
         if f"{self.change.id}={_VOID}" in state.tokens:
-            return GivenUp(self.change.counter, self.change.id)
+            return Withdrawn(self.change.counter, self.change.id)
         if self.change.remembered_in(state.tokens):
-            mine = self.attempts.doubtful or self.change.key is None
+            mine = self.attempts.maybe_applied or self.change.key is None
             return (Applied if mine else Duplicate)(self.change.counter, state.total)
         limit = self.definition.max_tokens or 0
         if len(state.tokens) > limit:
@@ -155,11 +163,11 @@ class SetSending:
 
     def settle(self, refused: Refusal) -> Outcome:
         """Put a token of zero in the way of a request that may still land: one more write."""
-        if not self.attempts.doubtful or isinstance(refused, SetFull):
+        if not self.attempts.maybe_applied or isinstance(refused, SetFull):
             return refused
-        fence = partial(give_up, self.means, self.definition, self.change.id)
+        fence = partial(withdraw, self.context, self.definition, self.change.id)
         ended = self.attempts.fenced(self.change.counter, fence)
-        if isinstance(ended, GivenUp):
+        if isinstance(ended, Withdrawn):
             return refused
         if isinstance(ended, Duplicate):
             return Applied(ended.counter, ended.value)
@@ -167,33 +175,33 @@ class SetSending:
         return self.attempts.unknown(self.change.counter)
 
 
-def give_up(means: Means, definition: Definition, change_id: str) -> Outcome:
+def withdraw(context: MethodContext, definition: Definition, change_id: str) -> Outcome:
     """Put a token of zero where a change would put its own: one write unit for each KB.
 
     Of a full set nothing is written: no change under a new key can come in any more.
 
     Returns:
-        `GivenUp`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
+        `Withdrawn`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
         clear answer.
 
     Raises:
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
     """
-    attempts = Attempts(means, POLICY, _ADVICE)
+    attempts = Attempts(context, POLICY, _ADVICE)
     while True:
         try:
-            means.door.update(plan_void(means.table, definition, change_id))
+            context.dynamo.update(plan_void(context.table, definition, change_id))
         except ConditionFailed as failed:
             if failed.item is None or failed.item.get("made") != definition.made:
-                raise Redefined("the counter was deleted or made again") from failed
+                raise StaleDefinition("the counter was deleted or made again") from failed
             state = decode_state(failed.item)
             applied = any(f"{change_id}={delta}" in state.tokens for delta in _APPLIED)
             if applied:
                 return Duplicate(definition.counter, state.total)
             # Its own token of zero is there, or the set is full for good.
-            return GivenUp(definition.counter, change_id)
+            return Withdrawn(definition.counter, change_id)
         except PASSING as error:
             if not attempts.again(error):
                 return attempts.end(definition.counter, error)
         else:
-            return GivenUp(definition.counter, change_id)
+            return Withdrawn(definition.counter, change_id)

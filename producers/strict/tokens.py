@@ -16,15 +16,15 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Check
-from countledger.producers.strict.means import (
+from countledger.producers.strict.context import (
     PASSING,
     POLICY,
     Attempts,
-    Forgotten,
-    Means,
-    Redefined,
+    MethodContext,
+    RetryPeriodOver,
+    StaleDefinition,
 )
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
 from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
 
@@ -39,7 +39,7 @@ _ADVICE: Final = "no attempt to give the change up got a clear answer: ask again
 
 
 def transact_parts(
-    means: Means,
+    context: MethodContext,
     definition: Definition,
     parts: Sequence[Part],
     *,
@@ -50,7 +50,7 @@ def transact_parts(
     """Bring a change in under a token: two write units for each part.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         definition: of the counter.
         parts: which item takes how much.
         token: what a retry repeats.
@@ -62,17 +62,18 @@ def transact_parts(
 
     Raises:
         TokenMismatch: the token stands for other writes.
-        Redefined: the counter is not the one that was read. A token that is remembered is answered
-            without a look at any condition, so that is asked for then: one read unit.
+        StaleDefinition: the counter is not the one that was read. The service answers a remembered
+            token without checking conditions, so this function reads the counter then: one read
+            unit.
     """
-    writes = [update_of(means.table, definition, part, now_ms) for part in parts]
+    writes = [update_of(context.table, definition, part, now_ms) for part in parts]
     counter = definition.counter
     while True:
         failure: CountledgerError
         try:
             with attempts.sending():
-                fresh = means.door.transact(writes, token)
-        except Forgotten as late:
+                fresh = context.dynamo.transact(writes, token)
+        except RetryPeriodOver as late:
             return attempts.end(counter, late), True
         except TransactionCancelled as cancelled:
             refused = refused_among(definition, parts, cancelled.reasons)
@@ -83,17 +84,17 @@ def transact_parts(
             failure = error
         else:
             if not fresh:
-                return _remembered(means, definition, attempts), False
-            value = None if definition.bins > 1 else means.value_after(definition.main)
+                return _remembered(context, definition, attempts), False
+            value = None if definition.bins > 1 else context.value_after(definition.main)
             return Applied(counter, value), True
         if not attempts.again(failure):
             return attempts.end(counter, failure), True
 
 
-def _remembered(means: Means, definition: Definition, attempts: Attempts) -> Outcome:
+def _remembered(context: MethodContext, definition: Definition, attempts: Attempts) -> Outcome:
     """What a request came to that was carried out before, if the counter is still that one."""
     try:
-        there = means.read_as_made(definition.main, definition.made)
+        there = context.read_as_made(definition.main, definition.made)
     except PASSING:
         return attempts.unknown(definition.counter)
     return Applied(definition.counter, None if definition.bins > 1 else there.get("total"))
@@ -105,59 +106,59 @@ def token_of(definition: Definition, change_id: str) -> str:
     return blake2b(scope.encode(), digest_size=16, person=b"token").hexdigest()
 
 
-def life_ms(means: Means) -> int:
+def life_ms(context: MethodContext) -> int:
     """For how long a key with a time can be told to be remembered."""
-    return TOKEN_LIFE_MS - means.clock_skew_ms
+    return TOKEN_LIFE_MS - context.clock_skew_ms
 
 
 def use_up(
-    means: Means, definition: Definition, token: str, until_ms: int | None = None
+    context: MethodContext, definition: Definition, token: str, until_ms: int | None = None
 ) -> Outcome:
     """Use a token up for a transaction that changes nothing: two write units.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         definition: of the counter.
         token: of the change.
         until_ms: when the change that may be in under it may be forgotten; None: nobody can tell.
 
     Returns:
-        `GivenUp`: the change is not in and will not be, for as long as the token is remembered.
+        `Withdrawn`: the change is not in and will not be, for as long as the token is remembered.
         `Duplicate`: the token is taken, the change is in. `Unknown`: no clear answer.
 
     Raises:
-        Redefined: the counter is not the one that was read.
+        StaleDefinition: the counter is not the one that was read.
     """
-    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-    void = Check(means.table, definition.main, of(definition.made))
+    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+    void = Check(context.table, definition.main, of(definition.made))
     counter = definition.counter
     while True:
         failure: CountledgerError
         try:
             with attempts.sending():
-                fresh = means.door.transact([void], token)
+                fresh = context.dynamo.transact([void], token)
             if not fresh:
-                means.read_as_made(definition.main, definition.made)
-        except Forgotten:
+                context.read_as_made(definition.main, definition.made)
+        except RetryPeriodOver:
             return attempts.unknown(counter)
         except TokenMismatch:
-            return _taken(means, definition, attempts)
+            return _taken(context, definition, attempts)
         except TransactionCancelled as cancelled:
             if any(reason.condition_failed for reason in cancelled.reasons):
-                raise Redefined("the counter was deleted or made again") from cancelled
+                raise StaleDefinition("the counter was deleted or made again") from cancelled
             failure = cancelled
         except PASSING as error:
             failure = error
         else:
-            return GivenUp(counter, token)
+            return Withdrawn(counter, token)
         if not attempts.again(failure):
             return attempts.end(counter, failure)
 
 
-def _taken(means: Means, definition: Definition, attempts: Attempts) -> Outcome:
+def _taken(context: MethodContext, definition: Definition, attempts: Attempts) -> Outcome:
     """The token stands for another body: a change that is in, if the counter is still that one."""
     try:
-        means.read_as_made(definition.main, definition.made)
+        context.read_as_made(definition.main, definition.made)
     except PASSING:
         return attempts.unknown(definition.counter)
     return Duplicate(definition.counter, None)

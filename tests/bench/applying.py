@@ -80,20 +80,20 @@ def _update_each(url: str) -> Work:
 
 
 def _materialize(url: str) -> Work:
-    door = ledger_at(url).connection.door("standard")
+    dynamo = ledger_at(url).connection.dynamo("standard")
     clock = _Then()
-    rules = DueRules(door, _TABLE, clock)
+    rules = DueRules(dynamo, _TABLE, clock)
     shards = ShardDirectory({str(_SHARD): clock.now_ms()})
-    materializer = Materializer(door, _TABLE, _NoQuarantine(), clock, rules, shards=shards)
+    materializer = Materializer(dynamo, _TABLE, _NoQuarantine(), clock, rules, shards=shards)
     records = fold.batch()
 
     def work(counters: Sequence[str]) -> float:
-        before = door.meter.write_units
+        before = dynamo.meter.write_units
         for _ in range(_batches(counters)):
             outcome = materializer.apply(records, _SHARD)
             if (outcome.updates, outcome.failed) != (fold.COUNTERS, {}):
                 raise AssertionError(outcome)
-        return door.meter.write_units - before
+        return dynamo.meter.write_units - before
 
     return work
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from countledger.consumers.alerts.judge import Judge
 from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rule_items import Stamp, encode_rule, encode_stamp
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.operations import Put
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,13 +117,13 @@ def rules_of(count: int) -> list[Rule]:
 
 def judge_with(count: int) -> Judge:
     """A judge that knows so many rules."""
-    door, clock = MemoryDoor(), SystemClock()
+    dynamo, clock = MemoryClient(), SystemClock()
     for item in (encode_stamp(Stamp(1)), *map(encode_rule, rules_of(count))):
-        door.put(Put(TABLE, item))
-    cache = RuleCache(Rules(door, TABLE, REGION, clock), clock)
+        dynamo.put(Put(TABLE, item))
+    cache = RuleCache(Rules(dynamo, TABLE, REGION, clock), clock)
     if len(cache.book().rules) != count:
         raise AssertionError("the judge does not know the rules")
-    return Judge(door, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)
+    return Judge(dynamo, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)
 
 
 def microseconds_per_record(rules: int) -> float:

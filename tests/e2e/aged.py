@@ -42,7 +42,7 @@ def record_aged(client: CountLedger, counter: str, deltas: Iterable[int], age_ms
     clock = PastClock(age_ms)
     connection = client.connection
     sender = Sender(
-        connection.door("none"),
+        connection.dynamo("none"),
         connection.setting("ledger_table"),
         client.namespaces,
         clock=clock,
@@ -55,12 +55,14 @@ def record_aged(client: CountLedger, counter: str, deltas: Iterable[int], age_ms
 def total_item(client: CountLedger, counter: str) -> Item:
     """What is stored as a counter's total."""
     table = client.connection.setting("counters_table")
-    return client.connection.door("standard").get(table, total_key(counter), consistent=True) or {}
+    return (
+        client.connection.dynamo("standard").get(table, total_key(counter), consistent=True) or {}
+    )
 
 
 def age_mark(client: CountLedger, counter: str) -> None:
     """Let a counter that is in the due index be due now: as if its time had passed."""
-    client.connection.door("standard").client.update_item(
+    client.connection.dynamo("standard").client.update_item(
         TableName=client.connection.setting("counters_table"),
         Key={"counter": {"S": counter}, "part": {"S": "total"}},
         UpdateExpression="SET due_at = :now",

@@ -177,8 +177,8 @@ def test_who_changes_strict_counters_may_do_so_by_every_method(
     """Making, changing, bounding, giving up, listing and deleting need no more than this."""
     counter = f"tickets:{method}"
     bins = 3 if method in SPREADABLE else 1
-    means = seller.strict.means
-    assert means.reads.describe(means.table)["TableName"] == means.table
+    context = seller.strict.context
+    assert context.reads.describe(context.table)["TableName"] == context.table
     seller.strict.create(counter, method=method, lower=0, upper=5, opening=2, bins=bins)
     seller.strict.change(counter, -1)
     # With bins this one is split, and the next one refused after all bins were read.
@@ -186,7 +186,7 @@ def test_who_changes_strict_counters_may_do_so_by_every_method(
         seller.strict.change(counter, 3)
         seller.strict.change(counter, 5)
     if method in {Method.CRT, Method.MARKER, Method.SET}:
-        seller.strict.give_up(counter, "order-1")
+        seller.strict.withdraw(counter, "order-1")
     seller.strict.set_bounds(counter, upper=9)
 
     assert seller.strict.show(counter).value == (1 if method is Method.SET else 4)

@@ -113,7 +113,7 @@ def test_strict_counters_are_moved_set_and_seen_together(command: Command, name:
     assigned = command("set", bob, "4", "--key", f"{name}-4", "--json")
     snapshot = command("snapshot", ann, bob, "--json")
     in_words = command("snapshot", ann, bob)
-    given_up = command("strict", "give-up-key", "--key", f"{name}-5", "--json")
+    withdrawn = command("strict", "give-up-key", "--key", f"{name}-5", "--json")
     too_late = command("strict", "give-up-key", "--key", f"{name}-1", "--json")
 
     asked = {"from": ann, "to": bob, "amount": "2.5"}
@@ -126,7 +126,7 @@ def test_strict_counters_are_moved_set_and_seen_together(command: Command, name:
     assert assigned.json == {"status": "applied", "counter": bob, "value": 4}
     assert [one["total"] for one in snapshot.json["totals"]] == [0, 4]
     assert in_words.err == ""
-    assert (given_up.code, too_late.code) == (0, 1)
+    assert (withdrawn.code, too_late.code) == (0, 1)
 
 
 def test_a_ledger_counter_is_set_and_reset(command: Command, name: str) -> None:
@@ -182,8 +182,8 @@ def test_each_policy_lets_do_its_part(auth_stack: LocalStack, name: str) -> None
     a, b = f"{name}:a", f"{name}:b"
     for counter in (a, b):
         seller.strict.create(counter, method="atomic", lower=0, opening=5)
-    seller.strict.at_once.transfer(a, b, 2, key=f"{name}-1")
-    seller.strict.at_once.set_value(b, 6, key=f"{name}-2")
+    seller.strict.transactions.transfer(a, b, 2, key=f"{name}-1")
+    seller.strict.transactions.set_value(b, 6, key=f"{name}-2")
     operator.groups.add(name, [a, b])
     operator.groups.switch_ranking(name, on=True)
     operator.rankings.switch_on(name)

@@ -12,10 +12,10 @@ import pytest
 
 from countledger import CountLedger, Event, Settings
 from countledger.infra.local_stack import LocalStack
-from countledger.infra.moving.export_file import new_file, place_beside
-from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Done, Importer
-from countledger.infra.moving.lines import CounterLine, ExportLine
+from countledger.infra.portability.export_file import new_file, place_beside
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import Done, Importer
+from countledger.infra.portability.lines import CounterLine, ExportLine
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
 from countledger.ledger.head import Head, encode_head
@@ -211,9 +211,9 @@ def test_bad_input_is_one_line(stack: LocalStack, arguments: list[str], says: st
 def test_a_counter_without_an_entry_is_not_exported(stack: LocalStack, namespace: str) -> None:
     """Of one that was removed the name is left for a day, and may be somebody's."""
     client = filled(stack, namespace, counters=1)
-    door, ledger = client.connection.door("standard"), client.connection.setting("ledger_table")
+    dynamo, ledger = client.connection.dynamo("standard"), client.connection.setting("ledger_table")
     empty = encode_head(f"{namespace}:gone", Head(generation=7, run="removed"))
-    door.put(Put(ledger, {**empty, **keys.head_key(f"{namespace}:gone")}))
+    dynamo.put(Put(ledger, {**empty, **keys.head_key(f"{namespace}:gone")}))
 
     done = Command(stack.environment())("export", "--namespace", namespace)
 

@@ -43,7 +43,7 @@ def _days_pass(client: CountLedger, counter: str) -> None:
         (keys.member_key(f"{keys.namespace_of(counter)}-group", counter), "at"),
     ):
         table = client.connection.setting("counters_table")
-        client.connection.door("standard").update(Update(table, key, (Assign(name, then_ms),)))
+        client.connection.dynamo("standard").update(Update(table, key, (Assign(name, then_ms),)))
 
 
 def test_a_ledger_counter_goes_once_nothing_can_arrive(

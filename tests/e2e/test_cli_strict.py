@@ -169,8 +169,8 @@ def test_a_change_is_given_up_or_is_in(command: Command, counter: str) -> None:
     late = command("strict", "change", counter, "-1", "--key", "out", "--json")
 
     assert [out.code, inside.code, late.code] == [0, 1, 2]
-    assert [out.json["status"], inside.json["status"]] == ["given_up", "counted"]
-    assert late.json["status"] == "given_up"
+    assert [out.json["status"], inside.json["status"]] == ["withdrawn", "counted"]
+    assert late.json["status"] == "withdrawn"
     assert "a new change needs a new key" in late.err
     assert command("strict", "show", counter, "--json").json["value"] == 8
 
@@ -188,11 +188,11 @@ def test_a_key_with_its_time_is_another_identity(command: Command, counter: str)
     expired = command(
         "strict", "change", counter, "1", "--key", "k", "--at", "2001-01-01T00:00:00Z"
     )
-    given_up = command("strict", "give-up", counter, *at, "--json")
+    withdrawn = command("strict", "give-up", counter, *at, "--json")
 
     assert told == ["applied", "applied", "duplicate"]
     assert expired.code == 2
-    assert given_up.json["status"] == "counted"
+    assert withdrawn.json["status"] == "counted"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def work(stack: LocalStack, *bodies: str) -> list[str]:
 
 def _head(client: CountLedger, counter: str) -> dict[str, Any]:
     table = client.connection.setting("ledger_table")
-    return client.connection.door("standard").get(table, keys.head_key(counter)) or {}
+    return client.connection.dynamo("standard").get(table, keys.head_key(counter)) or {}
 
 
 @pytest.mark.parametrize("retire", list(Retire))

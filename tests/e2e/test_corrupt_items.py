@@ -85,7 +85,7 @@ class Spoilt:
             Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
         )
         self.command = Command(stack.environment())
-        self.door = self.client.connection.door("standard")
+        self.dynamo = self.client.connection.dynamo("standard")
         self.ledger = self.client.connection.setting("ledger_table")
         self.counters = self.client.connection.setting("counters_table")
 
@@ -94,11 +94,11 @@ class Spoilt:
         clauses = tuple(
             Drop(name) if value is None else Assign(name, value) for name, value in spoilt.items()
         )
-        self.door.update(Update(table, key, clauses))
+        self.dynamo.update(Update(table, key, clauses))
 
     def put(self, table: str, item: Item) -> None:
         """Write an item by hand."""
-        self.door.put(Put(table, item))
+        self.dynamo.put(Put(table, item))
 
 
 @pytest.fixture(scope="module")

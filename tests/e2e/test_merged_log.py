@@ -101,7 +101,7 @@ def test_a_lost_total_is_made_from_the_head(
     counter, _ = archived
     before = client.total(counter)
     table = client.connection.setting("counters_table")
-    client.connection.door("standard").delete(Delete(table, total_key(counter)))
+    client.connection.dynamo("standard").delete(Delete(table, total_key(counter)))
 
     repair = client.audit.repair(counter)
     stack.new_pump().drain()

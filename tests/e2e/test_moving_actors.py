@@ -10,16 +10,16 @@ import pytest
 from countledger import CountLedger, Event, Settings
 from countledger.compaction.retire import Retire
 from countledger.infra.measured import measure, regions_of, retire_of
-from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Done, Importer
-from countledger.infra.moving.lines import CounterLine, NamespaceLine
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import Done, Importer
+from countledger.infra.portability.lines import CounterLine, NamespaceLine
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
     from countledger.infra.local_stack import LocalStack
-    from countledger.infra.moving.lines import Line
+    from countledger.infra.portability.lines import Line
 
 MOVERS = ("OperatePolicyArn", "EmitPolicyArn", "StrictPolicyArn", "SequencePolicyArn")
 

@@ -78,7 +78,7 @@ def _batch_elsewhere(emitter: CountLedger) -> None:
     """The product asks for the namespace first; this does not."""
     table = emitter.connection.setting("ledger_table")
     items = [{"counter": f"{name}:documented", "entry": "x#1"} for name in ("likes", "stock")]
-    emitter.connection.door("none").put_batch(table, items)
+    emitter.connection.dynamo("none").put_batch(table, items)
 
 
 def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedger) -> None:
@@ -94,7 +94,7 @@ def test_a_reader_of_one_namespace(auth_stack: LocalStack, everything: CountLedg
     with pytest.raises(AccessDenied):
         reader.total("stock:read")
     with pytest.raises(AccessDenied):
-        list(reader.connection.door("none").pages(everything_of("stock:read", reader)))
+        list(reader.connection.dynamo("none").pages(everything_of("stock:read", reader)))
     with pytest.raises(AccessDenied):
         reader.record("likes:read", 1)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.compaction.removal_stage import Stage
+from countledger.compaction.deletion_stage import Stage
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied
@@ -53,15 +53,15 @@ def counter(auth_stack: LocalStack, root: CountLedger) -> str:
 def _days_pass(root: CountLedger, counter: str, days: int) -> None:
     """As if the mark, the last move of the total and the removal were so old."""
     then_ms = SystemClock().now_ms() - days * DAY_MS
-    table, door = root.connection.setting("counters_table"), root.connection.door("standard")
-    mark = door.get(table, keys.removal_key(counter)) or {}
+    table, dynamo = root.connection.setting("counters_table"), root.connection.dynamo("standard")
+    mark = dynamo.get(table, keys.removal_key(counter)) or {}
     name = "removed_at" if "removed_at" in mark else "at"
-    door.update(Update(table, keys.removal_key(counter), (Assign(name, then_ms),)))
+    dynamo.update(Update(table, keys.removal_key(counter), (Assign(name, then_ms),)))
     if name == "at":
         group = f"{keys.namespace_of(counter)}-group"
         membership = keys.member_key(group, counter)
-        door.update(Update(table, membership, (Assign("at", then_ms),)))
-        door.update(Update(table, keys.total_key(counter), (Assign("updated_at", then_ms),)))
+        dynamo.update(Update(table, membership, (Assign("at", then_ms),)))
+        dynamo.update(Update(table, keys.total_key(counter), (Assign("updated_at", then_ms),)))
 
 
 def test_who_removes_does_all_of_it(

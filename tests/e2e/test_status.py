@@ -135,8 +135,8 @@ def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger)
         counter="shown:a",
         kept_at_ms=kept_at_ms,
     )
-    door = client.connection.door("standard")
-    Copies(door, client.connection.setting("counters_table")).keep(copy)
+    dynamo = client.connection.dynamo("standard")
+    Copies(dynamo, client.connection.setting("counters_table")).keep(copy)
 
     facts = Gathering(client).facts()
 
@@ -200,9 +200,9 @@ def test_the_status_policy_is_what_is_needed(auth_stack: LocalStack) -> None:
     everything.namespaces.create(namespace)
     everything.schedules.create(namespace, every_ms=HOUR_MS)
     session = auth_stack.session(auth_stack.credentials_for("StatusPolicyArn"))
-    looking = CountLedger(settings, session=session, endpoint_url=auth_stack.url)
+    guarded = CountLedger(settings, session=session, endpoint_url=auth_stack.url)
 
-    facts = Gathering(looking).facts()
+    facts = Gathering(guarded).facts()
 
     # This engine knows no resource but `*` for DescribeAlarms; the service knows alarms.
     assert set(facts.unseen) <= {"alarms"}
@@ -210,9 +210,9 @@ def test_the_status_policy_is_what_is_needed(auth_stack: LocalStack) -> None:
     assert namespace in {one.schedule.namespace for one in facts.schedules}
     assert (len(facts.mappings), len(facts.queues)) == (3, 4)
     with pytest.raises(AccessDenied):
-        looking.record(f"{namespace}:a", 1)
+        guarded.record(f"{namespace}:a", 1)
     with pytest.raises(AccessDenied):
-        looking.schedules.delete(namespace)
+        guarded.schedules.delete(namespace)
     everything.schedules.delete(namespace)
 
 

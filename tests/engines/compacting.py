@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.deletion import LedgerRemover
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.removal import LedgerRemover
 from countledger.compaction.retire import Retire
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.event import Event

@@ -12,7 +12,7 @@ from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
 from countledger.producers.claims.claims import Claims
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.context import MethodContext
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 
@@ -27,10 +27,12 @@ def _client(store: Store) -> CountLedger:
     )
 
 
-def _means(store: Store, built: Means, retries: Retries, clock: Clock | None) -> Means:
-    door = store.connection.door(retries).metered()
-    reads = replace(built.reads, meter=door.meter)
-    return replace(built, door=door, reads=reads, clock=clock or HandClock())
+def _means(
+    store: Store, built: MethodContext, retries: Retries, clock: Clock | None
+) -> MethodContext:
+    dynamo = store.connection.dynamo(retries).metered()
+    reads = replace(built.reads, meter=dynamo.meter)
+    return replace(built, dynamo=dynamo, reads=reads, clock=clock or HandClock())
 
 
 def sequences_of(
@@ -38,13 +40,13 @@ def sequences_of(
 ) -> Sequences:
     """The sequences of a new process: its own client and meter, no waits of its own."""
     built = _client(store).sequences
-    return replace(built, means=_means(store, built.means, retries, clock))
+    return replace(built, context=_means(store, built.context, retries, clock))
 
 
 def claims_of(store: Store, *, retries: Retries = "none", clock: Clock | None = None) -> Claims:
     """The claims of a new process, likewise."""
     built = _client(store).claims
-    return replace(built, means=_means(store, built.means, retries, clock))
+    return replace(built, context=_means(store, built.context, retries, clock))
 
 
 @contextmanager
@@ -91,5 +93,5 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 def units(owner: Sequences | Claims) -> tuple[float, float]:
     """The write and read units of a process so far."""
-    meter = owner.means.door.meter
+    meter = owner.context.dynamo.meter
     return meter.write_units, meter.read_units

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from countledger.compaction.removal import LedgerRemover
+from countledger.compaction.deletion import LedgerRemover
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader
@@ -66,7 +66,7 @@ class Removing:
         ]
         total = {"total": SUM, "events": COUNT, "entries": COUNT, "version": 1, "updated_at": at_ms}
         for item in ({**keys.total_key(counter), **total}, state, *log):
-            self.store.door().put(Put(self.store.counters, item))
+            self.store.dynamo().put(Put(self.store.counters, item))
         self.groups.add(f"{keys.namespace_of(counter)}-group", [counter])
 
     def kept(self, counter: str) -> list[Item]:
@@ -86,7 +86,7 @@ def before_removal(remover: LedgerRemover, act: Callable[[], None]) -> Iterator[
         if b"removal#" in params["body"]:
             act()
 
-    events, event = remover.door.client.meta.events, "before-call.dynamodb.TransactWriteItems"
+    events, event = remover.dynamo.client.meta.events, "before-call.dynamodb.TransactWriteItems"
     events.register(event, note)
     try:
         yield

@@ -1,7 +1,7 @@
 """The tables and the stream of the simulation, as one more engine of the contract suite.
 
-What the product does through its door and its reader of streams runs on them as on the others. What
-is not simulated has a name, and a test that meets it is left out under that name.
+The product's client and stream reader run on them as on the other engines. What is not simulated
+has a name, and a test that meets it is left out under that name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.engines.differences import Engine
 from tests.engines.store import Store
 from tests.simulation.auditor import Auditor
 from tests.simulation.calm import Scripted
-from tests.simulation.door import SimulatedDoor
+from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.process import Process
 from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.schedule import Schedule
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Page, Put, Query, Scan
     from tests.simulation.table import Table
 
@@ -49,7 +49,7 @@ _TURN: Final = RLock()
 class Missing(StrEnum):
     """What the simulation does not have."""
 
-    CLIENT = "a client: what it replaces begins at the door, and with it the SDK and its errors"
+    CLIENT = "a client: what it replaces begins at the client, and with it the SDK and its errors"
     UNITS = "consumed units"
     INDEX = "an index but that of what is due"
     SET_UP = "tables that are not there, or that nobody may use"
@@ -77,7 +77,7 @@ def missing_of(test: str) -> Missing | None:
 
 
 class NoClient:
-    """There is none: what the simulation replaces begins at the door."""
+    """There is none: what the simulation replaces begins at the client."""
 
     def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - never anything
         """Refuse."""
@@ -85,28 +85,28 @@ class NoClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractDoor(SimulatedDoor):
-    """A door whose values pass through their stored form, as those of a client do.
+class ContractDoor(SimulatedClient):
+    """A client whose values pass through their stored form, as those of a client do.
 
     What an eventual read shows is up to date here, as on every engine.
     """
 
     def _see(self, copy: Table, key: tuple[str, str], *, consistent: bool) -> Item | None:  # noqa: ARG002
-        return SimulatedDoor._see(self, copy, key, consistent=True)
+        return SimulatedClient._see(self, copy, key, consistent=True)
 
     def put(self, write: Put) -> None:
         """Write one item."""
-        SimulatedDoor.put(self, replace(write, item=decode(encode(write.item))))
+        SimulatedClient.put(self, replace(write, item=decode(encode(write.item))))
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several."""
         stored = [decode(encode(item)) for item in items]
-        return SimulatedDoor.put_batch(self, table, stored)
+        return SimulatedClient.put_batch(self, table, stored)
 
     def page(self, read: Query | Scan) -> Page:
         """A page; of the one index that there is."""
         try:
-            return SimulatedDoor.page(self, read)
+            return SimulatedClient.page(self, read)
         except TypeError as error:
             raise NotSimulated(Missing.INDEX) from error
 
@@ -168,9 +168,9 @@ def simulated_store() -> Iterator[Store]:
     world = _world()
     session = SimulatedSession(world)
     settings = Settings(ledger_table=LEDGER, counters_table=COUNTERS, home_region=world.home)
-    door_of, streams_of = Connection.door, Connection.streams
+    door_of, streams_of = Connection.dynamo, Connection.streams
 
-    def door(connection: Connection, retries: Any, *, region: str | None = None) -> Door:  # noqa: ANN401 - handed on
+    def dynamo(connection: Connection, retries: Any, *, region: str | None = None) -> DynamoClient:  # noqa: ANN401 - handed on
         if not isinstance(connection.session, SimulatedSession):
             return door_of(connection, retries, region=region)
         there = connection.session.world
@@ -187,7 +187,7 @@ def simulated_store() -> Iterator[Store]:
         return StreamsClient(there.streams[there.home], there.service)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "door", door)
+        patch.setattr(Connection, "dynamo", dynamo)
         patch.setattr(Connection, "streams", streams)
         connection = Connection.open(settings, session=session)
         engine = Engine(NAME, session, None, frozenset())

@@ -20,7 +20,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import Item, Key
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.connection import Connection
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.namespace import Namespaces
@@ -86,14 +86,14 @@ class Store:
         """The engine's region, and the home region."""
         return self.connection.region
 
-    def door(self) -> Door:
-        """A door with a meter of its own, whose SDK may retry."""
-        return self.connection.door("standard").metered()
+    def dynamo(self) -> DynamoClient:
+        """A client with a meter of its own, whose SDK may retry."""
+        return self.connection.dynamo("standard").metered()
 
     @cached_property
-    def _own_door(self) -> Door:
-        """The door of the test itself; to make a client takes as long as twenty calls."""
-        return self.door()
+    def _own_dynamo(self) -> DynamoClient:
+        """The client of the test itself; to make a client takes as long as twenty calls."""
+        return self.dynamo()
 
     @cached_property
     def _streams(self) -> "DynamoDBStreamsClient":
@@ -101,12 +101,17 @@ class Store:
 
     def client(self) -> Any:  # noqa: ANN401 - for what the product never does
         """A plain client, to see and to spoil what is stored."""
-        return self._own_door.client
+        return self._own_dynamo.client
 
-    def namespaces(self, *, region: str | None = None, door: Door | None = None) -> Namespaces:
+    def namespaces(
+        self, *, region: str | None = None, dynamo: DynamoClient | None = None
+    ) -> Namespaces:
         """The namespaces, seen by a process that knows none yet."""
         return Namespaces(
-            door or self.door(), self.ledger, region=region or self.region, home_region=self.region
+            dynamo or self.dynamo(),
+            self.ledger,
+            region=region or self.region,
+            home_region=self.region,
         )
 
     def recorder(
@@ -114,7 +119,7 @@ class Store:
         *,
         clock: Clock | None = None,
         region: str | None = None,
-        door: Door | None = None,
+        dynamo: DynamoClient | None = None,
         namespaces: Namespaces | None = None,
     ) -> Recorder:
         """A recorder of a process that knows no namespace yet; the waits of its retries are none.
@@ -122,12 +127,12 @@ class Store:
         Args:
             clock: its clock; one that stands still unless given.
             region: where it works; namespaces are made in the engine's.
-            door: what it writes through; one whose SDK does not retry unless given.
+            dynamo: what it writes through; one whose SDK does not retry unless given.
             namespaces: those that it knows.
         """
         clock = clock or HandClock()
         sender = Sender(
-            door or self.connection.door("none").metered(),
+            dynamo or self.connection.dynamo("none").metered(),
             self.ledger,
             namespaces or self.namespaces(),
             clock=clock,
@@ -137,18 +142,18 @@ class Store:
 
     def exact(self) -> ExactReader:
         """An exact reader."""
-        return ExactReader(self._own_door.metered(), self.ledger)
+        return ExactReader(self._own_dynamo.metered(), self.ledger)
 
     def totals(self) -> TotalsReader:
         """A reader of totals."""
-        return TotalsReader(self._own_door.metered(), self.counters)
+        return TotalsReader(self._own_dynamo.metered(), self.counters)
 
     def materializer(
         self, *, quarantine: KeptRecords | None = None, clock: Clock | None = None
     ) -> Materializer:
         """A materializer."""
         return Materializer(
-            self.door(), self.counters, quarantine or KeptRecords(), clock or SystemClock()
+            self.dynamo(), self.counters, quarantine or KeptRecords(), clock or SystemClock()
         )
 
     def entry_items(self, counter: str) -> list[Item]:
@@ -156,11 +161,11 @@ class Store:
         entries = BeginsWith("entry", keys.ENTRY_PREFIX)
         condition = AllOf(Compare("counter", "=", counter), entries)
         query = Query(self.ledger, condition, consistent=True)
-        return [item for page in self._own_door.pages(query) for item in page]
+        return [item for page in self._own_dynamo.pages(query) for item in page]
 
     def item(self, table: str, key: Key) -> Item | None:
         """What is stored under a key, as plain values."""
-        return self._own_door.get(table, key, consistent=True)
+        return self._own_dynamo.get(table, key, consistent=True)
 
     def records(self, counter: str, at_least: int) -> dict[Shard, list[Record]]:
         """A counter's records that pass the mapping's filter, by shard, as Lambda delivers them.

@@ -12,8 +12,8 @@ from countledger.consumers.alerts.dead_letters import DeadLetter
 from countledger.consumers.alerts.judge import Judge
 from countledger.consumers.alerts.publish import Refused
 from countledger.consumers.alerts.rule import Rule, Target
-from countledger.consumers.alerts.rule_book import RuleBook
-from countledger.ledger.door import Door
+from countledger.consumers.alerts.rule_index import RuleIndex
+from countledger.ledger.dynamo import DynamoClient
 from tests.engines.differences import Difference
 from tests.engines.store import KeptRecords, Record, Store
 from tests.unit.alerts.judging import history, rule
@@ -43,21 +43,21 @@ class Judging:
 
     store: Store
     rules: list[Rule]
-    door: Door
+    dynamo: DynamoClient
     heard: Heard = field(default_factory=Heard)
 
-    def book(self) -> RuleBook:
+    def book(self) -> RuleIndex:
         """The rules, looked up as the product does."""
-        return RuleBook(self.rules)
+        return RuleIndex(self.rules)
 
     def spent(self, records: Sequence[Record]) -> tuple[float, float]:
         """Judge a batch: write and read units."""
-        door = self.door.metered()
+        dynamo = self.dynamo.metered()
         judge = Judge(
-            door, self.store.counters, self, self.heard, self.heard, KeptRecords(), ManualClock()
+            dynamo, self.store.counters, self, self.heard, self.heard, KeptRecords(), ManualClock()
         )
         assert judge.apply(records, "stream").retry_from is None
-        return door.meter.write_units, door.meter.read_units
+        return dynamo.meter.write_units, dynamo.meter.read_units
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def judging(store: Store) -> Judging:
     """On engines whose units can be believed."""
     if store.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    return Judging(store, [rule(10)], store.door())
+    return Judging(store, [rule(10)], store.dynamo())
 
 
 def test_p9_a_total_without_a_rule_costs_nothing(judging: Judging, counter: str) -> None:
@@ -124,13 +124,13 @@ def test_the_log_lists_newest_first_for_half_a_unit(judging: Judging, counter: s
     judging.rules[:] = [rule(10, step=10)]
     judging.spent(history([25, 35], counter=counter))
     judging.spent(history([15], counter=f"{counter}/2"))
-    door = judging.door.metered()
-    log = AlertLog(door, judging.store.counters)
+    dynamo = judging.dynamo.metered()
+    log = AlertLog(dynamo, judging.store.counters)
 
     mine = [(one.alert.version, one.alert.threshold) for one in log.newest(counter)]
 
     assert mine == [(2, 30), (1, 20), (1, 10)]
-    assert door.meter.read_units == 0.5
+    assert dynamo.meter.read_units == 0.5
     newest = [one.alert.threshold for one in log.newest(counter, limit=2)]
     assert newest == [30, 20]
     everything = {(one.alert.counter, one.alert.threshold) for one in log.newest()}

@@ -64,7 +64,7 @@ def test_what_is_merged_can_be_read_back(store: Store, counter: str, archive: S3
         delta = Decimal(f"{n}.5")
         recorder.record(Event(counter, delta, f"key {n}", note={"SS": "ü", "B": "x"}))
     namespace = store.namespaces().get(counter.partition(":")[0])
-    before = list(newest_first(store.door(), store.ledger, counter, namespace.spread))
+    before = list(newest_first(store.dynamo(), store.ledger, counter, namespace.spread))
 
     report = compactor(store, archive=archive).compact(counter)
 
@@ -154,7 +154,7 @@ def test_an_entry_changed_by_hand_is_never_archived_as_another(
     with faults(archive.client, at="PutObject", plan=[Fault(Kind.REJECT)]):
         compactor(store, archive=archive).compact(counter)
     item = store.entry_items(counter)[0]
-    store.door().put(Put(store.ledger, {**item, "note": {"by": "hand"}}))
+    store.dynamo().put(Put(store.ledger, {**item, "note": {"by": "hand"}}))
 
     report = compactor(store, archive=archive).compact(counter)
 

@@ -25,7 +25,7 @@ from countledger.ledger.ids import id_of_key
 from countledger.ledger.namespace import Kind
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import SPREADABLE, Method
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from tests.engines.differences import Difference
 from tests.engines.store import Store
 from tests.faults.strict.sellers import metered, seller_of
@@ -51,12 +51,12 @@ def test_p6_a_transfer_moves_all_of_an_amount_or_nothing(
     seller.create(rich, method="marker", lower=0, opening=Decimal("10.50"))
     seller.create(poor, method="atomic", upper=12)
 
-    done = seller.at_once.transfer(
+    done = seller.transactions.transfer(
         rich, poor, Decimal("10.25"), key=f"t-1 {counter}", note={"by": "ann"}
     )
-    too_much = seller.at_once.transfer(rich, poor, 1, key=f"t-2 {counter}")
-    too_full = seller.at_once.transfer(poor, rich, 10, key=f"t-3 {counter}")
-    full = seller.at_once.change({rich: 5, poor: 2}, key=f"t-4 {counter}")
+    too_much = seller.transactions.transfer(rich, poor, 1, key=f"t-2 {counter}")
+    too_full = seller.transactions.transfer(poor, rich, 10, key=f"t-3 {counter}")
+    full = seller.transactions.change({rich: 5, poor: 2}, key=f"t-4 {counter}")
 
     assert done == Applied(f"{rich}, {poor}", None)
     assert too_much == BoundReached(rich, Decimal("0.25"), "lower", 0, -1)
@@ -75,16 +75,18 @@ def test_p6_the_key_of_several_changes_counts_once(
         seller.create(name, method=method, lower=0, opening=3)
     both = {counter: -3, other: 3}
 
-    first = seller.at_once.change(both, key=f"t-1 {counter}")
-    again = seller_of(tables).at_once.change(dict(reversed(both.items())), key=f"t-1 {counter}")
+    first = seller.transactions.change(both, key=f"t-1 {counter}")
+    again = seller_of(tables).transactions.change(
+        dict(reversed(both.items())), key=f"t-1 {counter}"
+    )
 
     assert isinstance(first, Applied)
     assert isinstance(again, Duplicate)
     for changes in ({counter: -3}, {counter: -2, other: 3}, {counter: 1, other: 3}):
         with pytest.raises(IdempotencyKeyReused, match="t-1"):
-            seller.at_once.change(changes, key=f"t-1 {counter}")
+            seller.transactions.change(changes, key=f"t-1 {counter}")
     with pytest.raises(IdempotencyKeyReused, match="t-1"):
-        seller.at_once.set_value(counter, 9, key=f"t-1 {counter}")
+        seller.transactions.set_value(counter, 9, key=f"t-1 {counter}")
     assert _values(seller, counter, other) == [0, 6]
 
 
@@ -96,7 +98,7 @@ def test_p6_what_a_method_remembers_outlasts_a_joint_change(
     seller.create(counter, method=method, upper=9)
     seller.change(counter, 1, key="order-1")
 
-    seller.at_once.change({counter: 2}, key=f"t-1 {counter}")
+    seller.transactions.change({counter: 2}, key=f"t-1 {counter}")
 
     assert seller.change(counter, 1, key="order-1") == Duplicate(counter, 3)
     assert isinstance(seller.change(counter, 6, key="order-2"), Applied)
@@ -111,9 +113,9 @@ def test_p6_a_joint_change_finds_room_in_any_bin(
     seller.create(counter, method=method, lower=0, opening=10, bins=4)
     seller.create(f"{counter}-2", method="atomic", upper=11)
 
-    first = seller.at_once.transfer(counter, f"{counter}-2", 9, key=f"t-1 {counter}")
-    refused = seller.at_once.transfer(counter, f"{counter}-2", 2, key=f"t-2 {counter}")
-    last = seller.at_once.transfer(counter, f"{counter}-2", 1, key=f"t-3 {counter}")
+    first = seller.transactions.transfer(counter, f"{counter}-2", 9, key=f"t-1 {counter}")
+    refused = seller.transactions.transfer(counter, f"{counter}-2", 2, key=f"t-2 {counter}")
+    last = seller.transactions.transfer(counter, f"{counter}-2", 1, key=f"t-3 {counter}")
 
     assert isinstance(first, Applied)
     assert refused == BoundReached(counter, 1, "lower", 0, -2)
@@ -132,7 +134,7 @@ def test_p6_a_counter_is_set_exactly_and_counts_from_there(
     seller.create(counter, method=method, lower=0, upper=9, opening=4, bins=bins)
 
     told = [
-        seller.at_once.set_value(counter, value, key=f"s-{value} {counter}")
+        seller.transactions.set_value(counter, value, key=f"s-{value} {counter}")
         for value in (8, 10, -1)
     ]
 
@@ -143,7 +145,7 @@ def test_p6_a_counter_is_set_exactly_and_counts_from_there(
     ]
     assert isinstance(seller.change(counter, 1), Applied)
     assert isinstance(seller.change(counter, 1), BoundReached)
-    assert isinstance(seller.at_once.set_value(counter, 8, key=f"s-8 {counter}"), Duplicate)
+    assert isinstance(seller.transactions.set_value(counter, 8, key=f"s-8 {counter}"), Duplicate)
     assert _values(seller, counter) == [9]
     assert (seller.show(counter).lower, seller.show(counter).upper) == (0, 9)
 
@@ -151,11 +153,11 @@ def test_p6_a_counter_is_set_exactly_and_counts_from_there(
 def test_p6_a_key_of_several_changes_can_be_given_up(seller: StrictCounters, counter: str) -> None:
     """Then it stays out; one that is in says so."""
     seller.create(counter, method="atomic")
-    seller.at_once.change({counter: 1}, key=f"t-1 {counter}")
+    seller.transactions.change({counter: 1}, key=f"t-1 {counter}")
 
-    assert isinstance(seller.at_once.give_up(f"t-1 {counter}"), Duplicate)
-    assert isinstance(seller.at_once.give_up(f"t-2 {counter}"), GivenUp)
-    assert isinstance(seller.at_once.change({counter: 1}, key=f"t-2 {counter}"), GivenUp)
+    assert isinstance(seller.transactions.withdraw(f"t-1 {counter}"), Duplicate)
+    assert isinstance(seller.transactions.withdraw(f"t-2 {counter}"), Withdrawn)
+    assert isinstance(seller.transactions.change({counter: 1}, key=f"t-2 {counter}"), Withdrawn)
     assert _values(seller, counter) == [1]
 
 
@@ -164,7 +166,7 @@ def test_p6_the_marker_tells_what_was_changed_and_until_when(
 ) -> None:
     """For a day and what clocks may differ; then it expires by itself."""
     seller.create(counter, method="atomic")
-    seller.at_once.change({counter: 2}, key=f"t-1 {counter}", note={"by": "ann"})
+    seller.transactions.change({counter: 2}, key=f"t-1 {counter}", note={"by": "ann"})
 
     marker = tables.item(tables.counters, keys.keyed_key(id_of_key(f"t-1 {counter}"))) or {}
 
@@ -177,11 +179,11 @@ def test_p8_what_cannot_be_changed_at_once_is_refused(
     tables: Store, seller: StrictCounters, counter: str
 ) -> None:
     """Each with its own error; nothing is written."""
-    at_once = seller.at_once
+    at_once = seller.transactions
     seller.create(counter, method="atomic")
     seller.create(f"{counter}-set", method="set")
     tables.namespaces().create(f"l{keys.namespace_of(counter)}")
-    now = datetime.fromtimestamp(seller.means.clock.now_ms() / 1_000, UTC)
+    now = datetime.fromtimestamp(seller.context.clock.now_ms() / 1_000, UTC)
     old = IdempotencyKey("t-1", now - timedelta(hours=25))
     refusals: list[tuple[type[BadInput], dict[str, int], str | IdempotencyKey]] = [
         (TooManyCounters, {}, "t"),
@@ -202,9 +204,9 @@ def test_p8_what_cannot_be_changed_at_once_is_refused(
         at_once.transfer(counter, counter, 1, key="t")
     with pytest.raises(BadBounds, match="more than 20 digits"):
         at_once.set_value(counter, 10**20, key="t")
-    elsewhere = StrictCounters(seller.means, tables.namespaces(), "eu-west-1", tables.region)
+    elsewhere = StrictCounters(seller.context, tables.namespaces(), "eu-west-1", tables.region)
     with pytest.raises(WrongRegion, match=tables.region):
-        elsewhere.at_once.change({counter: 1}, key="t")
+        elsewhere.transactions.change({counter: 1}, key="t")
     assert _values(seller, counter) == [0]
 
 
@@ -213,13 +215,13 @@ def test_p6_a_counter_made_again_is_changed_as_it_is_now(
 ) -> None:
     """A process that knows the old definition fails its condition, and reads again."""
     seller.create(counter, method="atomic")
-    seller.at_once.change({counter: 1}, key=f"t-1 {counter}")
+    seller.transactions.change({counter: 1}, key=f"t-1 {counter}")
     other = seller_of(tables)
     other.delete(counter)
     other.create(counter, method="marker", lower=0, opening=7, bins=3)
 
-    assert isinstance(seller.at_once.change({counter: -6}, key=f"t-2 {counter}"), Applied)
-    assert isinstance(seller.at_once.set_value(counter, 3, key=f"t-3 {counter}"), Applied)
+    assert isinstance(seller.transactions.change({counter: -6}, key=f"t-2 {counter}"), Applied)
+    assert isinstance(seller.transactions.set_value(counter, 3, key=f"t-3 {counter}"), Applied)
     assert _values(seller, counter) == [3]
 
 
@@ -232,27 +234,27 @@ def test_p9_several_changes_cost_two_units_each_and_two_for_the_key(
     """No read; a refusal costs the same and looks for the key once."""
     if tables.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    door, at_once = seller.means.door, seller.at_once
+    dynamo, at_once = seller.context.dynamo, seller.transactions
     seller.namespaces.for_use(counter, Kind.STRICT)
     names = [f"{counter}-{number}" for number in range(3)]
     for name in names:
         seller.create(name, method="atomic", lower=0, opening=5)
 
-    spent = [metered(door)]
+    spent = [metered(dynamo)]
     at_once.transfer(names[0], names[1], 2, key=f"t-1 {counter}")
-    spent.append(metered(door))
+    spent.append(metered(dynamo))
     at_once.change(dict.fromkeys(names, -1), key=f"t-2 {counter}")
-    spent.append(metered(door))
+    spent.append(metered(dynamo))
     at_once.change(dict.fromkeys(names, -9), key=f"t-3 {counter}")
-    spent.append(metered(door))
+    spent.append(metered(dynamo))
     at_once.set_value(names[0], 4, key=f"t-4 {counter}")
-    spent.append(metered(door))
+    spent.append(metered(dynamo))
 
     seller.create(f"{counter}-bins", method="atomic", opening=5, bins=3)
     seller.show(f"{counter}-bins")
-    binned = metered(door)
+    binned = metered(dynamo)
     at_once.set_value(f"{counter}-bins", 6, key=f"t-5 {counter}")
-    set_at = metered(door)
+    set_at = metered(dynamo)
 
     costs = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(spent)]
     assert costs == [(6, 0), (8, 0), (8, 1), (4, 1)]

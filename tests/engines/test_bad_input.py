@@ -57,7 +57,7 @@ def test_p8_a_bad_event_is_refused_at_birth(
 ) -> None:
     """No call is made, and the good call after it is not harmed."""
     recorder = store.recorder()
-    with calls(recorder.sender.door.client) as made:
+    with calls(recorder.sender.dynamo.client) as made:
         with pytest.raises(error, match=rule):
             recorder.record(Event(**{"counter": counter, "delta": 1, **given}))
         assert made == []
@@ -84,7 +84,7 @@ def test_p8_a_bad_namespace_is_never_made(
 ) -> None:
     """Nothing is written for it."""
     namespaces = store.namespaces()
-    with calls(namespaces.door.client) as made, pytest.raises(BadSetting):
+    with calls(namespaces.dynamo.client) as made, pytest.raises(BadSetting):
         namespaces.create(**{"name": namespace, **given})
 
     assert made == []

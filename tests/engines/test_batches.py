@@ -54,7 +54,7 @@ def test_what_a_batch_leaves_unprocessed_is_sent_again(store: Store, counter: st
     recorder.record(Event(counter, 1000))
     events = [Event(counter, n) for n in range(1, 26)]
 
-    with unprocessed(recorder.sender.door.client, [10, 9, 2]) as asked:
+    with unprocessed(recorder.sender.dynamo.client, [10, 9, 2]) as asked:
         outcomes = list(recorder.record_many(events))
 
     assert asked == [25, 10, 9, 2]
@@ -71,7 +71,7 @@ def test_what_stays_unprocessed_is_not_acknowledged(store: Store, counter: str) 
     attempts = recorder.sender.backoff.attempts
     events = [Event(counter, n) for n in range(attempts + 1)[1:]] + [Event(counter, 500)]
 
-    with unprocessed(recorder.sender.door.client, range(attempts, 0, -1)) as asked:
+    with unprocessed(recorder.sender.dynamo.client, range(attempts, 0, -1)) as asked:
         *taken, left = recorder.record_many(events)
 
     assert asked == list(range(attempts + 1, 1, -1))
@@ -87,12 +87,12 @@ def test_what_stays_unprocessed_is_not_acknowledged(store: Store, counter: str) 
 @pytest.mark.parametrize("count", [1, 100, 101, 230])
 def test_many_keys_are_read_in_one_go(store: Store, counter: str, count: int) -> None:
     """`get_many` finds what is there, whatever the service's limit of one call."""
-    door = store.door()
+    dynamo = store.dynamo()
     wanted = [total_key(f"{counter}/{n}") for n in range(count)]
     for key in wanted[::50]:
-        door.put(Put(store.counters, {**key, "total": 1}))
+        dynamo.put(Put(store.counters, {**key, "total": 1}))
 
-    found = door.get_many(store.counters, wanted)
+    found = dynamo.get_many(store.counters, wanted)
 
     assert sorted(i["counter"] for i in found) == sorted(key["counter"] for key in wanted[::50])
 
@@ -103,4 +103,4 @@ def test_units_of_a_batch_are_reported(store: Store, counter: str) -> None:
     list(recorder.record_many(Event(counter, 1) for _ in range(5)))
 
     invented = store.engine.has(Difference.UNITS_ARE_INVENTED)
-    assert recorder.sender.door.meter.write_units == (1 if invented else 5)
+    assert recorder.sender.dynamo.meter.write_units == (1 if invented else 5)

@@ -36,7 +36,7 @@ def add_all(
     ) as producer:
         for counter, delta in events:
             producer.add(counter, delta)
-    meter = recorder.sender.door.meter
+    meter = recorder.sender.dynamo.meter
     return meter.write_units, meter.read_units
 
 

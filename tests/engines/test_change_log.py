@@ -41,7 +41,7 @@ def filled(store: Store, namespace: str, counter: str, spread: int) -> str:
 
 def test_entries_come_newest_first(store: Store, filled: str, spread: int) -> None:
     """Every entry once, in the order of the time when it was made, from the end."""
-    entries = list(newest_first(store.door(), store.ledger, filled, spread))
+    entries = list(newest_first(store.dynamo(), store.ledger, filled, spread))
 
     assert [entry.delta for entry in entries] == list(range(COUNT, 0, -1))
     assert all(newer.at_ms > older.at_ms for newer, older in pairwise(entries))
@@ -49,7 +49,7 @@ def test_entries_come_newest_first(store: Store, filled: str, spread: int) -> No
 
 def test_a_limit_gives_the_newest(store: Store, filled: str, spread: int) -> None:
     """So many of them, the newest, also where a page of one prefix holds fewer."""
-    entries = newest_first(store.door(), store.ledger, filled, spread, 7)
+    entries = newest_first(store.dynamo(), store.ledger, filled, spread, 7)
 
     assert [entry.delta for entry in entries] == list(range(COUNT, COUNT - 7, -1))
 
@@ -60,23 +60,23 @@ def test_entries_of_one_moment_all_come(store: Store, counter: str) -> None:
     for delta in range(1, 11):
         recorder.record(Event(counter, delta, f"bare {delta}" if delta % 2 else None))
 
-    entries = newest_first(store.door(), store.ledger, counter, 1)
+    entries = newest_first(store.dynamo(), store.ledger, counter, 1)
 
     assert sorted(int(entry.delta) for entry in entries) == list(range(1, 11))
 
 
 def test_a_counter_without_entries_has_none(store: Store, counter: str) -> None:
     """Nothing recorded, nothing listed."""
-    assert list(newest_first(store.door(), store.ledger, counter, 16)) == []
+    assert list(newest_first(store.dynamo(), store.ledger, counter, 16)) == []
 
 
 def test_only_as_much_is_read_as_is_asked_for(store: Store, counter: str) -> None:
     """The newest one of many is one small page, however many lie behind it."""
     list(store.recorder().record_many(Event(counter, 1) for _ in range(50)))
-    door = store.door()
+    dynamo = store.dynamo()
 
-    with calls(door.client) as made:
-        assert len(list(newest_first(door, store.ledger, counter, 1, 1))) == 1
+    with calls(dynamo.client) as made:
+        assert len(list(newest_first(dynamo, store.ledger, counter, 1, 1))) == 1
 
     assert made == ["Query", "Query"]  # those with a time, and those of bare keys
 
@@ -85,7 +85,7 @@ def test_a_spoilt_entry_is_an_error(store: Store, counter: str) -> None:
     """It is named, not left out."""
     store.recorder().record(Event(counter, 1))
     (item,) = store.entry_items(counter)
-    store.door().put(Put(store.ledger, {**item, "origin": None}))
+    store.dynamo().put(Put(store.ledger, {**item, "origin": None}))
 
     with pytest.raises(CorruptItem, match="has no 'origin'"):
-        list(newest_first(store.door(), store.ledger, counter, 1))
+        list(newest_first(store.dynamo(), store.ledger, counter, 1))

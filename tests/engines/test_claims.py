@@ -347,7 +347,7 @@ def test_a_table_that_is_not_there_is_named(claims: Claims, scope: str) -> None:
 
 def test_claims_live_at_home(claims: Claims, scope: str) -> None:
     """Two regions would give the same value to two owners."""
-    abroad = Claims(claims.means, "eu-west-1", claims.home_region)
+    abroad = Claims(claims.context, "eu-west-1", claims.home_region)
 
     with pytest.raises(WrongRegion, match="home region"):
         abroad.take(Claim(scope, "a", "u-1"))

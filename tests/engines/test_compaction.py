@@ -50,7 +50,7 @@ def _compact(compactor: Compactor, counter: str) -> None:
 
 
 def _spoil_an_entry(store: Store, counter: str, number: int = 0) -> None:
-    store.door().put(Put(store.ledger, {**store.entry_items(counter)[number], "delta": 1_000}))
+    store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[number], "delta": 1_000}))
 
 
 @pytest.mark.parametrize("retire", Retire)
@@ -181,7 +181,7 @@ def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, coun
 
     assert (report.outcome, report.write_units) == (Outcome.TAMPERED, 0)
     assert len(store.entry_items(counter)) == COUNT
-    store.door().put(Put(store.ledger, mended))
+    store.dynamo().put(Put(store.ledger, mended))
     assert compactor(store).compact(counter).outcome is Outcome.MERGED
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
@@ -211,7 +211,7 @@ def test_a_head_that_cannot_be_read_is_left_alone(
     compactor(store).compact(counter)
     fill(store, counter, 3)
     before = {**_head(store, counter), **spoilt}
-    store.door().put(Put(store.ledger, before))
+    store.dynamo().put(Put(store.ledger, before))
     before = _head(store, counter)
 
     report = compactor(store).compact(counter)
@@ -226,7 +226,7 @@ def test_a_head_that_cannot_be_read_is_left_alone(
 def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: str) -> None:
     """A head without it would be a wrong sum."""
     fill(store, counter, 3)
-    store.door().put(Put(store.ledger, {**store.entry_items(counter)[1], "delta": "two"}))
+    store.dynamo().put(Put(store.ledger, {**store.entry_items(counter)[1], "delta": "two"}))
 
     report = compactor(store).compact(counter)
 
@@ -325,7 +325,7 @@ def test_an_entry_made_anew_is_not_deleted_by_a_run_that_lags(
     def use_it_anew(step: Step) -> None:
         if step.verb is Verb.RETIRE and step.merged:
             (item,) = store.entry_items(counter)
-            store.door().put(Put(store.ledger, {**item, "at": later.now_ms()}))
+            store.dynamo().put(Put(store.ledger, {**item, "at": later.now_ms()}))
 
     report = compactor(store, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
 

@@ -58,7 +58,7 @@ def test_entries_that_arrive_meanwhile_are_kept(store: Store, counter: str) -> N
     """One comes between the reading and the write: it counts on top, and is not compensated."""
     compensator, other = _compensator(store), store.recorder()
     compensator.recorder.record(Event(counter, 1))
-    client = compensator.recorder.sender.door.client
+    client = compensator.recorder.sender.dynamo.client
 
     def meanwhile() -> None:
         other.record(Event(counter, 30))
@@ -74,7 +74,7 @@ def test_of_two_with_one_key_one_sets_it(store: Store, counter: str) -> None:
     """The slower one finds another sum, meets the entry of the faster, and is its duplicate."""
     slow, fast = _compensator(store), _compensator(store)
     slow.recorder.record(Event(counter, 1))
-    client = slow.recorder.sender.door.client
+    client = slow.recorder.sender.dynamo.client
 
     def first() -> None:
         fast.recorder.record(Event(counter, 5))
@@ -117,7 +117,7 @@ def test_p8_what_no_counter_can_be_set_to_is_refused(store: Store, counter: str)
         compensator.set_value(counter, 1, "", None)
     with pytest.raises(BadNote, match="'set'"):
         compensator.set_value(counter, 1, "k", {"set": "x"})
-    assert metered(compensator.exact.door) == (0, 0)
+    assert metered(compensator.exact.dynamo) == (0, 0)
     store.namespaces().create(keys.namespace_of(f"s{counter}"), kind=Kind.STRICT)
     with pytest.raises(WrongKind, match="strict"):
         compensator.set_value(f"s{counter}", 1, "k", None)
@@ -129,7 +129,7 @@ def test_p9_it_costs_a_write_unit_and_an_exact_read(store: Store, counter: str) 
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     compensator = _compensator(store)
     compensator.recorder.record(Event(counter, 1))
-    writes, reads = compensator.recorder.sender.door, compensator.exact.door
+    writes, reads = compensator.recorder.sender.dynamo, compensator.exact.dynamo
     before = metered(writes), metered(reads)
 
     compensator.set_value(counter, 10, "k", None)

@@ -13,7 +13,7 @@ from countledger.consumers.total_writer import update_of
 from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys
 from countledger.ledger.change_log import newest_first
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.producers.event import Event
 from tests.engines.differences import Difference
 from tests.engines.store import Store
@@ -37,8 +37,8 @@ def _read(store: Store, units: float) -> float:
     return 1.0 if store.engine.has(Difference.READ_UNITS_ALWAYS_ONE) else units
 
 
-def _spent(door: Door) -> tuple[float, float]:
-    return door.meter.write_units, door.meter.read_units
+def _spent(dynamo: DynamoClient) -> tuple[float, float]:
+    return dynamo.meter.write_units, dynamo.meter.read_units
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_p9_an_entry_costs_one_unit_for_each_kb(
 
     recorder.record(Event(counter, 1, key, note=note))
 
-    assert _spent(recorder.sender.door) == (units, 0)
+    assert _spent(recorder.sender.dynamo) == (units, 0)
 
 
 def test_p9_a_batch_costs_one_unit_for_each_entry(store: Store, counter: str) -> None:
@@ -66,19 +66,19 @@ def test_p9_a_batch_costs_one_unit_for_each_entry(store: Store, counter: str) ->
 
     list(recorder.record_many([*small, Event(counter, 1, note=KB_NOTE)]))
 
-    assert _spent(recorder.sender.door) == (26, 0)
+    assert _spent(recorder.sender.dynamo) == (26, 0)
 
 
 def test_p9_a_known_namespace_costs_nothing(store: Store, counter: str) -> None:
     """The first use reads it (one unit); then a process knows it for good."""
     store.namespaces().create(keys.namespace_of(counter))
     recorder = store.recorder()
-    door = recorder.sender.namespaces.door
+    dynamo = recorder.sender.namespaces.dynamo
 
     for _ in range(3):
         recorder.record(Event(counter, 1))
 
-    assert _spent(door) == (0, 1)
+    assert _spent(dynamo) == (0, 1)
 
 
 def test_p9_a_namespace_costs_two_units_to_make(store: Store, namespace: str) -> None:
@@ -86,40 +86,40 @@ def test_p9_a_namespace_costs_two_units_to_make(store: Store, namespace: str) ->
     namespaces = store.namespaces()
 
     namespaces.create(namespace)
-    assert _spent(namespaces.door) == (2, 0)
+    assert _spent(namespaces.dynamo) == (2, 0)
 
     namespaces.describe(namespace, "for people")
-    assert _spent(namespaces.door) == (4, 0)
+    assert _spent(namespaces.dynamo) == (4, 0)
 
 
 def test_p9_a_total_with_many_watermarks_costs_one_unit(store: Store, counter: str) -> None:
     """Two days of a shard that is replaced every four hours fit into 1 KB, and long names too."""
     long_name = counter + "x" * (300 - len(counter))
-    door = store.door()
+    dynamo = store.dynamo()
     for shard in range(13):
         step = Step(1, 10**30 + shard, 10**20 + shard, 1, 1)
-        door.update(update_of(store.counters, long_name, step, f"shard-{shard}", 10**12))
+        dynamo.update(update_of(store.counters, long_name, step, f"shard-{shard}", 10**12))
 
-    assert _spent(door) == (13, 0)
+    assert _spent(dynamo) == (13, 0)
 
 
 def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) -> None:
     """Where the watermarks do not fit any more the price doubles; nothing breaks."""
-    door = store.door()
+    dynamo = store.dynamo()
     for shard in range(40):
-        door.update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), f"s{shard}", 0))
-    before = door.meter.write_units
+        dynamo.update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), f"s{shard}", 0))
+    before = dynamo.meter.write_units
 
-    door.update(update_of(store.counters, counter, Step(2, 2, 1, 1, 1), "s0", 0))
+    dynamo.update(update_of(store.counters, counter, Step(2, 2, 1, 1, 1), "s0", 0))
 
-    assert door.meter.write_units - before == 2
+    assert dynamo.meter.write_units - before == 2
 
 
 def _opened(store: Store, materializer: Materializer, shard: Shard) -> Materializer:
     """The same, of which the shard has been handled before today; that is paid for already."""
-    door, now_ms = store.door(), materializer.clock.now_ms()
-    ShardDirectory().open(door, store.counters, shard, now_ms)
-    door.update(advance_of(store.counters, ShardProgress(str(shard), "1", 1, now_ms, 0, 0, 0)))
+    dynamo, now_ms = store.dynamo(), materializer.clock.now_ms()
+    ShardDirectory().open(dynamo, store.counters, shard, now_ms)
+    dynamo.update(advance_of(store.counters, ShardProgress(str(shard), "1", 1, now_ms, 0, 0, 0)))
     return replace(materializer, shards=ShardDirectory({str(shard): now_ms}))
 
 
@@ -129,16 +129,16 @@ def test_p9_a_new_shard_costs_two_units_once(store: Store, counter: str) -> None
 
     materializer.apply([record(10**24, counter=counter)], Shard("costs", f"new-{counter}"))
 
-    assert _spent(materializer.door) == (2 + 2, 3)
+    assert _spent(materializer.dynamo) == (2 + 2, 3)
 
 
 def test_p9_progress_costs_one_unit(store: Store, namespace: str) -> None:
     """One small item per shard and batch."""
-    door = store.door()
-    store.door().update(opening_of(store.counters, f"{namespace}/s", 1))
-    door.update(advance_of(store.counters, ShardProgress(f"{namespace}/s", "1", 1, 1, 1, 1, 2)))
+    dynamo = store.dynamo()
+    store.dynamo().update(opening_of(store.counters, f"{namespace}/s", 1))
+    dynamo.update(advance_of(store.counters, ShardProgress(f"{namespace}/s", "1", 1, 1, 1, 1, 2)))
 
-    assert _spent(door) == (1, 0)
+    assert _spent(dynamo) == (1, 0)
 
 
 def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, counter: str) -> None:
@@ -154,7 +154,7 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
 
     materializer.apply(records, shard)
 
-    assert _spent(materializer.door) == (4, 1)
+    assert _spent(materializer.dynamo) == (4, 1)
     (progress,) = store.totals().progress([str(shard)]).values()
     assert (progress.records, progress.updates, progress.write_units) == (12, 3, 4)
 
@@ -173,32 +173,32 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
         shard,
     )
 
-    assert _spent(recorder.sender.door) == (1_000, 0)
-    assert _spent(materializer.door) == (BATCH_UNITS, 1) == (65, 1)
+    assert _spent(recorder.sender.dynamo) == (1_000, 0)
+    assert _spent(materializer.dynamo) == (BATCH_UNITS, 1) == (65, 1)
 
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:
     """Half, one if consistent, and the same where there is none."""
-    store.door().update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), "s", 0))
+    store.dynamo().update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), "s", 0))
     for name in (counter, f"{counter}/none"):
         reader = store.totals()
         reader.read(name)
-        assert _spent(reader.door) == (0, 0.5)
+        assert _spent(reader.dynamo) == (0, 0.5)
         reader.read(name, consistent=True)
-        assert _spent(reader.door) == (0, 0.5 + 1)
+        assert _spent(reader.dynamo) == (0, 0.5 + 1)
 
 
 def test_p9_many_totals_cost_half_a_unit_each(store: Store, counter: str) -> None:
     """A hundred in one call cost what they cost one by one."""
     names = [f"{counter}/{number}" for number in range(10)]
     for name in names:
-        store.door().update(update_of(store.counters, name, Step(1, 1, 1, 1, 1), "s", 0))
+        store.dynamo().update(update_of(store.counters, name, Step(1, 1, 1, 1, 1), "s", 0))
     reader = store.totals()
 
     reader.read_many(names)
 
     blind = store.engine.has(Difference.NO_UNITS_FOR_BATCH_GET)
-    assert _spent(reader.door) == (0, 0 if blind else 5)
+    assert _spent(reader.dynamo) == (0, 0 if blind else 5)
 
 
 def test_p9_an_exact_sum_costs_two_units_and_one_for_each_4_kb(store: Store, counter: str) -> None:
@@ -212,7 +212,7 @@ def test_p9_an_exact_sum_costs_two_units_and_one_for_each_4_kb(store: Store, cou
     sizes = sum(_size(item) for item in store.entry_items(counter))
     entries = _read(store, -(-sizes // 4_096))
     assert exact.read_units == 2 + entries
-    assert _spent(reader.door) == (0, exact.read_units)
+    assert _spent(reader.dynamo) == (0, exact.read_units)
 
 
 def _size(item: dict[str, object]) -> int:
@@ -228,9 +228,9 @@ def test_p9_the_newest_entry_costs_two_small_queries(store: Store, counter: str)
     """For every prefix one of the entries with a time and one of those with a bare key."""
     list(store.recorder().record_many(Event(counter, 1) for _ in range(100)))
     for spread, queries in ((1, 2), (16, 32)):
-        door = store.door()
-        list(newest_first(door, store.ledger, counter, spread, 1))
-        assert _spent(door) == (0, queries * 0.5)
+        dynamo = store.dynamo()
+        list(newest_first(dynamo, store.ledger, counter, spread, 1))
+        assert _spent(dynamo) == (0, queries * 0.5)
 
 
 def test_p9_the_list_of_namespaces_costs_half_a_unit(store: Store, namespace: str) -> None:
@@ -241,4 +241,4 @@ def test_p9_the_list_of_namespaces_costs_half_a_unit(store: Store, namespace: st
 
     count = len(list(namespaces.list()))
 
-    assert namespaces.door.meter.read_units <= max(0.5, count * 0.1)
+    assert namespaces.dynamo.meter.read_units <= max(0.5, count * 0.1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.compaction.run_book import RunBook, WorkDone
+from countledger.compaction.last_run import LastRuns, WorkDone
 from countledger.consumers.due import DueRules
 from countledger.consumers.fold import Step
 from countledger.consumers.materializer import Materializer
@@ -32,17 +32,17 @@ NOW_MS = 1_900_000_000_000
 
 def _update(store: Store, counter: str, sequence: int, entries: int = 1) -> Item:
     step = Step(sequence, sequence, 1, entries, entries)
-    item = store.door().update(update_of(store.counters, counter, step, "s", NOW_MS))
+    item = store.dynamo().update(update_of(store.counters, counter, step, "s", NOW_MS))
     assert item is not None
     return item
 
 
 def _due(store: Store, namespace: str, at_ms: int) -> list[str]:
-    door = store.door()
+    dynamo = store.dynamo()
     return [
         item["counter"]
         for bucket in buckets_of(namespace)
-        for page in door.pages(due_query(store.counters, bucket, at_ms))
+        for page in dynamo.pages(due_query(store.counters, bucket, at_ms))
         for item in page
     ]
 
@@ -50,7 +50,7 @@ def _due(store: Store, namespace: str, at_ms: int) -> list[str]:
 def _mark(store: Store, item: Item, now_ms: int = NOW_MS) -> None:
     mark = mark_of(store.counters, standing_in(item), RULE, now_ms)
     assert mark is not None
-    store.door().update(mark)
+    store.dynamo().update(mark)
 
 
 def test_the_index_lists_what_is_due_and_nothing_else(
@@ -86,12 +86,12 @@ def test_a_settled_counter_leaves_the_index(store: Store, namespace: str, counte
     _update(store, counter, 2)
 
     with pytest.raises(ConditionFailed) as refused:
-        store.door().update(late)
+        store.dynamo().update(late)
 
     assert refused.value.item is not None
     again = settlement_of(store.counters, standing_in(refused.value.item), 3, RULE, NOW_MS)
     assert again is not None
-    store.door().update(again)
+    store.dynamo().update(again)
     assert _due(store, namespace, NOW_MS + 9 * HOUR_MS) == []
     assert store.totals().read(counter).total == 2
 
@@ -104,13 +104,13 @@ def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     before = _update(store, counter, 1, entries=2)
     _mark(store, before)
-    door = store.door()
+    dynamo = store.dynamo()
 
     for sequence in range(2, 7):
         step = Step(sequence, sequence, 1, 1, 1)
-        door.update(update_of(store.counters, counter, step, "s", NOW_MS))
+        dynamo.update(update_of(store.counters, counter, step, "s", NOW_MS))
 
-    assert door.meter.write_units == 5
+    assert dynamo.meter.write_units == 5
 
 
 def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
@@ -119,11 +119,11 @@ def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     mark = mark_of(store.counters, standing_in(_update(store, counter, 1, 2)), RULE, NOW_MS)
     assert mark is not None
-    door = store.door()
+    dynamo = store.dynamo()
 
-    door.update(mark)
+    dynamo.update(mark)
 
-    assert door.meter.write_units == 2
+    assert dynamo.meter.write_units == 2
 
 
 def test_the_materializer_marks_by_the_schedule_of_the_namespace(
@@ -132,11 +132,11 @@ def test_the_materializer_marks_by_the_schedule_of_the_namespace(
     """From the ledger's own stream records, and once only when they come again."""
     rule = {"min_entries": 3, "age_ms": HOUR_MS}
     schedule = {**keys.schedule_key(namespace), **rule}
-    store.door().put(Put(store.counters, schedule))
+    store.dynamo().put(Put(store.counters, schedule))
     list(store.recorder().record_many(Event(counter, 1) for _ in range(3)))
     clock = HandClock()
-    rules = DueRules(store.door(), store.counters, clock)
-    materializer = Materializer(store.door(), store.counters, KeptRecords(), clock, rules)
+    rules = DueRules(store.dynamo(), store.counters, clock)
+    materializer = Materializer(store.dynamo(), store.counters, KeptRecords(), clock, rules)
 
     for shard, records in store.records(counter, 3).items():
         materializer.apply(records, shard)
@@ -156,19 +156,19 @@ def test_p9_a_settlement_costs_two_or_three_units(
     seen = standing_in(store.item(store.counters, keys.total_key(counter)) or {})
     note = settlement_of(store.counters, seen, compacted, RULE, NOW_MS)
     assert note is not None
-    door = store.door()
+    dynamo = store.dynamo()
 
-    door.update(note)
+    dynamo.update(note)
 
-    assert door.meter.write_units == units
+    assert dynamo.meter.write_units == units
 
 
 def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
     store: Store, namespace: str
 ) -> None:
     """However long the reason of a failure is."""
-    door = store.door()
-    book = RunBook(door, store.counters)
+    dynamo = store.dynamo()
+    book = LastRuns(dynamo, store.counters)
     work = WorkDone(counters=10, merged=1000, write_units=2012.0, failed=1, trouble="x" * 500)
 
     ticked_at_ms = book.begin(namespace)
@@ -179,4 +179,4 @@ def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
     assert last is not None
     assert (last.due, last.sent, last.work) == (10, 10, work)
     if not store.engine.has(Difference.UNITS_ARE_INVENTED):
-        assert door.meter.write_units == 3
+        assert dynamo.meter.write_units == 3

@@ -7,7 +7,7 @@ import pytest
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import CorruptItem, NewerFormat
 from countledger.ledger.exact import ExactReader, ExactSum
 from countledger.ledger.head import Head
@@ -51,12 +51,12 @@ def test_a_counter_never_recorded_is_zero(store: Store, counter: str) -> None:
 
 def only_the_first_page_read(patch: pytest.MonkeyPatch) -> None:
     """One page is taken for all of them."""
-    real = Door.pages
+    real = DynamoClient.pages
 
-    def pages(door: Door, read: Query | Scan) -> Iterator[list[Item]]:
-        return islice(real(door, read), 1)
+    def pages(dynamo: DynamoClient, read: Query | Scan) -> Iterator[list[Item]]:
+        return islice(real(dynamo, read), 1)
 
-    patch.setattr(Door, "pages", pages)
+    patch.setattr(DynamoClient, "pages", pages)
 
 
 def covers_not_skipped(patch: pytest.MonkeyPatch) -> None:
@@ -73,8 +73,8 @@ def second_head_not_read(patch: pytest.MonkeyPatch) -> None:
     real = ExactReader._head
     first: dict[str, Head] = {}
 
-    def head(reader: ExactReader, door: Door, counter: str) -> Head:
-        return first.setdefault(counter, real(reader, door, counter))
+    def head(reader: ExactReader, dynamo: DynamoClient, counter: str) -> Head:
+        return first.setdefault(counter, real(reader, dynamo, counter))
 
     patch.setattr(ExactReader, "_head", head)
 
@@ -105,7 +105,7 @@ def test_p4_a_sum_over_many_pages_is_exact(rule: Rule, store: Store, counter: st
     with rule.watched():
         _fill(store, counter, 520, big=True)
         reader = store.exact()
-        with calls(reader.door.client) as made:
+        with calls(reader.dynamo.client) as made:
             exact = reader.read(counter)
         _expect(exact, 520)
         assert made.count("Query") > 1
@@ -118,7 +118,7 @@ def test_p4_entries_that_arrive_meanwhile_may_be_in_it_or_not(store: Store, coun
     _fill(store, counter, 30)
     reader = store.exact()
 
-    with before_call(reader.door.client, "Query", lambda: _fill(store, counter, 5)):
+    with before_call(reader.dynamo.client, "Query", lambda: _fill(store, counter, 5)):
         exact = reader.read(counter)
 
     assert 30 <= exact.sum <= 35
@@ -145,7 +145,7 @@ def test_p4_what_a_head_covers_is_skipped(rule: Rule, store: Store, counter: str
     with rule.watched():
         _fill(store, counter, 3)
         covered = store.entry_items(counter)[0]["entry"]
-        store.door().put(Put(store.ledger, _head(counter, 1, 2, {covered: 1, "e#gone": 1})))
+        store.dynamo().put(Put(store.ledger, _head(counter, 1, 2, {covered: 1, "e#gone": 1})))
 
         exact = store.exact().read(counter)
 
@@ -164,11 +164,11 @@ def test_p4_an_entry_taken_in_before_it_is_seen_is_in_the_sum(
         reader = store.exact()
 
         def compact() -> None:
-            store.door().put(Put(store.ledger, _head(counter, 1, 1, {gone["entry"]: 1})))
+            store.dynamo().put(Put(store.ledger, _head(counter, 1, 1, {gone["entry"]: 1})))
             key = {"counter": {"S": counter}, "entry": {"S": gone["entry"]}}
             store.client().delete_item(TableName=store.ledger, Key=key)
 
-        with before_call(reader.door.client, "Query", compact):
+        with before_call(reader.dynamo.client, "Query", compact):
             _expect(reader.read(counter), 4)
 
 
@@ -182,9 +182,9 @@ def test_p4_a_head_that_moves_meanwhile_is_followed(
     reader = store.exact()
 
     def publish() -> None:
-        store.door().put(Put(store.ledger, _head(counter, generation, 1, {covered: 1})))
+        store.dynamo().put(Put(store.ledger, _head(counter, generation, 1, {covered: 1})))
 
-    with before_call(reader.door.client, "Query", publish), calls(reader.door.client) as made:
+    with before_call(reader.dynamo.client, "Query", publish), calls(reader.dynamo.client) as made:
         exact = reader.read(counter)
 
     assert made.count("GetItem") == heads_read
@@ -208,7 +208,7 @@ def test_an_entry_that_cannot_be_read_is_an_error(
     """A sum that leaves out what it cannot read would be a wrong number."""
     _fill(store, counter, 2)
     item = store.entry_items(counter)[0]
-    store.door().put(Put(store.ledger, {**item, **spoilt}))
+    store.dynamo().put(Put(store.ledger, {**item, **spoilt}))
 
     with pytest.raises(error, match=counter):
         store.exact().read(counter)

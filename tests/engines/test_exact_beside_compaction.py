@@ -36,7 +36,7 @@ def test_p4_a_sum_of_many_pages_beside_two_compactors(
     outcomes = store.recorder().record_many(events)
     assert all(getattr(one, "status", None) == "recorded" for one in outcomes)
     reader = store.exact()
-    with calls(reader.door.client) as made:
+    with calls(reader.dynamo.client) as made:
         assert reader.read(counter).sum == COUNT
     assert made.count("Query") > 2
     done = Signal()

@@ -35,14 +35,14 @@ def _groups(store: Store) -> Groups:
 
 
 def _rankings(store: Store) -> Rankings:
-    return Rankings(store.door(), store.counters, store.namespaces())
+    return Rankings(store.dynamo(), store.counters, store.namespaces())
 
 
 def _moved(store: Store, counter: str, sequence: int, delta: int) -> float:
-    door = store.door()
+    dynamo = store.dynamo()
     step = Step(sequence, sequence, delta, 1, 1)
-    door.update(update_of(store.counters, counter, step, "s", 0))
-    return door.meter.write_units
+    dynamo.update(update_of(store.counters, counter, step, "s", 0))
+    return dynamo.meter.write_units
 
 
 def _recorded(store: Store, namespace: str, count: int) -> list[str]:
@@ -54,7 +54,7 @@ def _recorded(store: Store, namespace: str, count: int) -> list[str]:
     ]
     for start in range(0, count, BATCH_WRITE_ITEMS):
         assert (
-            store.door().put_batch(store.counters, items[start : start + BATCH_WRITE_ITEMS]) == []
+            store.dynamo().put_batch(store.counters, items[start : start + BATCH_WRITE_ITEMS]) == []
         )
     return names
 
@@ -180,9 +180,9 @@ def test_a_place_without_its_membership_is_given_up(store: Store, namespace: str
     groups = _groups(store)
     groups.add(namespace, [name])
     groups.switch_ranking(namespace, on=True)
-    store.door().delete(Delete(store.counters, keys.member_key(namespace, name)))
+    store.dynamo().delete(Delete(store.counters, keys.member_key(namespace, name)))
 
-    GroupBoard(store.door(), store.counters, store.namespaces(), namespace).place(name)
+    GroupBoard(store.dynamo(), store.counters, store.namespaces(), namespace).place(name)
 
     assert groups.top(namespace) == []
 
@@ -229,15 +229,15 @@ def test_p9_a_membership_costs_two_units_and_a_read(store: Store, namespace: str
     """The item and its place in the index; a new group one more of each; removal a read more."""
     _believable(store)
     groups = _groups(store)
-    door = groups.totals.door
+    dynamo = groups.totals.dynamo
     names = [f"{namespace}:{number}" for number in range(3)]
 
     groups.add(namespace, [])
-    assert metered(door) == (1, 1)
+    assert metered(dynamo) == (1, 1)
     groups.add(namespace, names)
-    assert metered(door) == (1 + 6, 1 + 1 + 3)
+    assert metered(dynamo) == (1 + 6, 1 + 1 + 3)
     groups.remove(namespace, names)
-    assert metered(door) == (7 + 6, 5 + 1 + 2 * 3)
+    assert metered(dynamo) == (7 + 6, 5 + 1 + 2 * 3)
 
 
 def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: str) -> None:
@@ -245,20 +245,20 @@ def test_p9_in_a_ranked_group_it_costs_two_units_more(store: Store, namespace: s
     _believable(store)
     names = _recorded(store, namespace, 2)
     groups = _groups(store)
-    door = groups.totals.door
+    dynamo = groups.totals.dynamo
     groups.add(namespace, [])
     groups.switch_ranking(namespace, on=True)
 
-    before = metered(door)
+    before = metered(dynamo)
     groups.add(namespace, names[:1])
-    added = metered(door)
+    added = metered(dynamo)
     assert (added[0] - before[0], added[1] - before[1]) == (4, 1 + 3)
     assert _moved(store, names[0], 2, 5) == 3
     assert _moved(store, names[1], 2, 5) == 1
     _rankings(store).switch_on(namespace, wait=False)
     assert [_moved(store, name, 3, 5) for name in names] == [5, 3]
     groups.remove(namespace, names[:1])
-    assert metered(door)[0] - added[0] == 4
+    assert metered(dynamo)[0] - added[0] == 4
     assert _moved(store, names[0], 4, 5) == 3
 
 
@@ -267,18 +267,18 @@ def test_p9_switching_a_group_costs_two_units_for_each_member(store: Store, name
     _believable(store)
     names = _recorded(store, namespace, 3)
     groups = _groups(store)
-    door = groups.totals.door
+    dynamo = groups.totals.dynamo
     groups.add(namespace, names)
-    spent = [metered(door)]
+    spent = [metered(dynamo)]
 
     groups.switch_ranking(namespace, on=True)
-    spent.append(metered(door))
+    spent.append(metered(dynamo))
     groups.switch_ranking(namespace, on=False)
-    spent.append(metered(door))
+    spent.append(metered(dynamo))
     groups.switch_ranking(namespace, on=True)
-    before = metered(door)
+    before = metered(dynamo)
     groups.delete(namespace)
-    deleted = metered(door)
+    deleted = metered(dynamo)
 
     costs = [(w - v, r - q) for (v, q), (w, r) in pairwise(spent)]
     assert costs == [(1 + 3 * 2, 3 + 3), (1 + 3 * 2, 3 + 2)]
@@ -290,16 +290,16 @@ def test_p9_the_totals_of_a_group_cost_half_a_unit_each(store: Store, namespace:
     _believable(store)
     names = _recorded(store, namespace, 20)
     groups = _groups(store)
-    door = groups.totals.door
+    dynamo = groups.totals.dynamo
     groups.add(namespace, names)
     blind = store.engine.has(Difference.NO_UNITS_FOR_BATCH_GET)
 
-    before = metered(door)[1]
+    before = metered(dynamo)[1]
     list(groups.show(namespace))
-    shown = metered(door)[1]
+    shown = metered(dynamo)[1]
     assert shown - before == 1 + 0.5 + (0 if blind else 20 * 0.5)
 
     groups.switch_ranking(namespace, on=True)
-    before = metered(door)[1]
+    before = metered(dynamo)[1]
     groups.top(namespace, 3)
-    assert metered(door)[1] - before == 1 + BUCKETS * 0.5
+    assert metered(dynamo)[1] - before == 1 + BUCKETS * 0.5

@@ -9,7 +9,7 @@ import pytest
 
 from countledger.compaction.report import Outcome
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
@@ -28,7 +28,7 @@ def _sum(store: Store, counter: str) -> object:
 
 
 @contextmanager
-def _frozen_before_signing(door: Door, act: Callable[[], None]) -> Iterator[None]:
+def _frozen_before_signing(dynamo: DynamoClient, act: Callable[[], None]) -> Iterator[None]:
     """The process stands still between its check and the signature of its request."""
     waiting = [act]
 
@@ -36,7 +36,7 @@ def _frozen_before_signing(door: Door, act: Callable[[], None]) -> Iterator[None
         if waiting:
             waiting.pop()()
 
-    events: Any = door.client.meta.events
+    events: Any = dynamo.client.meta.events
     events.register("before-sign", once)
     try:
         yield
@@ -105,7 +105,7 @@ def test_p2_a_process_frozen_between_check_and_resend_is_refused(
         another.start()
         another.join()
 
-    with _frozen_before_signing(recorder.sender.door, freeze), pytest.raises(KeyExpired):
+    with _frozen_before_signing(recorder.sender.dynamo, freeze), pytest.raises(KeyExpired):
         recorder.resend(entry)
 
     assert store.entry_items(counter) == []
@@ -118,7 +118,7 @@ def test_p2_a_batch_of_a_frozen_process_is_refused(store: Store, counter: str) -
     recorder = store.recorder(clock=clock)
     recorder.record(Event(counter, 1))
 
-    with _frozen_before_signing(recorder.sender.door, lambda: clock.move_ms(HORIZON_MS + 1)):
+    with _frozen_before_signing(recorder.sender.dynamo, lambda: clock.move_ms(HORIZON_MS + 1)):
         outcomes = list(recorder.record_many([Event(counter, 5)] * 3))
 
     assert [type(outcome) for outcome in outcomes] == [KeyExpired] * 3

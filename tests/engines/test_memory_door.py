@@ -1,4 +1,4 @@
-"""The door in memory, on which the pure tests rest, judges and changes as the engines do."""
+"""The client in memory, on which the pure tests rest, judges and changes as the engines do."""
 
 from random import Random
 
@@ -6,21 +6,21 @@ from countledger.consumers.fold import Step
 from countledger.consumers.total_writer import clean_up_of, update_of
 from countledger.consumers.watermark import attribute, encode
 from countledger.ledger import keys
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put, Update
 from tests.engines.store import Store
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 Answer = tuple[str, object]
 
 
-def _answer(door: Door, write: Put | Update) -> Answer:
+def _answer(dynamo: DynamoClient, write: Put | Update) -> Answer:
     try:
         if isinstance(write, Update):
-            return "done", door.update(write)
-        door.put(write)
+            return "done", dynamo.update(write)
+        dynamo.put(write)
     except ConditionFailed as failed:
         return "refused", failed.item
     return "done", None
@@ -45,7 +45,7 @@ def _some_write(store: Store, counter: str, random: Random, number: int) -> Put 
 def test_both_doors_give_the_same_answers(store: Store, counter: str) -> None:
     """A hundred random writes: each refused or done alike, with the same item, to the same end."""
     random = Random(2)  # noqa: S311 - a fixed course of events
-    engine, memory = store.door(), MemoryDoor()
+    engine, memory = store.dynamo(), MemoryClient()
     refused = 0
 
     for number in range(100):

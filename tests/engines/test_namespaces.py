@@ -72,7 +72,7 @@ def test_of_two_that_race_the_first_one_decides(store: Store, namespace: str, sp
     def another_makes_it() -> None:
         store.namespaces().create(namespace, spread=spread)
 
-    with before_call(late.sender.namespaces.door.client, "PutItem", another_makes_it):
+    with before_call(late.sender.namespaces.dynamo.client, "PutItem", another_makes_it):
         late.record(Event(counter, 1, "key"))
 
     (item,) = store.entry_items(counter)
@@ -89,7 +89,7 @@ def test_of_two_creators_that_race_one_is_told(store: Store, namespace: str) -> 
         store.namespaces().create(namespace, spread=16)
 
     with (
-        before_call(late.door.client, "PutItem", another_makes_it),
+        before_call(late.dynamo.client, "PutItem", another_makes_it),
         pytest.raises(NamespaceConflict, match="exists with kind ledger, spread 16"),
     ):
         late.create(namespace, spread=256)
@@ -153,7 +153,7 @@ def test_settings_that_cannot_be_read_stop_the_producer(
 ) -> None:
     """A later release's or a spoilt item is refused, and nothing is recorded under a guess."""
     item = encode_namespace(Namespace(namespace)) | spoilt
-    store.door().put(Put(store.ledger, item))
+    store.dynamo().put(Put(store.ledger, item))
 
     with pytest.raises(error):
         store.recorder().record(Event(f"{namespace}:a", 1))

@@ -118,13 +118,13 @@ def test_a_total_keeps_38_significant_digits(
     store: Store, counter: str, first: Amount, second: Amount
 ) -> None:
     """Also beyond 10^38 a total is exact and can be read, as long as 38 digits tell it."""
-    door = store.door()
-    door.update(_update(store, counter, 1, first))
+    dynamo = store.dynamo()
+    dynamo.update(_update(store, counter, 1, first))
     if "E" in str(second) and store.engine.has(Difference.ADD_FAILS_ON_EXPONENTS):
         with pytest.raises(Unclear, match="invalid literal"):
-            door.update(_update(store, counter, 2, second))
+            dynamo.update(_update(store, counter, 2, second))
         return
-    door.update(_update(store, counter, 2, second))
+    dynamo.update(_update(store, counter, 2, second))
 
     assert store.totals().read(counter).total == amount.add(first, second)
 
@@ -138,14 +138,14 @@ def test_a_total_past_38_significant_digits_is_refused(
     store: Store, counter: str, first: Amount, second: Amount
 ) -> None:
     """No engine may round what it cannot hold; the materializer then sets the change aside."""
-    door = store.door()
-    door.update(_update(store, counter, 1, first))
+    dynamo = store.dynamo()
+    dynamo.update(_update(store, counter, 1, first))
 
     if store.engine.has(Difference.ADD_PASSES_38_DIGITS):
-        door.update(_update(store, counter, 2, second))
+        dynamo.update(_update(store, counter, 2, second))
         return
     with pytest.raises(SumOverflow):
-        door.update(_update(store, counter, 2, second))
+        dynamo.update(_update(store, counter, 2, second))
     assert store.totals().read(counter).total == first
 
 

@@ -25,24 +25,24 @@ from tests.faults.strict.sellers import metered, seller_of
 
 
 def _rankings(store: Store) -> Rankings:
-    return Rankings(store.door(), store.counters, store.namespaces(), HandClock())
+    return Rankings(store.dynamo(), store.counters, store.namespaces(), HandClock())
 
 
 def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool | None) -> float:
     """A materializer's update of a total; what it costs."""
-    door = store.door()
+    dynamo = store.dynamo()
     step = Step(sequence, sequence, delta, 1, 1)
     update = update_of(store.counters, counter, step, "s", 0)
-    door.update(and_also(update, clauses_for(counter, on=on)))
-    return door.meter.write_units
+    dynamo.update(and_also(update, clauses_for(counter, on=on)))
+    return dynamo.meter.write_units
 
 
 def _ledger(store: Store, namespace: str, **totals: Amount) -> None:
     store.namespaces().create(namespace)
-    door = store.door()
+    dynamo = store.dynamo()
     for name, total in totals.items():
         update = update_of(store.counters, f"{namespace}:{name}", Step(1, 1, total, 1, 1), "s", 0)
-        door.update(update)
+        dynamo.update(update)
 
 
 def _top(rankings: Rankings, namespace: str, limit: int = 10) -> list[tuple[int, str, Amount]]:
@@ -85,8 +85,8 @@ def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
     store.namespaces().create(namespace)
     rankings, clock = _rankings(store), HandClock()
     rankings.switch_on(namespace)
-    rules = RankRules(store.door(), store.counters, clock)
-    materializer = Materializer(store.door(), store.counters, KeptRecords(), clock, ranks=rules)
+    rules = RankRules(store.dynamo(), store.counters, clock)
+    materializer = Materializer(store.dynamo(), store.counters, KeptRecords(), clock, ranks=rules)
     recorder = store.recorder()
     list(recorder.record_many(Event(name, n + 1) for n, name in enumerate(names)))
     list(recorder.record_many([Event(names[0], 10)]))
@@ -98,7 +98,7 @@ def test_the_materializer_ranks_new_totals_and_keeps_old_ones_in_order(
         materializer.apply(batch, shard)
 
     assert [one.counter for one in rankings.top(namespace)] == [names[n] for n in (0, 3, 2, 1)]
-    assert rules.door.meter.read_units == 0.5
+    assert rules.dynamo.meter.read_units == 0.5
 
 
 def test_a_rule_is_looked_at_again_after_a_minute(store: Store, namespace: str) -> None:
@@ -106,7 +106,7 @@ def test_a_rule_is_looked_at_again_after_a_minute(store: Store, namespace: str) 
     counter = f"{namespace}:c"
     store.namespaces().create(namespace)
     rankings, clock = _rankings(store), HandClock()
-    rules = RankRules(store.door(), store.counters, clock)
+    rules = RankRules(store.dynamo(), store.counters, clock)
     assert rules.clauses(counter) == ()
 
     rankings.switch_on(namespace)
@@ -158,7 +158,7 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
     store.namespaces().create(namespace, kind=Kind.STRICT)
     store.namespaces().create(f"{namespace}x", kind=Kind.LEDGER)
     clock = HandClock()
-    rankings = Rankings(store.door(), store.counters, store.namespaces(), clock)
+    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
 
     rankings.switch_on(namespace)
     strict = list(clock.slept_ms)
@@ -171,7 +171,7 @@ def test_only_totals_that_a_materializer_writes_are_waited_for(
 def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> None:
     """Unknown namespaces, those of sequences, and numbers of which there is no top."""
     clock = HandClock()
-    rankings = Rankings(store.door(), store.counters, store.namespaces(), clock)
+    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), clock)
     store.namespaces().create(namespace, kind=Kind.SEQUENCE)
 
     with pytest.raises(NamespaceUnknown):
@@ -182,7 +182,7 @@ def test_p8_what_cannot_be_ranked_is_refused(store: Store, namespace: str) -> No
         with pytest.raises(BadSetting, match="1 to 1000"):
             rankings.top(namespace, limit)
     assert clock.slept_ms == []
-    assert metered(rankings.door) == (0, 0)
+    assert metered(rankings.dynamo) == (0, 0)
 
 
 # ---- P9 ---------------------------------------------------------------------------------------
@@ -222,9 +222,9 @@ def test_p9_a_ranked_strict_counter_costs_two_units_more(store: Store, counter: 
 
     costs = []
     for name in (counter, f"x{counter}"):
-        before = metered(seller.means.door)[0]
+        before = metered(seller.context.dynamo)[0]
         seller.change(name, 1)
-        costs.append(metered(seller.means.door)[0] - before)
+        costs.append(metered(seller.context.dynamo)[0] - before)
 
     assert costs == [3, 1]
 
@@ -234,11 +234,11 @@ def test_p9_switching_costs_two_units_for_each_total(store: Store, namespace: st
     _believable(store)
     _ledger(store, namespace, a=3, b=4, c=5)
     rankings = _rankings(store)
-    spent = [metered(rankings.door)[0]]
+    spent = [metered(rankings.dynamo)[0]]
 
     for switch in (rankings.switch_on, rankings.switch_on, rankings.switch_off):
         switch(namespace)
-        spent.append(metered(rankings.door)[0])
+        spent.append(metered(rankings.dynamo)[0])
 
     assert [b - a for a, b in pairwise(spent)] == [1 + 3 * 2, 1, 1 + 3 * 2]
 
@@ -249,11 +249,11 @@ def test_p9_the_top_costs_half_a_unit_for_each_partition(store: Store, namespace
     _ledger(store, namespace, **{f"n{number}": number for number in range(60)})
     rankings = _rankings(store)
     rankings.switch_on(namespace)
-    before = metered(rankings.door)[1]
+    before = metered(rankings.dynamo)[1]
 
     assert [one.total for one in rankings.top(namespace, 5)] == [59, 58, 57, 56, 55]
 
-    assert metered(rankings.door)[1] - before == 0.5 + BUCKETS * 0.5
+    assert metered(rankings.dynamo)[1] - before == 0.5 + BUCKETS * 0.5
 
 
 def test_equal_totals_share_a_rank() -> None:

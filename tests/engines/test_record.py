@@ -27,11 +27,11 @@ from tests.engines.store import Store
 def test_a_failed_put_brings_the_item_that_stands_in_its_way(store: Store, counter: str) -> None:
     """The condition's failure carries all of the old item: no second read is needed."""
     item = {"counter": counter, "entry": "e#1", "delta": 5, "raw": b"\x00\xff", "map": {"a": "b"}}
-    door = store.door()
-    door.put(Put(store.ledger, item, Absent("entry")))
+    dynamo = store.dynamo()
+    dynamo.put(Put(store.ledger, item, Absent("entry")))
 
     with pytest.raises(ConditionFailed) as failed:
-        door.put(Put(store.ledger, {**item, "delta": 6}, Absent("entry")))
+        dynamo.put(Put(store.ledger, {**item, "delta": 6}, Absent("entry")))
 
     assert failed.value.item == item
     assert store.item(store.ledger, {"counter": counter, "entry": "e#1"}) == item
@@ -40,14 +40,14 @@ def test_a_failed_put_brings_the_item_that_stands_in_its_way(store: Store, count
 def test_a_failed_update_brings_the_item_and_changes_nothing(store: Store, counter: str) -> None:
     """So does an update's; an update that goes through brings the item as it is now."""
     key = keys.total_key(counter)
-    door = store.door()
-    made = door.update(
+    dynamo = store.dynamo()
+    made = dynamo.update(
         Update(store.counters, key, (Add("total", 2), Assign("w", b"\x01")), returning="ALL_NEW")
     )
     assert made == {**key, "total": 2, "w": b"\x01"}
 
     with pytest.raises(ConditionFailed) as failed:
-        door.update(Update(store.counters, key, (Add("total", 1),), Compare("w", "<", b"\x01")))
+        dynamo.update(Update(store.counters, key, (Add("total", 1),), Compare("w", "<", b"\x01")))
 
     assert failed.value.item == made
     assert store.item(store.counters, key) == made
@@ -56,7 +56,7 @@ def test_a_failed_update_brings_the_item_and_changes_nothing(store: Store, count
 def test_a_failed_condition_without_an_item_says_so(store: Store, counter: str) -> None:
     """Where nothing stands in the way and the condition still fails, there is no item."""
     with pytest.raises(ConditionFailed) as failed:
-        store.door().update(
+        store.dynamo().update(
             Update(
                 store.counters, keys.total_key(counter), (Add("total", 1),), Compare("v", "=", 2)
             )
@@ -162,4 +162,4 @@ def test_a_table_that_is_not_there_is_named(store: Store, counter: str) -> None:
     """The operator's error says which table."""
     item = {"counter": counter, "entry": "e#1"}
     with pytest.raises(TableNotFound, match="no-such-table"):
-        store.door().put(Put("no-such-table", item))
+        store.dynamo().put(Put("no-such-table", item))

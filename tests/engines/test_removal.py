@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.compaction.removal import LedgerRemover
-from countledger.compaction.removal_stage import Stage
+from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion_stage import Stage
 from countledger.compaction.report import Outcome, Report
 from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter
@@ -214,10 +214,10 @@ def test_p9_what_a_removal_costs(store: Store, counter: str) -> None:
     for after_ms in (0, _LATER_MS, 2 * _LATER_MS):
         reports: list[Report] = []
         remover = Removing(store, _later(now.clock, after_ms)).remover()
-        before = remover.door.meter.write_units
+        before = remover.dynamo.meter.write_units
         _noting(remover, reports).remove(counter)
         compaction = sum(report.write_units for report in reports)
-        spent.append(remover.door.meter.write_units - before - compaction)
+        spent.append(remover.dynamo.meter.write_units - before - compaction)
 
     assert spent == [1, 7 + 5, 2]
 
@@ -236,4 +236,4 @@ def _record(store: Store, clock: HandClock, counter: str) -> None:
 
 def _move(store: Store, counter: str) -> None:
     moved = (Add("total", 1), Add("version", 1))
-    store.door().update(Update(store.counters, keys.total_key(counter), moved))
+    store.dynamo().update(Update(store.counters, keys.total_key(counter), moved))

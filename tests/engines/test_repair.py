@@ -46,15 +46,15 @@ def _pass_over_others(store: Store) -> None:
         for last in deque(stream.after(one.shard, None), maxlen=1):
             sequence = last["dynamodb"]["SequenceNumber"]
             progress = ShardProgress(str(one.shard), sequence, 1, 1, 1, 1, 1)
-            ShardDirectory().open(store.door(), store.counters, one.shard, 1)
+            ShardDirectory().open(store.dynamo(), store.counters, one.shard, 1)
             try:
-                store.door().update(advance_of(store.counters, progress))
+                store.dynamo().update(advance_of(store.counters, progress))
             except ConditionFailed:
                 continue
 
 
 def _alter(store: Store, counter: str) -> None:
-    store.door().update(Update(store.counters, keys.total_key(counter), (Add("total", 1),)))
+    store.dynamo().update(Update(store.counters, keys.total_key(counter), (Add("total", 1),)))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,9 @@ def test_a_repair_that_slept_for_half_a_day_writes_nothing(
     clock = HandClock()
     verifier = replace(_verifier(store), clock=clock)
 
-    with asleep_before(verifier.totals.door.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)):
+    with asleep_before(
+        verifier.totals.dynamo.client, "UpdateItem", lambda: clock.move_ms(asleep_ms)
+    ):
         (repair,) = Repairer(verifier).repair([counter])
 
     assert repair.remedy is remedy
@@ -93,7 +95,7 @@ def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:
     late = plan_of(store.counters, finding, 1)
     assert not isinstance(late, str)
     with pytest.raises(ConditionFailed):
-        store.door().update(late)
+        store.dynamo().update(late)
     for shard, records in store.records(counter, 3).items():
         assert store.materializer().apply(records, shard).duplicates == len(records)
     assert store.totals().read(counter, consistent=True) == total
@@ -105,19 +107,19 @@ def test_a_total_made_anew_under_the_same_version_is_another(store: Store, count
     _alter(store, counter)
     (finding,) = _verifier(store).judge([counter])
     anew = Update(store.counters, keys.total_key(counter), (Assign("updated_at", 1),))
-    store.door().update(anew)
+    store.dynamo().update(anew)
 
     plan = plan_of(store.counters, finding, 2)
 
     assert not isinstance(plan, str)
     with pytest.raises(ConditionFailed):
-        store.door().update(plan)
+        store.dynamo().update(plan)
 
 
 def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
     """On condition that there is still none; what is delivered again finds its watermark."""
     _filled(store, counter)
-    store.door().delete(Delete(store.counters, keys.total_key(counter)))
+    store.dynamo().delete(Delete(store.counters, keys.total_key(counter)))
     verifier = _verifier(store)
     (finding,) = verifier.judge([counter])
 
@@ -127,7 +129,7 @@ def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
     plan = plan_of(store.counters, finding, 1)
     assert not isinstance(plan, str)
     with pytest.raises(ConditionFailed):
-        store.door().update(plan)
+        store.dynamo().update(plan)
     for shard, records in store.records(counter, 3).items():
         store.materializer().apply(records, shard)
     total = store.totals().read(counter, consistent=True)
@@ -140,19 +142,19 @@ def test_p9_a_verdict_costs_two_reads_and_an_exact_read(store: Store, counter: s
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     _filled(store, counter)
     verifier = _verifier(store)
-    door = verifier.totals.door
+    dynamo = verifier.totals.dynamo
 
     next(verifier.verify([counter]))
-    spent = door.meter.read_units
+    spent = dynamo.meter.read_units
 
     shards = len(verifier.stream.shards())
     assert spent - 2 <= shards / 2
-    assert verifier.exact.door.meter.read_units == 3
-    assert door.meter.write_units == 0
+    assert verifier.exact.dynamo.meter.read_units == 3
+    assert dynamo.meter.write_units == 0
     _alter(store, counter)
     next(Repairer(verifier).repair([counter]))
-    assert door.meter.write_units == 1
-    assert verifier.exact.door.meter.read_units == 3 + 2 * 3
+    assert dynamo.meter.write_units == 1
+    assert verifier.exact.dynamo.meter.read_units == 3 + 2 * 3
 
 
 @pytest.mark.parametrize("segments", [1, 3])
@@ -174,7 +176,7 @@ def _walk_all(store: Store, namespace: str, segments: int) -> None:
     for name in sorted(names)[:20]:
         for shard, records in store.records(name, 1).items():
             store.materializer().apply(records, shard)
-    walker = Walker(store.door(), store.ledger, store.counters, page_size=5)
+    walker = Walker(store.dynamo(), store.ledger, store.counters, page_size=5)
 
     rounds = list(walker.rounds(start(segments)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
 from countledger.ledger.errors import RuleExists
@@ -28,11 +28,11 @@ RULE = Rule(name="r", counter="likes:1", threshold=100, direction=Direction.RISI
 @pytest.fixture
 def rules(store: Store) -> Rules:
     """None yet: they lie in one partition, which the tests of a table share."""
-    door = store.door()
+    dynamo = store.dynamo()
     everything = Query(store.counters, Compare("counter", "=", keys.ALERT_RULES))
-    for item in [item for page in door.pages(everything) for item in page]:
-        door.delete(Delete(store.counters, {name: item[name] for name in ("counter", "part")}))
-    return Rules(store.door(), store.counters, HERE, HandClock())
+    for item in [item for page in dynamo.pages(everything) for item in page]:
+        dynamo.delete(Delete(store.counters, {name: item[name] for name in ("counter", "part")}))
+    return Rules(store.dynamo(), store.counters, HERE, HandClock())
 
 
 def test_rules_are_made_followed_and_deleted(rules: Rules) -> None:
@@ -53,7 +53,7 @@ def test_rules_are_made_followed_and_deleted(rules: Rules) -> None:
 def test_of_two_changes_at_once_neither_is_lost(rules: Rules) -> None:
     """The stamp refuses the second, which is decided anew."""
     rules.create(RULE)
-    other = Rules(rules.door, rules.table, HERE, rules.clock)
+    other = Rules(rules.dynamo, rules.table, HERE, rules.clock)
     raced: list[Rule] = []
 
     def change(rule: Rule) -> Rule:
@@ -71,7 +71,7 @@ def test_p9_rules_cost_what_they_say(store: Store, rules: Rules) -> None:
     """Changes two units for each item of their transaction; a look for changes one small read."""
     if store.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    meter = rules.door.meter
+    meter = rules.dynamo.meter
     spent: list[tuple[float, float]] = []
     cache = RuleCache(rules, rules.clock)
     cache.book()

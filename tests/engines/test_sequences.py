@@ -138,7 +138,7 @@ def test_a_sequence_is_no_other_kind_of_counter(
 
 def test_sequences_live_at_home(sequences: Sequences, sequence: str) -> None:
     """Two regions would give the same number out twice."""
-    abroad = Sequences(sequences.means, sequences.namespaces, "eu-west-1", sequences.home_region)
+    abroad = Sequences(sequences.context, sequences.namespaces, "eu-west-1", sequences.home_region)
 
     for call in (abroad.draw, abroad.draw_expected, abroad.show, abroad.create):
         with pytest.raises(WrongRegion, match="home region"):
@@ -232,7 +232,7 @@ def test_p9_others_who_were_faster_cost_a_write_each(
                 if left:
                     left.pop()(fast)
 
-            slow.means.door.client.meta.events.register(f"before-call.*.{operation}", overtake)
+            slow.context.dynamo.client.meta.events.register(f"before-call.*.{operation}", overtake)
             way(slow)
             spent = tuple(now - then for now, then in zip(units(slow), before, strict=True))
             assert spent == (overtaken + 1, reads)

@@ -42,7 +42,7 @@ from tests.simulation.shape import COUNTERS, LEDGER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause, Condition
     from countledger.ledger.operations import Write
     from tests.engines.store import Store
@@ -52,12 +52,12 @@ _IDS = ["00000000-0000-7000-8000-00000000000" + digit for digit in "12345"]
 _OPERATORS = ("=", "<", "<=", ">", ">=")
 
 
-def _both(store: Store) -> tuple[World, Door]:
-    """A simulated world whose tables bear the names of the engine's, and its door."""
+def _both(store: Store) -> tuple[World, DynamoClient]:
+    """A simulated world whose tables bear the names of the engine's, and its client."""
     world = calm_world(watched=False)
     tables = world.copies["home"]
     tables[store.ledger], tables[store.counters] = tables[LEDGER], tables[COUNTERS]
-    return world, world.door(world.process("home", "contract"), retries=False)
+    return world, world.dynamo(world.process("home", "contract"), retries=False)
 
 
 def _condition(random: Random, store: Store) -> Condition | None:
@@ -117,14 +117,14 @@ def _write(random: Random, store: Store, name: str, *, answered: bool = True) ->
     return Delete(store.counters, key, _condition(random, store))
 
 
-def _plain(door: Door, write: Write) -> object:
+def _plain(dynamo: DynamoClient, write: Write) -> object:
     if isinstance(write, Update):
-        return door.update(write)
+        return dynamo.update(write)
     if isinstance(write, Put):
-        door.put(write)
+        dynamo.put(write)
         return None
     if isinstance(write, Delete):
-        door.delete(write)
+        dynamo.delete(write)
         return None
     raise TypeError(f"{write!r} is sent in transactions only")
 
@@ -141,7 +141,7 @@ def _transaction(random: Random, store: Store, name: str) -> list[Write]:
     return [*found.values(), check]
 
 
-def _read(random: Random, door: Door, store: Store, name: str) -> object:
+def _read(random: Random, dynamo: DynamoClient, store: Store, name: str) -> object:
     prefix = Compare("counter", "=", name)
     ranges: list[Condition] = [
         AllOf(prefix, BeginsWith("entry", "e#")),
@@ -155,32 +155,32 @@ def _read(random: Random, door: Door, store: Store, name: str) -> object:
         forward=random.random() < 0.7,
         page_size=random.choice([None, 1, 2]),
     )
-    return [item for page in door.pages(query) for item in page]
+    return [item for page in dynamo.pages(query) for item in page]
 
 
-def _act(random: Random, door: Door, store: Store, name: str) -> object:
+def _act(random: Random, dynamo: DynamoClient, store: Store, name: str) -> object:
     """One operation; the same random numbers make the same one."""
     kind = random.random()
     totals = [keys.total_key(f"{name}{letter}") for letter in "xyz"]
     if kind < 0.55:
-        return _plain(door, _write(random, store, name))
+        return _plain(dynamo, _write(random, store, name))
     if kind < 0.75:
         writes = _transaction(random, store, name)
-        return door.transact(writes, f"{name[-8:]}{random.getrandbits(64)}")
+        return dynamo.transact(writes, f"{name[-8:]}{random.getrandbits(64)}")
     if kind < 0.85:
-        return _read(random, door, store, name)
+        return _read(random, dynamo, store, name)
     if kind < 0.9:
-        found = door.get_many(store.counters, totals, consistent=True)
+        found = dynamo.get_many(store.counters, totals, consistent=True)
         return sorted(found, key=lambda item: str(item["counter"]))
     if kind < 0.95:
-        return door.transact_get(store.counters, totals)
+        return dynamo.transact_get(store.counters, totals)
     items = [{"counter": name, "entry": f"e#{one}", "delta": 7, "at": 5} for one in _IDS[:2]]
-    return door.put_batch(store.ledger, items)
+    return dynamo.put_batch(store.ledger, items)
 
 
-def _answer(random: Random, door: Door, store: Store, name: str) -> tuple[str, object]:
+def _answer(random: Random, dynamo: DynamoClient, store: Store, name: str) -> tuple[str, object]:
     try:
-        return "done", _act(random, door, store, name)
+        return "done", _act(random, dynamo, store, name)
     except ConditionFailed as failed:
         return "refused", failed.item
     except TransactionCancelled as cancelled:
@@ -192,7 +192,7 @@ def _answer(random: Random, door: Door, store: Store, name: str) -> tuple[str, o
 def test_both_tables_give_the_same_answers(store: Store, counter: str) -> None:
     """Of 200 operations each is done, refused or cancelled alike, with the same items."""
     world, simulated = _both(store)
-    engine = store.door()
+    engine = store.dynamo()
     answers = []
 
     for number in range(200):
@@ -232,12 +232,12 @@ def test_a_size_that_is_not_there_holds_of_nothing(store: Store, counter: str) -
     """No condition on it holds, and nothing breaks; where it does the difference has its name."""
     _, simulated = _both(store)
     small = Put(store.counters, {**keys.total_key(counter), "a": 1}, SizeAtMost("tokens", 3))
-    for door in (simulated, store.door()):
+    for dynamo in (simulated, store.dynamo()):
         refused: type[Exception] = ConditionFailed
-        if door is not simulated and store.engine.has(Difference.SIZE_FAILS_ON_ABSENT):
+        if dynamo is not simulated and store.engine.has(Difference.SIZE_FAILS_ON_ABSENT):
             refused = Unclear  # whatever breaks after the request may have left
         with pytest.raises(refused):
-            door.put(small)
+            dynamo.put(small)
 
 
 def test_a_token_counts_once_for_ten_minutes(store: Store, counter: str) -> None:
@@ -248,13 +248,13 @@ def test_a_token_counts_once_for_ten_minutes(store: Store, counter: str) -> None
     add: list[Write] = [Update(store.counters, key, (Add("total", 1),))]
     other: list[Write] = [Update(store.counters, key, (Add("total", 2),))]
 
-    def ask(door: Door) -> list[object]:
+    def ask(dynamo: DynamoClient) -> list[object]:
         answers: list[object] = [
-            door.transact(add, counter[-36:]),
-            door.transact(add, counter[-36:]),
+            dynamo.transact(add, counter[-36:]),
+            dynamo.transact(add, counter[-36:]),
         ]
         try:
-            answers.append(door.transact(other, counter[-36:]))
+            answers.append(dynamo.transact(other, counter[-36:]))
         except TokenMismatch:
             answers.append("mismatch")
         return answers
@@ -263,4 +263,4 @@ def test_a_token_counts_once_for_ten_minutes(store: Store, counter: str) -> None
     world.schedule.pass_time(601_000)
     assert simulated.transact(other, token)
     if not store.engine.has(Difference.IGNORES_TOKENS):
-        assert ask(store.door()) == [True, False, "mismatch"]
+        assert ask(store.dynamo()) == [True, False, "mismatch"]

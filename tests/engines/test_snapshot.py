@@ -17,12 +17,12 @@ from tests.faults.strict.sellers import metered, seller_of
 
 
 def _reader(tables: Store) -> SnapshotReader:
-    return SnapshotReader(tables.door(), tables.counters, HandClock())
+    return SnapshotReader(tables.dynamo(), tables.counters, HandClock())
 
 
 def _materialized(tables: Store, counter: str, total: int) -> None:
     step = Step(1, 1, total, 1, 1)
-    tables.door().update(update_of(tables.counters, counter, step, "s", 0))
+    tables.dynamo().update(update_of(tables.counters, counter, step, "s", 0))
 
 
 def _mixed(tables: Store, counter: str) -> StrictCounters:
@@ -74,9 +74,9 @@ def test_p9_a_snapshot_costs_two_read_units_for_each_counter(tables: Store, coun
     reader = _reader(tables)
 
     reader.read([counter, f"l{counter}", f"l{counter}-none"])
-    assert metered(reader.door) == (0, 6)
+    assert metered(reader.dynamo) == (0, 6)
     reader.read([counter, f"{counter}-spread"])
-    assert metered(reader.door) == (0, 6 + 2 * 2 + 2 * 5)
+    assert metered(reader.dynamo) == (0, 6 + 2 * 2 + 2 * 5)
 
 
 def test_the_public_client_reads_snapshots(tables: Store, counter: str) -> None:

@@ -68,7 +68,7 @@ def test_only_entries_pass_the_filter(store: Store, counter: str) -> None:
     """Neither a namespace nor a head nor a removal reaches the materializer."""
     store.recorder().record(Event(counter, 5, "key"))
     head = {**keys.head_key(counter), "generation": 1}
-    store.door().put(Put(store.ledger, head))
+    store.dynamo().put(Put(store.ledger, head))
     (item,) = store.entry_items(counter)
     key = {"counter": {"S": counter}, "entry": {"S": item["entry"]}}
     store.client().delete_item(TableName=store.ledger, Key=key)

@@ -29,8 +29,8 @@ from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
     Duplicate,
-    GivenUp,
     SetFull,
+    Withdrawn,
 )
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
@@ -169,7 +169,7 @@ def test_p6_a_key_too_old_to_be_remembered_is_refused(
 ) -> None:
     """Whether it counted is no longer known, so nothing is sent."""
     seller.create(counter, method=method, window_ms=3_600_000 if method == "marker" else None)
-    at = datetime.fromtimestamp(seller.means.clock.now_ms() / 1_000, UTC)
+    at = datetime.fromtimestamp(seller.context.clock.now_ms() / 1_000, UTC)
     old = IdempotencyKey("order-1", at - timedelta(minutes=life, seconds=1))
     ahead = IdempotencyKey("order-1", at + timedelta(minutes=2))
 
@@ -209,8 +209,8 @@ def test_p6_a_key_given_up_stays_out(
     _told_tokens(tables, method)
     seller.create(counter, method=method)
 
-    assert isinstance(seller.give_up(counter, "order-1"), GivenUp)
-    assert isinstance(seller.change(counter, 1, key="order-1"), GivenUp)
+    assert isinstance(seller.withdraw(counter, "order-1"), Withdrawn)
+    assert isinstance(seller.change(counter, 1, key="order-1"), Withdrawn)
     assert seller.show(counter).value == 0
 
 
@@ -259,7 +259,7 @@ def test_p6_one_made_again_knows_nothing_of_the_old_one(
     seller.change(counter, 1, key=key)
     version = seller.show(counter).version
     other = seller_of(tables)
-    other.means.clock.sleep_ms(1_000)
+    other.context.clock.sleep_ms(1_000)
     other.delete(counter)
 
     with pytest.raises(NoSuchCounter, match=counter):
@@ -367,7 +367,7 @@ def test_p6_a_marker_tells_who_what_and_until_when(
     marker = tables.item(tables.counters, key) or {}
 
     assert (marker["delta"], marker["key"], marker["note"]) == (2, "order-1", {"buyer": "ann"})
-    assert marker["at"] == seller.means.clock.now_ms()
+    assert marker["at"] == seller.context.clock.now_ms()
     assert marker["expires_at"] - marker["at"] // 1_000 in {3_660, 3_661}
 
 
@@ -426,7 +426,7 @@ def test_p8_strict_counters_live_in_the_home_region(
 ) -> None:
     """Elsewhere every call is refused, and says where to go."""
     seller.create(counter, method="atomic")
-    elsewhere = StrictCounters(seller.means, tables.namespaces(), "eu-west-1", tables.region)
+    elsewhere = StrictCounters(seller.context, tables.namespaces(), "eu-west-1", tables.region)
 
     for act in (
         lambda: elsewhere.create(f"{counter}-2", method="atomic"),
@@ -461,9 +461,9 @@ def test_p9_a_change_costs_what_its_method_says(
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     seller.create(counter, method=method)
 
-    before = metered(seller.means.door)
+    before = metered(seller.context.dynamo)
     seller.change(counter, 1)
-    after = metered(seller.means.door)
+    after = metered(seller.context.dynamo)
 
     assert (after[0] - before[0], after[1] - before[1]) == COSTS[method]
     assert seller.show(counter).write_units == COSTS[method][0]
@@ -479,9 +479,9 @@ def test_p9_a_refusal_by_method_marker_looks_for_the_marker_once(
     seller.change(counter, -1)
     seller.change(counter, 1)
 
-    before = metered(seller.means.door)
+    before = metered(seller.context.dynamo)
     refused = seller.change(counter, 1)
-    after = metered(seller.means.door)
+    after = metered(seller.context.dynamo)
 
     assert isinstance(refused, BoundReached)
     assert (after[0] - before[0], after[1] - before[1]) == (4, 1)
@@ -498,9 +498,9 @@ def test_p9_who_holds_the_state_reads_nothing(
     first = seller.change(counter, 1)
     assert isinstance(first, Applied)
 
-    before = metered(seller.means.door)
+    before = metered(seller.context.dynamo)
     second = seller.change(counter, 1, known=first.known)
-    after = metered(seller.means.door)
+    after = metered(seller.context.dynamo)
 
     assert isinstance(second, Applied)
     assert second.value == 2
@@ -526,13 +526,13 @@ def test_p9_a_set_costs_more_as_it_grows(
     if tables.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     seller.create(counter, method="set", max_tokens=60)
-    door = seller.means.door
+    dynamo = seller.context.dynamo
     for number in range(50):
         seller.change(counter, 1, key=f"order-{number}")
 
-    before = metered(door)
+    before = metered(dynamo)
     seller.change(counter, 1)
-    spent = metered(door)[0] - before[0]
+    spent = metered(dynamo)[0] - before[0]
 
     assert spent == 2 == seller.show(counter).write_units
 
@@ -541,15 +541,15 @@ def test_p9_bins_cost_what_they_are(tables: Store, seller: StrictCounters, count
     """Made: two units each. A change that finds room: as without bins."""
     if tables.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    door = seller.means.door
+    dynamo = seller.context.dynamo
     seller.namespaces.for_use(counter, Kind.STRICT)
 
     seller.create(counter, method="atomic", lower=0, opening=1_000, bins=10)
-    assert metered(door)[0] == 2 * (1 + 1 + 10)
+    assert metered(dynamo)[0] == 2 * (1 + 1 + 10)
 
-    before = metered(door)
+    before = metered(dynamo)
     seller.change(counter, -1)
-    assert metered(door)[0] - before[0] == 1
+    assert metered(dynamo)[0] - before[0] == 1
 
 
 @pytest.mark.parametrize("method", ["occ", "history"])
@@ -561,7 +561,7 @@ def test_p8_a_value_past_38_digits_is_refused_by_the_methods_that_write_it_whole
     seller = seller_of(store)
     seller.create(counter, method=method)
     whole = Update(store.counters, keys.total_key(counter), (Assign("total", 10**38 - 1),), None)
-    store.door().update(whole)
+    store.dynamo().update(whole)
 
     with pytest.raises(SumOverflow, match="38 digits"):
         seller.change(counter, delta)

@@ -9,7 +9,13 @@ from countledger.ledger.expressions import Add
 from countledger.ledger.limits import SET_MAX_BYTES, SET_TOKENS_MAX, TOKEN_BYTES
 from countledger.ledger.operations import Update
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp, SetFull
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Duplicate,
+    SetFull,
+    Withdrawn,
+)
 from tests.engines.store import Store
 from tests.faults.strict.sellers import seller_of
 
@@ -27,14 +33,14 @@ def test_p6_keys_given_up_fill_a_set_and_never_more_than_that(
     seller.create(counter, method="set", max_tokens=3)
     assert isinstance(seller.change(counter, 1, key="in"), Applied)
 
-    told = [seller.give_up(counter, f"order-{number}") for number in range(6)]
+    told = [seller.withdraw(counter, f"order-{number}") for number in range(6)]
 
-    assert all(isinstance(one, GivenUp) for one in told)
+    assert all(isinstance(one, Withdrawn) for one in told)
     assert seller.show(counter).remembered == 3
-    assert isinstance(seller.give_up(counter, "in"), Duplicate)
+    assert isinstance(seller.withdraw(counter, "in"), Duplicate)
     for number in range(6):
         outcome = seller.change(counter, 1, key=f"order-{number}")
-        assert isinstance(outcome, GivenUp if number < 2 else SetFull)
+        assert isinstance(outcome, Withdrawn if number < 2 else SetFull)
     assert seller.show(counter).value == 1
 
 
@@ -46,16 +52,16 @@ def test_p6_the_largest_set_stays_within_its_bound(
     ids = (str(UUID(int=number)) for number in range(SET_TOKENS_MAX - 1))
     key = keys.total_key(counter)
     filled = (Add("tokens", {f"{one}=-1" for one in ids}),)
-    seller.means.door.update(Update(tables.counters, key, filled))
+    seller.context.dynamo.update(Update(tables.counters, key, filled))
 
     told = [
         seller.change(counter, -1, key="last"),
-        *(seller.give_up(counter, f"order-{number}") for number in range(3)),
+        *(seller.withdraw(counter, f"order-{number}") for number in range(3)),
         seller.change(counter, 1, key="one more"),
         seller.change(counter, -1, key="last"),
     ]
 
-    assert [type(one) for one in told] == [Applied, *[GivenUp] * 3, SetFull, Duplicate]
+    assert [type(one) for one in told] == [Applied, *[Withdrawn] * 3, SetFull, Duplicate]
     stored = tables.item(tables.counters, key)
     assert stored is not None
     size = sum(len(token) for token in stored["tokens"])

@@ -44,7 +44,7 @@ def test_p3_a_total_is_exact_and_read_by_one_get(store: Store, counter: str) -> 
         store.materializer(clock=clock).apply(records, shard)
     reader = store.totals()
 
-    with calls(reader.door.client) as made:
+    with calls(reader.dynamo.client) as made:
         total = reader.read(counter)
 
     assert made == ["GetItem"]
@@ -63,9 +63,9 @@ def test_a_total_never_made_is_zero(store: Store, counter: str) -> None:
 def test_many_totals_are_read_together(store: Store, counter: str) -> None:
     """Those that exist and those that do not, each under its name."""
     names = [f"{counter}/{number}" for number in range(120)]
-    door = store.door()
+    dynamo = store.dynamo()
     for number, name in enumerate(names[:60]):
-        door.update(update_of(store.counters, name, Step(1, 1, number + 1, 1, 1), "s", 7))
+        dynamo.update(update_of(store.counters, name, Step(1, 1, number + 1, 1, 1), "s", 7))
 
     totals = store.totals().read_many([*names, names[0]])
 
@@ -75,18 +75,18 @@ def test_many_totals_are_read_together(store: Store, counter: str) -> None:
 
 def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
     """An update at or below the watermark is refused and brings the item with the watermark."""
-    door = store.door()
+    dynamo = store.dynamo()
 
     def update(first: int, last: int, shard: str = "shard") -> Update:
         return update_of(store.counters, counter, Step(first, last, 10, 2, 1), shard, 1_000)
 
-    door.update(update(5, 9))
+    dynamo.update(update(5, 9))
     for first, last in ((5, 9), (1, 4), (9, 9), (9, 12), (6, 30)):
         with pytest.raises(ConditionFailed) as failed:
-            door.update(update(first, last))
+            dynamo.update(update(first, last))
         assert watermark.sequence_in(failed.value.item, "shard") == 9
-    door.update(update(10, 10**39))
-    door.update(update(1, 1, "another shard"))
+    dynamo.update(update(10, 10**39))
+    dynamo.update(update(1, 1, "another shard"))
 
     item = store.item(store.counters, keys.total_key(counter))
     assert item is not None
@@ -98,10 +98,10 @@ def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
 def test_a_total_of_a_later_release_is_left_alone(store: Store, counter: str) -> None:
     """What carries a higher format is neither changed nor read as if it were known."""
     item = {**keys.total_key(counter), "v": 2, "total": 1}
-    store.door().put(Put(store.counters, item))
+    store.dynamo().put(Put(store.counters, item))
 
     with pytest.raises(ConditionFailed):
-        store.door().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
+        store.dynamo().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
     with pytest.raises(NewerFormat):
         store.totals().read(counter)
     assert store.item(store.counters, keys.total_key(counter)) == item
@@ -111,19 +111,19 @@ def test_a_total_of_a_later_release_is_left_alone(store: Store, counter: str) ->
 def test_a_spoilt_total_is_an_error(store: Store, counter: str, spoilt: dict[str, object]) -> None:
     """A total edited by hand is named, and nothing can be added to what is no number."""
     item = {**keys.total_key(counter), "total": 5, "events": 1, "entries": 1, "version": 1}
-    store.door().put(Put(store.counters, {**item, **spoilt}))
+    store.dynamo().put(Put(store.counters, {**item, **spoilt}))
 
     with pytest.raises(CorruptItem, match=counter):
         store.totals().read(counter)
     if "events" not in spoilt:
         with pytest.raises(RequestRejected):
-            store.door().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
+            store.dynamo().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
 
 
 def test_a_bad_name_is_refused_before_any_read(store: Store) -> None:
     """The reader asks for no key that cannot be a counter's."""
     reader = store.totals()
-    with calls(reader.door.client) as made:
+    with calls(reader.dynamo.client) as made:
         for bad in ("", "stream#1", "a:", "\x00"):
             with pytest.raises(BadCounterName):
                 reader.read(bad)
@@ -139,13 +139,15 @@ def test_progress_moves_on_and_never_back(store: Store, namespace: str) -> None:
     def progress(sequence: str, at_ms: int) -> ShardProgress:
         return ShardProgress(shard, sequence, at_ms, at_ms + 500, 10, 3, 4.0)
 
-    door = store.door()
-    door.update(opening_of(store.counters, shard, 500))
-    door.update(advance_of(store.counters, progress("99", 1_000)))
-    door.update(advance_of(store.counters, progress("100000000000000000000000000000000001", 2_000)))
+    dynamo = store.dynamo()
+    dynamo.update(opening_of(store.counters, shard, 500))
+    dynamo.update(advance_of(store.counters, progress("99", 1_000)))
+    dynamo.update(
+        advance_of(store.counters, progress("100000000000000000000000000000000001", 2_000))
+    )
     for late in ("99", "100", "100000000000000000000000000000000001"):
         with pytest.raises(ConditionFailed):
-            door.update(advance_of(store.counters, progress(late, 9_000)))
+            dynamo.update(advance_of(store.counters, progress(late, 9_000)))
 
     found = store.totals().progress([shard, f"{shard}-none"])
     assert found == {
@@ -216,11 +218,11 @@ def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: st
     """Invocations of several shards at one total: none undoes another."""
     if store.engine.has(Difference.LOSES_UPDATES_UNDER_THREADS):
         pytest.skip(Difference.LOSES_UPDATES_UNDER_THREADS.value)
-    door = store.door()
+    dynamo = store.dynamo()
 
     def update(number: int) -> None:
         shard, step = f"shard {number % 8}", Step(number, number, number, 1, 1)
-        door.update(update_of(store.counters, counter, step, shard, 0))
+        dynamo.update(update_of(store.counters, counter, step, shard, 0))
 
     with ThreadPoolExecutor(8) as pool:
         for round_ in range(10):

@@ -23,4 +23,4 @@ def recorder_of(store: Store, clock: HandClock | None = None) -> Recorder:
 
 def writer_of(recorder: Recorder) -> Any:  # noqa: ANN401 - a boto3 client
     """The client that its entries go through."""
-    return recorder.sender.door.client
+    return recorder.sender.dynamo.client

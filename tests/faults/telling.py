@@ -16,7 +16,7 @@ from countledger.consumers.alerts.judge import Judge, Outcome
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule import Rule, Topic
-from countledger.consumers.alerts.rule_book import RuleBook
+from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.record import find
 from tests.engines.store import KeptRecords, Record, Store
 from tests.faults.canary import WrongNumber
@@ -50,9 +50,9 @@ class Telling:
         """One judge; another process would have another."""
         self.judge = self.new_judge()
 
-    def book(self) -> RuleBook:
+    def book(self) -> RuleIndex:
         """The rules, looked up as the product does."""
-        return RuleBook(self.rules)
+        return RuleIndex(self.rules)
 
     def new_judge(self) -> Judge:
         """A judge of another process: it shares nothing but what is stored."""
@@ -66,7 +66,7 @@ class Telling:
         )
         letters = QueueDeadLetters(connection.queues(), self.letters.queue_url)
         return Judge(
-            self.store.door(),
+            self.store.dynamo(),
             self.store.counters,
             self,
             publisher,
@@ -80,7 +80,7 @@ class Telling:
         """Every client of the judge."""
         publisher: Any = self.judge.publisher
         letters: Any = self.judge.dead_letters
-        return (self.judge.door.client, publisher.events, publisher.topics, letters.client)
+        return (self.judge.dynamo.client, publisher.events, publisher.topics, letters.client)
 
     def deliver(self, records: Sequence[Record]) -> Outcome:
         """Deliver a batch until all of it is handled, from the checkpoint each time."""

@@ -67,7 +67,7 @@ def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
     tell = Teller.tell
 
     def marked(teller: Teller, firing: Firing) -> int:
-        teller.door.update(settle_of(teller.table, Tell(firing)))
+        teller.dynamo.update(settle_of(teller.table, Tell(firing)))
         return tell(teller, firing)
 
     patch.setattr(Teller, "tell", marked)

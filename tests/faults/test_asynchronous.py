@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from countledger import Buffering, CountLedger
-from countledger.ledger.departure import looking
+from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import KeyExpired, Unreachable
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers.asynchronous.door import open_door
+from countledger.producers.asynchronous.dynamo import open_client
 from countledger.producers.receipt import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind
@@ -62,7 +62,7 @@ def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, cou
     async def app() -> None:
         async with ledger.buffered_async(Buffering(linger_ms=20)) as producer:
             attempts = Attempts(_plan=broken_now_and_then())
-            events: Any = producer._desk.sender.door.client.meta.events
+            events: Any = producer._desk.sender.dynamo.client.meta.events
             events.register_first("before-send.dynamodb", lambda request, **_: attempts(request))
             ticker = asyncio.create_task(tick())
             await asyncio.gather(*(serve(producer, name) for name in range(HANDLERS)))
@@ -86,10 +86,10 @@ def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> N
         raise KeyExpired("too late")
 
     async def work() -> None:
-        async with open_door(client_of(store).connection) as door:
+        async with open_client(client_of(store).connection) as dynamo:
             item = {"counter": counter, "entry": "e#x", "delta": 1}
-            with looking(too_late), pytest.raises(KeyExpired):
-                await door.put_soon(Put(store.ledger, item, Absent("entry")))
+            with guarded(too_late), pytest.raises(KeyExpired):
+                await dynamo.put_soon(Put(store.ledger, item, Absent("entry")))
 
     asyncio.run(work())
     expect(store, counter, total=0, events=0)
@@ -101,8 +101,8 @@ def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
     ledger = CountLedger(settings, session=store.engine.session, endpoint_url="http://127.0.0.1:9")
 
     async def work() -> None:
-        async with open_door(ledger.connection) as door:
+        async with open_client(ledger.connection) as dynamo:
             with pytest.raises(Unreachable):
-                await door.put_soon(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
+                await dynamo.put_soon(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
 
     asyncio.run(work())

@@ -100,7 +100,7 @@ CALLS = pytest.mark.parametrize("case", list(CASES.values()), ids=list(CASES))
 
 
 def _meeting(claims: Claims, at: str, *plan: Fault | None) -> AbstractContextManager[Attempts]:
-    return faults(claims.means.door.client, at=at, plan=plan)
+    return faults(claims.context.dynamo.client, at=at, plan=plan)
 
 
 @CALLS
@@ -133,7 +133,7 @@ def test_no_answer_at_all_is_said_and_the_same_call_is_safe(
         claims = claims_of(store)
         for earlier in before:
             earlier(ann, claims)
-        reads = faults(claims.means.reads.client, at="GetItem", plan=[NOT_SENT] * 200)
+        reads = faults(claims.context.reads.client, at="GetItem", plan=[NOT_SENT] * 200)
         with (
             _meeting(claims, operation, *[fault] * 100),
             reads,
@@ -156,7 +156,7 @@ def test_conflicts_are_tried_again_and_then_said(store: Store, ann: Ann, case: C
     claims = claims_of(store)
     for earlier in before:
         earlier(ann, claims)
-    seen, client = ann.seen(), claims.means.door.client
+    seen, client = ann.seen(), claims.context.dynamo.client
 
     with conflicts(client, operation, 100), pytest.raises(Throttled, match="nothing was written"):
         act(ann, claims)
@@ -206,7 +206,7 @@ def test_of_two_who_both_saw_a_free_value_one_gets_it(store: Store, ann: Ann, ru
             told.append((owner, refused.owner))
 
     with rule.watched():
-        client = slow.means.door.client
+        client = slow.context.dynamo.client
         assert slow.owner(ann.scope, "old") is None
         with before_request(client, "PutItem", 1, partial(take, fast, "fast")):
             take(slow, "slow")
@@ -218,8 +218,8 @@ def without_the_token(patch: pytest.MonkeyPatch) -> None:
     """Each attempt is a transaction of its own, and a refused one is believed."""
     kept = writing._send
 
-    def own_token(means: Any, writes: Any, _token: str, steps: Any) -> Any:  # noqa: ANN401
-        return kept(means, writes, means.new_id(0), steps)
+    def own_token(context: Any, writes: Any, _token: str, steps: Any) -> Any:  # noqa: ANN401
+        return kept(context, writes, context.new_id(0), steps)
 
     patch.setattr(writing, "_send", own_token)
     patch.setattr(writing, "_all_done", lambda *_: False)
@@ -243,7 +243,7 @@ def test_a_late_change_takes_nothing_back(store: Store, ann: Ann) -> None:
     """It lies in the network while its owner calls again, and moves on to a third value."""
     claims = claims_of(store)
     ann.take(claims)
-    late, client = Late(), claims.means.door.client
+    late, client = Late(), claims.context.dynamo.client
     client.meta.events.register_first("before-send.*.TransactWriteItems", late)
     silence = [NOT_SENT] * 100  # behind the first, which is held back
     with _meeting(claims, "TransactWriteItems", *silence), pytest.raises(Unclear):

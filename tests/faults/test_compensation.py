@@ -37,7 +37,7 @@ def test_a_counter_is_set_once_whatever_becomes_of_its_entry(
     compensator = _compensator(store)
     compensator.recorder.record(Event(counter, 3))
 
-    with faults(compensator.recorder.sender.door.client, at="PutItem", plan=[fault, fault]):
+    with faults(compensator.recorder.sender.dynamo.client, at="PutItem", plan=[fault, fault]):
         done = compensator.set_value(counter, 10, "k", None)
     compensator.recorder.record(Event(counter, 1))
 
@@ -55,7 +55,7 @@ def test_without_any_answer_the_same_key_tells(
     compensator = _compensator(store)
 
     with (
-        faults(compensator.recorder.sender.door.client, at="PutItem", plan=[fault] * 50),
+        faults(compensator.recorder.sender.dynamo.client, at="PutItem", plan=[fault] * 50),
         pytest.raises(Unacknowledged),
     ):
         compensator.set_value(counter, 10, "k", None)
@@ -69,8 +69,8 @@ def test_without_any_answer_the_same_key_tells(
 def test_a_snapshot_waits_until_writes_are_out_of_its_way(store: Store, counter: str) -> None:
     """Conflicts and throttles are tried again, a bounded number of times."""
     seller_of(store).create(counter, method="atomic", opening=5)
-    reader = SnapshotReader(store.connection.door("none"), store.counters, HandClock())
-    client = reader.door.client
+    reader = SnapshotReader(store.connection.dynamo("none"), store.counters, HandClock())
+    client = reader.dynamo.client
 
     with conflicts(client, "TransactGetItems", 3):
         assert reader.read([counter]).totals[counter].total == 5

@@ -33,7 +33,7 @@ def _batch(store: Store, name: str) -> tuple[Shard, list[Record], list[str]]:
     counters = [f"{name}:{rest}" for rest in ("well", "spoilt", "also-well")]
     shard, records = written(store, *counters, each=3)
     item = {**keys.total_key(counters[1]), "total": 0, "events": "0", "entries": 0, "version": 0}
-    store.door().put(Put(store.counters, item))
+    store.dynamo().put(Put(store.counters, item))
     poison = {**records[3], "eventName": "UPSERT"}
     return Shard(shard.stream, f"{shard.id}-{name}"), [*records[:3], poison, *records[4:]], counters
 
@@ -45,7 +45,7 @@ def _crash(
     materializer, queue = parts
     dead = chain(repeat(None, k), [crash], repeat(Fault(Kind.CRASH)))
     try:
-        with faults(materializer.door.client, queue.client, plan=dead):
+        with faults(materializer.dynamo.client, queue.client, plan=dead):
             materializer.apply(batch, shard)
     except Crash:
         return True
@@ -54,7 +54,7 @@ def _crash(
 
 def _expect_all(store: Store, queue: Queue, counters: list[str]) -> None:
     item = store.item(store.counters, keys.total_key(counters[1])) or {}
-    store.door().put(Put(store.counters, {**item, "events": 0}))
+    store.dynamo().put(Put(store.counters, {**item, "events": 0}))
     aside = queue.records()
     for counter in counters:
         mine = [r for r in aside if r["dynamodb"]["Keys"]["counter"]["S"] == counter]

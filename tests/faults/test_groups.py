@@ -29,8 +29,8 @@ def without_the_second_look(patch: pytest.MonkeyPatch) -> None:
 
 
 def _groups(store: Store) -> Groups:
-    door = store.connection.door("standard").metered()
-    return Groups(TotalsReader(door, store.counters), store.namespaces())
+    dynamo = store.connection.dynamo("standard").metered()
+    return Groups(TotalsReader(dynamo, store.counters), store.namespaces())
 
 
 def _names(store: Store, counter: str, number: int) -> tuple[str, list[str]]:
@@ -69,7 +69,7 @@ def test_a_crash_anywhere_is_made_good_by_the_same_call(
         groups.switch_ranking(group, on=what != "rank")
         died = False
         plan = chain(repeat(None, k), [crash], repeat(Fault(Kind.CRASH)))
-        with faults(groups.totals.door.client, plan=plan):
+        with faults(groups.totals.dynamo.client, plan=plan):
             try:
                 _act(groups, what, group, names)
             except Crash:
@@ -94,7 +94,7 @@ def test_a_removal_that_died_leaves_no_place_behind_its_group(
     groups, later = _groups(store), _groups(store)
     groups.add(group, names)
     groups.switch_ranking(group, on=True)
-    crash = faults(groups.totals.door.client, at="UpdateItem", plan=[Fault(Kind.CRASH)])
+    crash = faults(groups.totals.dynamo.client, at="UpdateItem", plan=[Fault(Kind.CRASH)])
     with crash, pytest.raises(Crash):
         groups.remove(group, names[:1])
 
@@ -117,7 +117,7 @@ def test_a_deletion_that_died_is_ended_by_the_same_call(store: Store, counter: s
         groups.switch_ranking(group, on=True)
         died = False
         plan = chain(repeat(None, k), repeat(Fault(Kind.CRASH)))
-        with faults(groups.totals.door.client, plan=plan):
+        with faults(groups.totals.dynamo.client, plan=plan):
             try:
                 groups.delete(group)
             except Crash:
@@ -144,11 +144,11 @@ def test_a_lost_answer_leaves_a_member_and_its_place(
     groups.switch_ranking(group, on=True)
 
     for operation in ("PutItem", "UpdateItem"):
-        with faults(groups.totals.door.client, at=operation, plan=[fault, fault]):
+        with faults(groups.totals.dynamo.client, at=operation, plan=[fault, fault]):
             groups.add(group, names)
 
     _expect_board(groups, group)
-    with faults(groups.totals.door.client, at="DeleteItem", plan=[fault]):
+    with faults(groups.totals.dynamo.client, at="DeleteItem", plan=[fault]):
         groups.remove(group, names[:1])
     _expect_board(groups, group)
 
@@ -166,7 +166,7 @@ def test_a_member_that_goes_while_it_is_placed_is_taken_off(
     with (
         rule.watched(),
         before_request(
-            groups.totals.door.client, "UpdateItem", 1, lambda: _remove(other, group, names)
+            groups.totals.dynamo.client, "UpdateItem", 1, lambda: _remove(other, group, names)
         ),
     ):
         groups.add(group, names)
@@ -186,7 +186,7 @@ def test_what_is_added_while_a_group_is_deleted_is_in_a_group(
     def add() -> None:
         other.add(group, names)
 
-    with before_request(groups.totals.door.client, "DeleteItem", 1, add):
+    with before_request(groups.totals.dynamo.client, "DeleteItem", 1, add):
         groups.delete(group)
 
     assert list(groups.of(names[0])) == [group]
@@ -207,7 +207,7 @@ def test_a_group_that_goes_while_it_is_ranked_is_said_to_be_gone(
         other.delete(group)
 
     with (
-        before_request(groups.totals.door.client, "UpdateItem", 1, delete),
+        before_request(groups.totals.dynamo.client, "UpdateItem", 1, delete),
         pytest.raises(NoSuchGroup, match=group),
     ):
         groups.switch_ranking(group, on=True)
@@ -255,15 +255,15 @@ def test_a_rule_that_cannot_be_read_lets_the_batch_come_again(store: Store, coun
     """No total is written without knowing whether it is ranked; delivered again it counts once."""
     namespace = keys.namespace_of(counter)
     store.namespaces().create(namespace)
-    rankings = Rankings(store.door(), store.counters, store.namespaces(), HandClock())
+    rankings = Rankings(store.dynamo(), store.counters, store.namespaces(), HandClock())
     rankings.switch_on(namespace)
     store.recorder().record(Event(counter, 5))
     ((shard, records),) = store.records(counter, 1).items()
     clock = HandClock()
-    rules = RankRules(store.connection.door("none").metered(), store.counters, clock)
-    materializer = Materializer(store.door(), store.counters, KeptRecords(), clock, ranks=rules)
+    rules = RankRules(store.connection.dynamo("none").metered(), store.counters, clock)
+    materializer = Materializer(store.dynamo(), store.counters, KeptRecords(), clock, ranks=rules)
 
-    with faults(rules.door.client, at="GetItem", plan=[Fault(Kind.THROTTLE)]):
+    with faults(rules.dynamo.client, at="GetItem", plan=[Fault(Kind.THROTTLE)]):
         failed = materializer.apply(records, shard)
     done = materializer.apply(records, shard)
     again = materializer.apply(records, shard)
@@ -280,12 +280,12 @@ def test_a_sweep_that_dies_is_ended_by_the_next(store: Store, counter: str) -> N
     names = [f"{counter}-{n}" for n in range(5)]
     for name in names:
         item = {"total": 1, "events": 1, "entries": 1, "version": 1}
-        store.door().put_batch(store.counters, [{**keys.total_key(name), **item}])
-    door = store.connection.door("none").metered()
-    rankings = Rankings(door, store.counters, store.namespaces(), HandClock())
+        store.dynamo().put_batch(store.counters, [{**keys.total_key(name), **item}])
+    dynamo = store.connection.dynamo("none").metered()
+    rankings = Rankings(dynamo, store.counters, store.namespaces(), HandClock())
 
     plan = [None, None, *repeat(Fault(Kind.CRASH), 9)]
-    with faults(door.client, at="UpdateItem", plan=plan), suppress(Crash):
+    with faults(dynamo.client, at="UpdateItem", plan=plan), suppress(Crash):
         rankings.switch_on(namespace)
     half = len(rankings.top(namespace))
     rest = rankings.switch_on(namespace)

@@ -92,7 +92,7 @@ def known(one: Ingest, counter: str) -> Ingest:
 
 def writer_of(one: Ingest) -> Any:  # noqa: ANN401 - a boto3 client
     """The client that entries go through."""
-    return one.writer.sender.door.client
+    return one.writer.sender.dynamo.client
 
 
 # ---- laws ----
@@ -181,11 +181,11 @@ def test_p9_an_entry_costs_what_a_recorded_one_costs(store: Store, counter: str)
     clock = HandClock()
     records = records_of(counter, "BatchWriteItem", clock) + records_of(counter, "PutItem", clock)
     one = known(ingest_of(store, clock), counter)
-    before = one.writer.sender.door.meter.write_units
+    before = one.writer.sender.dynamo.meter.write_units
 
     apply(one, [*records, delivered(b"broken", sequence=9, arrived_s=1.0)])
-    spent = one.writer.sender.door.meter.write_units - before
+    spent = one.writer.sender.dynamo.meter.write_units - before
     apply(one, records[4:])
-    again = one.writer.sender.door.meter.write_units - before - spent
+    again = one.writer.sender.dynamo.meter.write_units - before - spent
 
     assert (spent, again) == (40, 20)

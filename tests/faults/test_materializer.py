@@ -77,7 +77,7 @@ def test_p1_the_sdk_may_send_an_update_again(
     shard, records = written(store, counter)
     materializer = store.materializer()
 
-    with faults(materializer.door.client, plan=[fault, fault], only=which) as attempts:
+    with faults(materializer.dynamo.client, plan=[fault, fault], only=which) as attempts:
         assert deliver(materializer, records, shard) == 1
 
     assert len(attempts) == 3
@@ -91,7 +91,7 @@ def _fail_on(store: Store, materializer: Materializer, counter: str, fault: Faul
     mine = f'"{counter}"'.encode()
 
     with faults(
-        materializer.door.client,
+        materializer.dynamo.client,
         plan=repeat(fault, SDK_ATTEMPTS),
         only=lambda request: _total(request) and mine in _body(request),
     ):
@@ -127,7 +127,7 @@ def test_p3_progress_never_passes_what_is_not_in_the_totals(
         materializer = store.materializer()
         plan = repeat(Fault(Kind.UNAVAILABLE), SDK_ATTEMPTS)
 
-        with faults(materializer.door.client, plan=plan, only=_total):
+        with faults(materializer.dynamo.client, plan=plan, only=_total):
             materializer.apply(records, shard)
         if store.totals().progress([str(shard)]):
             expect_total(store, counter)
@@ -160,7 +160,7 @@ def test_p1_progress_that_cannot_be_written_is_delivered_again(
     last = records[-1]["dynamodb"]["SequenceNumber"]
 
     with faults(
-        materializer.door.client, plan=repeat(fault, SDK_ATTEMPTS), only=_progress
+        materializer.dynamo.client, plan=repeat(fault, SDK_ATTEMPTS), only=_progress
     ) as attempts:
         outcome = materializer.apply(records, shard)
     assert outcome.retry_from == int(last)
@@ -206,7 +206,7 @@ def test_p8_nothing_is_applied_where_the_quarantine_refuses(
 
     with (
         faults(queue.client, plan=faults_at_the_queue),
-        faults(materializer.door.client, only=_total) as writes,
+        faults(materializer.dynamo.client, only=_total) as writes,
         pytest.raises(ServiceFailed, match="SendMessage to the quarantine"),
     ):
         materializer.apply(batch, shard)

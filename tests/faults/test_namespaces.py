@@ -26,7 +26,7 @@ def test_p1_the_first_use_gets_over_a_fault(
     """The SDK sends again; a settings item that is there already is the one that counts."""
     recorder = recorder_of(store)
 
-    with faults(recorder.sender.namespaces.door.client, at=operation, plan=[fault]) as attempts:
+    with faults(recorder.sender.namespaces.dynamo.client, at=operation, plan=[fault]) as attempts:
         assert recorder.record(Event(counter, 7)).status == "recorded"
 
     assert len(attempts) == 2
@@ -42,7 +42,7 @@ def test_p1_a_first_use_that_fails_writes_no_entry(
 ) -> None:
     """Without its namespace an entry has no place; the next call makes up for it."""
     recorder = recorder_of(store)
-    client = recorder.sender.namespaces.door.client
+    client = recorder.sender.namespaces.dynamo.client
 
     with (
         faults(client, at=operation, plan=repeat(fault, SDK_ATTEMPTS)) as attempts,
@@ -62,7 +62,7 @@ def test_p1_a_first_use_that_fails_is_an_outcome_of_many(
 ) -> None:
     """Of many events each says for itself whether it was recorded."""
     recorder = recorder_of(store)
-    client = recorder.sender.namespaces.door.client
+    client = recorder.sender.namespaces.dynamo.client
 
     with faults(client, at="GetItem", plan=repeat(fault, SDK_ATTEMPTS)):
         failed, recorded = recorder.record_many([Event(counter, 1), Event(counter, 7)])
@@ -77,7 +77,7 @@ def test_a_lost_answer_and_another_maker_meet(store: Store, counter: str, fault:
     """While the answer is lost somebody else makes it: both use what lies in the table."""
     recorder = recorder_of(store)
     name, _, _ = counter.partition(":")
-    client = recorder.sender.namespaces.door.client
+    client = recorder.sender.namespaces.dynamo.client
 
     def somebody_else() -> None:
         store.namespaces().create(name, spread=256)
@@ -96,7 +96,7 @@ def test_a_crash_at_the_first_use_leaves_a_namespace_or_none(
 ) -> None:
     """The next process finds it, or makes it."""
     recorder = recorder_of(store)
-    client = recorder.sender.namespaces.door.client
+    client = recorder.sender.namespaces.dynamo.client
     crash = Fault(Kind.CRASH, applied)
 
     with faults(client, at="PutItem", plan=[crash]), pytest.raises(Crash):

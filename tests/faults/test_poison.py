@@ -11,7 +11,7 @@ from countledger.consumers.record import Change
 from countledger.consumers.shard import Shard
 from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger import keys
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HOUR_MS
@@ -30,14 +30,14 @@ def quarantine_passed_by(patch: pytest.MonkeyPatch) -> None:
     """A change that can never be written is passed without being set aside."""
 
     def writer(
-        door: Door,
+        dynamo: DynamoClient,
         table: str,
         shard: str,
         _set_aside: Callable[[Change, str], None],
         now_ms: int,
         *rest: Any,  # noqa: ANN401 - handed on
     ) -> TotalWriter:
-        return TotalWriter(door, table, shard, lambda _change, _reason: None, now_ms, *rest)
+        return TotalWriter(dynamo, table, shard, lambda _change, _reason: None, now_ms, *rest)
 
     patch.setattr(materializer_module, "TotalWriter", writer)
 
@@ -150,12 +150,12 @@ def test_p8_a_batch_of_poison_alone_is_handled(store: Store, counter: str) -> No
 def _spoil_total(store: Store, counter: str) -> None:
     """Somebody edited the total by hand: it is a text now."""
     item = {**keys.total_key(counter), "total": 0, "events": "0", "entries": 0, "version": 0}
-    store.door().put(Put(store.counters, item))
+    store.dynamo().put(Put(store.counters, item))
 
 
 def _mend_total(store: Store, counter: str) -> None:
     item = store.item(store.counters, keys.total_key(counter)) or {}
-    store.door().put(Put(store.counters, {**item, "events": 0}))
+    store.dynamo().put(Put(store.counters, {**item, "events": 0}))
 
 
 @judged(quarantine_passed_by)

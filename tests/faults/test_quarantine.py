@@ -54,13 +54,13 @@ def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keeping(store: Store, queue: Queue) -> Materializer:
-    copies = Copies(store.door(), store.counters)
+    copies = Copies(store.dynamo(), store.counters)
     kept = KeptQuarantine(copies, queue.quarantine, Source.LEDGER)
     return replace(store.materializer(), quarantine=kept)
 
 
 def _copies(store: Store, counter: str) -> list[str]:
-    found = Copies(store.door(), store.counters).newest(Source.LEDGER)
+    found = Copies(store.dynamo(), store.counters).newest(Source.LEDGER)
     return [copy.id for copy in found if copy.counter == counter]
 
 
@@ -74,7 +74,7 @@ def _batch(store: Store, counter: str) -> tuple[Shard, list[Record]]:
 def _clients(materializer: Materializer, queue: Queue) -> list[object]:
     kept = materializer.quarantine
     assert isinstance(kept, KeptQuarantine)
-    return [materializer.door.client, kept.copies.door.client, queue.client]
+    return [materializer.dynamo.client, kept.copies.dynamo.client, queue.client]
 
 
 def _expect_two(store: Store, counter: str, rung: list[str], *, more: int = 0) -> None:
@@ -135,7 +135,7 @@ def test_p8_a_batch_that_comes_again_is_quarantined_once(
         deliver(materializer, batch, shard)
         for piece in (batch, batch[:2], batch[2:], batch[1:3]):
             # As an invocation that read the progress before another one moved it.
-            store.door().put(Put(store.counters, early))
+            store.dynamo().put(Put(store.counters, early))
             deliver(materializer, piece, shard)
 
         _expect_two(store, counter, [one["copy"] for one in queue.messages()])
@@ -204,7 +204,7 @@ def test_a_record_that_is_set_aside_costs_two_write_units_and_one_again(
     materializer = _keeping(store, queue)
     kept = materializer.quarantine
     assert isinstance(kept, KeptQuarantine)
-    meter = kept.copies.door.meter
+    meter = kept.copies.dynamo.meter
 
     kept.put(batch[1], "r", str(shard))
     first = meter.write_units

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from countledger.consumers.totals import TotalsReader
-from countledger.ledger import door as door_module
+from countledger.ledger import dynamo as door_module
 from countledger.ledger.change_log import newest_first
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import Throttled, Unclear
 from countledger.ledger.exact import ExactReader
 from tests.engines.clock import HandClock
@@ -19,23 +19,23 @@ from tests.faults.delivery import deliver, written
 from tests.faults.injection import FAULTS, GARBLED, Fault, faults
 from tests.faults.leftovers import unanswered
 
-Read = Callable[[Store, Door, str], object]
+Read = Callable[[Store, DynamoClient, str], object]
 
 
-def _total(store: Store, door: Door, counter: str) -> object:
-    return TotalsReader(door, store.counters).read(counter).total
+def _total(store: Store, dynamo: DynamoClient, counter: str) -> object:
+    return TotalsReader(dynamo, store.counters).read(counter).total
 
 
-def _totals(store: Store, door: Door, counter: str) -> object:
-    return TotalsReader(door, store.counters).read_many([counter])[counter].total
+def _totals(store: Store, dynamo: DynamoClient, counter: str) -> object:
+    return TotalsReader(dynamo, store.counters).read_many([counter])[counter].total
 
 
-def _exact(store: Store, door: Door, counter: str) -> object:
-    return ExactReader(door, store.ledger).read(counter).sum
+def _exact(store: Store, dynamo: DynamoClient, counter: str) -> object:
+    return ExactReader(dynamo, store.ledger).read(counter).sum
 
 
-def _log(store: Store, door: Door, counter: str) -> object:
-    return sum(int(entry.delta) for entry in newest_first(door, store.ledger, counter, 1))
+def _log(store: Store, dynamo: DynamoClient, counter: str) -> object:
+    return sum(int(entry.delta) for entry in newest_first(dynamo, store.ledger, counter, 1))
 
 
 READS = pytest.mark.parametrize("read", [_total, _totals, _exact, _log])
@@ -52,10 +52,10 @@ def test_p3_a_reader_gets_over_faults(store: Store, counter: str, read: Read, fa
     """The SDK asks again; a read may be repeated as often as one likes."""
     shard, records = written(store, counter, each=4)
     deliver(store.materializer(), records, shard)
-    door = store.door()
+    dynamo = store.dynamo()
 
-    with faults(door.client, plan=[fault, fault]):
-        assert read(store, door, counter) == 15
+    with faults(dynamo.client, plan=[fault, fault]):
+        assert read(store, dynamo, counter) == 15
 
 
 @judged(answers_taken_as_they_come)
@@ -66,17 +66,17 @@ def test_p3_an_answer_that_is_not_the_services_is_no_number(
     with rule.watched():
         shard, records = written(store, counter, each=4)
         deliver(store.materializer(), records, shard)
-        door = store.door()
-        with faults(door.client, plan=GARBLED[:1]), suppress(Unclear):
-            answer = _total(store, door, counter)
+        dynamo = store.dynamo()
+        with faults(dynamo.client, plan=GARBLED[:1]), suppress(Unclear):
+            answer = _total(store, dynamo, counter)
             raise WrongNumber(f"{answer} instead of an error")
 
 
 @READS
 def test_what_is_not_the_services_is_unclear(store: Store, counter: str, read: Read) -> None:
     """Every read says so, whichever call it was."""
-    with faults((door := store.door()).client, plan=GARBLED[:1]), pytest.raises(Unclear):
-        read(store, door, counter)
+    with faults((dynamo := store.dynamo()).client, plan=GARBLED[:1]), pytest.raises(Unclear):
+        read(store, dynamo, counter)
 
 
 def test_p3_keys_left_unanswered_are_asked_for_again(store: Store, counter: str) -> None:
@@ -84,10 +84,10 @@ def test_p3_keys_left_unanswered_are_asked_for_again(store: Store, counter: str)
     names = [f"{counter}/{number}" for number in range(8)]
     shard, records = written(store, *names, each=1)
     deliver(store.materializer(), records, shard)
-    door = replace(store.door(), clock=(clock := HandClock()))
+    dynamo = replace(store.dynamo(), clock=(clock := HandClock()))
 
-    with unanswered(door.client, [5, 2, 1]) as asked:
-        totals = TotalsReader(door, store.counters).read_many(names)
+    with unanswered(dynamo.client, [5, 2, 1]) as asked:
+        totals = TotalsReader(dynamo, store.counters).read_many(names)
 
     assert asked == [8, 5, 2, 1]
     assert len(clock.slept_ms) == 3
@@ -100,10 +100,10 @@ def test_p3_totals_of_a_table_of_another_account_are_all_there(store: Store, cou
     names = [f"{counter}/{number}" for number in range(8)]
     shard, records = written(store, *names, each=1)
     deliver(store.materializer(), records, shard)
-    door = replace(store.door(), clock=HandClock())
+    dynamo = replace(store.dynamo(), clock=HandClock())
 
-    with unanswered(door.client, [5, 2]) as asked:
-        totals = TotalsReader(door, arn).read_many(names)
+    with unanswered(dynamo.client, [5, 2]) as asked:
+        totals = TotalsReader(dynamo, arn).read_many(names)
 
     assert asked == [8, 5, 2]
     assert [totals[name].total for name in names] == [1] * 8
@@ -112,8 +112,8 @@ def test_p3_totals_of_a_table_of_another_account_are_all_there(store: Store, cou
 def test_p3_keys_that_stay_unanswered_are_an_error(store: Store, counter: str) -> None:
     """Half of the totals is not an answer."""
     names = [f"{counter}/{number}" for number in range(20)]
-    door = replace(store.door(), clock=HandClock())
-    attempts = door.backoff.attempts
+    dynamo = replace(store.dynamo(), clock=HandClock())
+    attempts = dynamo.backoff.attempts
 
-    with unanswered(door.client, range(attempts + 1, 1, -1)), pytest.raises(Throttled):
-        TotalsReader(door, store.counters).read_many(names)
+    with unanswered(dynamo.client, range(attempts + 1, 1, -1)), pytest.raises(Throttled):
+        TotalsReader(dynamo, store.counters).read_many(names)

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 import pytest
 
 from countledger.ledger.attributes import Item
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     IdempotencyKeyReused,
@@ -44,13 +44,13 @@ def fresh_id_for_every_attempt(patch: pytest.MonkeyPatch) -> None:
 
 def unprocessed_items_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What a batch leaves is taken for written."""
-    real = Door.put_batch
+    real = DynamoClient.put_batch
 
-    def put_batch(door: Door, table: str, items: Sequence[Item]) -> list[Item]:
-        real(door, table, items)
+    def put_batch(dynamo: DynamoClient, table: str, items: Sequence[Item]) -> list[Item]:
+        real(dynamo, table, items)
         return []
 
-    patch.setattr(Door, "put_batch", put_batch)
+    patch.setattr(DynamoClient, "put_batch", put_batch)
 
 
 def payload_never_compared(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ alone refuse what was applied before.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from countledger.consumers.record import Change
 from countledger.consumers.shard import Shard
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Update
@@ -35,7 +34,9 @@ from tests.faults.numbers import expect_total
 
 @pytest.fixture(autouse=True)
 def _no_progress_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_age(_passed: PassedShards, _door: Door, _table: str, total: Item, *at: Any) -> Any:  # noqa: ANN401
+    def by_age(
+        _passed: PassedShards, _dynamo: DynamoClient, _table: str, total: Item, *at: int
+    ) -> dict[str, bytes]:
         stale = watermark.stale(total, at[1])
         return stale if len(stale) >= watermark.STALE_ENOUGH else {}
 
@@ -155,7 +156,7 @@ def test_p1_a_zombies_late_update_changes_nothing(
         def meanwhile() -> None:
             deliver(materializer, records[:handled], shard)
 
-        with before_call(zombie.door.client, "UpdateItem", meanwhile):
+        with before_call(zombie.dynamo.client, "UpdateItem", meanwhile):
             zombie.apply(records[:zombie_has], shard)
         deliver(materializer, records[handled:], shard)
         expect_total(store, counter)

@@ -62,7 +62,7 @@ def _meeting(
     def meanwhile() -> None:
         then()
 
-    return faults(sequences.means.door.client, at=at, plan=plan, then=meanwhile)
+    return faults(sequences.context.dynamo.client, at=at, plan=plan, then=meanwhile)
 
 
 def _expect_each_once(numbers: list[int]) -> None:
@@ -116,7 +116,7 @@ def test_what_was_not_carried_out_leaves_no_gap(store: Store, counter: str) -> N
 
     with _meeting(sequences, "UpdateItem", Fault(Kind.THROTTLE), NOT_SENT):
         told = one(sequences, counter)
-    with conflicts(sequences.means.door.client, "UpdateItem", 2):
+    with conflicts(sequences.context.dynamo.client, "UpdateItem", 2):
         told += one(sequences, counter)
     with _meeting(sequences, "UpdateItem", NOT_SENT):
         told += expected(sequences, counter)
@@ -142,7 +142,7 @@ def test_another_draw_between_the_look_and_the_write(
     told = expected(slow, counter)
 
     with rule.watched():
-        client = slow.means.door.client
+        client = slow.context.dynamo.client
         with before_request(client, "UpdateItem", 1, lambda: told.extend(expected(fast, counter))):
             told += expected(slow, counter)
         _expect_each_once(told)
@@ -171,12 +171,12 @@ def test_a_draw_knows_its_own_number_by_its_tag(store: Store, counter: str, rule
 def test_no_answer_at_all_is_said(store: Store, counter: str, draw: Draw) -> None:
     """No number is made up; the next draw is good."""
     sequences = sequences_of(store)
-    client = sequences.means.door.client
+    client = sequences.context.dynamo.client
     told = draw(sequences, counter)
 
     with (
         faults(client, at="UpdateItem", plan=[LOST] * 100),
-        faults(sequences.means.reads.client, at="GetItem", plan=[NOT_SENT] * 100),
+        faults(sequences.context.reads.client, at="GetItem", plan=[NOT_SENT] * 100),
         pytest.raises(Unclear, match="none is given out twice"),
     ):
         draw(sequences, counter)
@@ -255,7 +255,7 @@ def test_a_lost_number_is_asked_for_again(store: Store, collection: Collection) 
         for _ in range(10):
             fast.append(collection, {"text": "fast"})
 
-    client = slow.means.door.client
+    client = slow.context.dynamo.client
     with before_request(client, "PutItem", 1, ten_others), _meeting(slow, "PutItem") as attempts:
         assert slow.append(collection, {"text": "slow"}).number == 11
     assert len(attempts) == 2
@@ -280,7 +280,7 @@ def test_what_stayed_unclear_is_resumed(store: Store, collection: Collection, fa
 
     with (
         _meeting(victim, "PutItem", *[fault] * CROWDED.attempts),
-        faults(victim.means.reads.client, at="Query", plan=[None, *[NOT_SENT] * 100]),
+        faults(victim.context.reads.client, at="Query", plan=[None, *[NOT_SENT] * 100]),
         pytest.raises(Unnumbered, match="may be there as number 2") as told,
     ):
         victim.append(collection, {"text": "second"})
@@ -320,7 +320,7 @@ def test_what_was_resumed_already_is_found(
 def test_a_late_request_finds_its_number_taken(store: Store, collection: Collection) -> None:
     """It lies in the network while the same call puts the item by another attempt."""
     victim = sequences_of(store)
-    late, client = Late(), victim.means.door.client
+    late, client = Late(), victim.context.dynamo.client
     client.meta.events.register_first("before-send.*.PutItem", late)
 
     assert victim.append(collection, {"text": "once"}).number == 1
@@ -365,7 +365,7 @@ def test_others_who_are_always_faster_leave_nothing_behind(
 ) -> None:
     """The call ends after so many attempts and says that nothing was put."""
     slow, fast = sequences_of(store), sequences_of(store)
-    client = slow.means.door.client
+    client = slow.context.dynamo.client
 
     def overtake(**_: object) -> None:
         fast.append(collection, {"text": "fast"})

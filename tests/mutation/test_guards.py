@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from x import Y
 
 
-class Door:
+class DynamoClient:
     def open(self, age: int, key: int | None) -> bool:
         if age < 18 or key is None:
             raise ValueError
@@ -57,7 +57,7 @@ def test_every_kind_of_condition_is_found() -> None:
 
 def test_a_guard_names_the_function_that_contains_it() -> None:
     """The list of survivors needs no line numbers."""
-    assert {one.within for one in guards(SOURCE)} == {"Door.open", "condition"}
+    assert {one.within for one in guards(SOURCE)} == {"DynamoClient.open", "condition"}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class World:
         connection = self.connections[region]
         namespaces = self.namespaces(region)
         sender = Sender(
-            connection.door("none"), connection.setting("ledger_table"), namespaces, HandClock()
+            connection.dynamo("none"), connection.setting("ledger_table"), namespaces, HandClock()
         )
         return Recorder(sender, region, HandClock())
 
@@ -83,7 +83,7 @@ class World:
         """The namespaces as a process sees them there."""
         connection = self.connections[region]
         return Namespaces(
-            connection.door("standard"),
+            connection.dynamo("standard"),
             connection.setting("ledger_table"),
             region=region,
             home_region=HOME,
@@ -114,7 +114,7 @@ class World:
     def exact(self, region: str) -> int:
         """The exact sum there."""
         connection = self.connections[region]
-        reader = ExactReader(connection.door("standard"), connection.setting("ledger_table"))
+        reader = ExactReader(connection.dynamo("standard"), connection.setting("ledger_table"))
         total = reader.read(self.counter).sum
         assert isinstance(total, int)
         return total
@@ -125,15 +125,15 @@ class World:
         new = [one for one in copy.records[self._delivered[region] :] if counts(one)]
         self._delivered[region] = len(copy.records)
         connection = self.connections[region]
-        door, table = connection.door("standard"), connection.setting("counters_table")
+        dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
         if new:
             quarantine = KeptRecords()
-            outcome = Materializer(door, table, quarantine).apply(
+            outcome = Materializer(dynamo, table, quarantine).apply(
                 [_as_delivered(one) for one in new], Shard(copy.stream_arn, "0")
             )
             assert not outcome.failed
             assert not quarantine.kept
-        total = TotalsReader(door, table).read(self.counter, consistent=True).total
+        total = TotalsReader(dynamo, table).read(self.counter, consistent=True).total
         assert isinstance(total, int)
         return total
 

@@ -11,7 +11,7 @@
     mailbox       queues that people read: dead letters, the bells of the quarantine
     targets       where alerts go: a bus and a topic that fail, are slow, take twice
     judging       the judge's function, and the alerts of a process
-    door          the product's door to such a world
+    dynamo          the product's dynamo to such a world
     process       the product's own objects as one process has them
     operations    what clients do: a table to which new operations are added
     auditor       an account of its own, checked at every write; what must hold once all is quiet

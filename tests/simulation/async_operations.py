@@ -85,12 +85,12 @@ class _OpenSender:
 
     async def __aenter__(self) -> AsyncSender:
         process, world = self._process, self._process.world
-        door = SimulatedAsyncDoor(
+        dynamo = SimulatedAsyncDoor(
             process=process, region=process.region, attempts=1, clock=process, random=world.random
         )
         namespaces = Product(process).namespaces
         return AsyncSender(
-            door,
+            dynamo,
             LEDGER,
             namespaces,
             process,
@@ -218,12 +218,12 @@ def cancel(client: Client) -> None:
     tasks = sorted(hand.producer._desk._tasks, key=hash)
     chosen = [task for task in tasks if client.random.random() < 0.7]
 
-    async def give_up() -> None:
+    async def withdraw() -> None:
         await asyncio.sleep(0)
         for task in chosen:
             task.cancel()
 
-    hand.loop.call(give_up())
+    hand.loop.call(withdraw())
     client.tell(f"async cancel: {len(chosen)} of {len(tasks)} deliveries")
 
 

@@ -29,11 +29,11 @@ from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
 from countledger.ledger import due as due_index
 from countledger.ledger import exact
+from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.ledger.seen import Seen
 from countledger.producers import course, sender
-from countledger.producers.strict import means, sending, spread, token_set, tokens
+from countledger.producers.strict import context, sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtSending
 from countledger.producers.strict.marker import MarkerSending
 from countledger.producers.strict.optimistic import Optimist
@@ -228,13 +228,13 @@ def _one_head_read(patch: pytest.MonkeyPatch) -> None:
     kept: list[Head] = []
     head = exact.ExactReader._head
 
-    def once(reader: Any, door: Any, counter: str) -> Head:  # noqa: ANN401
+    def once(reader: Any, dynamo: Any, counter: str) -> Head:  # noqa: ANN401
         if kept:
             return kept.pop()
-        kept.append(head(reader, door, counter))
+        kept.append(head(reader, dynamo, counter))
         return kept[0]
 
-    def reading(*arguments: Any) -> Seen:  # noqa: ANN401 - handed on
+    def reading(*arguments: Any) -> ExactAccumulator:  # noqa: ANN401 - handed on
         try:
             return entries(*arguments)
         except BaseException:
@@ -246,7 +246,11 @@ def _one_head_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def _covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(exact, "Seen", lambda first: Seen(replace(first, generation=-1, covers={})))
+    patch.setattr(
+        exact,
+        "ExactAccumulator",
+        lambda first: ExactAccumulator(replace(first, generation=-1, covers={})),
+    )
 
 
 def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
@@ -307,7 +311,7 @@ def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(means.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
+    patch.setattr(context.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
 
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
 from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.limits import MINUTE_MS
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.context import MethodContext
 from tests.simulation import judging, transactions, world
 from tests.simulation.accidents import ACCIDENTS
 
@@ -73,7 +73,7 @@ def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 def old_makings_speak(patch: pytest.MonkeyPatch) -> None:
     """A marker or token is believed without a look whether the counter was made again."""
-    patch.setattr(Means, "read_as_made", lambda means, key, _made: means.read(key))
+    patch.setattr(MethodContext, "read_as_made", lambda context, key, _made: context.read(key))
 
 
 def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
     """
 
     def believe(prover: Prover, moment_ms: int, **_: object) -> proof.Proof | None:
-        counters = prover.totals.door
+        counters = prover.totals.dynamo
         newest_ms = max((item.get("at", 0) for item in _entries(counters)), default=0)
         if newest_ms + prover.clock_skew_ms > moment_ms:
             return None
@@ -95,8 +95,8 @@ def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Prover, "past", believe)
 
 
-def _entries(door: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a simulated door
-    copies = door.process.world.copies[door.region]
+def _entries(dynamo: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a simulated client
+    copies = dynamo.process.world.copies[dynamo.region]
     return list(copies["ledger"].items.values())
 
 
@@ -128,7 +128,7 @@ def watermarks_go_without_progress(patch: pytest.MonkeyPatch) -> None:
     """They go once they are as old as late writes can be, wherever their shard's progress is."""
     _accidents(patch, "remake", "split", "storm")
 
-    def by_age(passed: PassedShards, _door: Any, _table: str, total: Any, *at: Any) -> Any:  # noqa: ANN401
+    def by_age(passed: PassedShards, _dynamo: Any, _table: str, total: Any, *at: Any) -> Any:  # noqa: ANN401
         limit_ms = at[1] - passed.late_ms - MINUTE_MS
         return {
             name: value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import ClockSkew, KeyExpired
 from countledger.ledger.ids import IdempotencyKey
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, Unknown
+from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
@@ -53,13 +53,13 @@ def transfer(client: Client) -> None:
     _send(client, key, changes, again=False)
 
 
-def give_up(client: Client) -> None:
+def withdraw(client: Client) -> None:
     """The fate of a transfer that nobody heard the end of is settled for good."""
     joint = client.memory.joint
     if not joint:
         return
     key, changes = client.random.choice(sorted(joint.items(), key=lambda one: one[0].key))
-    outcome = client.product.strict.at_once.give_up(key)
+    outcome = client.product.strict.transactions.withdraw(key)
     client.tell(f"{key.key} given up: {type(outcome).__name__}")
     _note(client, key, changes, outcome, again=True)
 
@@ -69,7 +69,7 @@ def _send(client: Client, key: IdempotencyKey, changes: Mapping[str, int], *, ag
         for counter, delta in changes.items():
             under_way.enter_context(client.auditor.strict.under_way(counter, key.key, delta))
         try:
-            outcome = client.product.strict.at_once.change(changes, key=key)
+            outcome = client.product.strict.transactions.change(changes, key=key)
         except (KeyExpired, ClockSkew) as error:
             client.tell(f"{key.key}: {type(error).__name__}")
             return
@@ -94,7 +94,7 @@ def _note(
     elif isinstance(outcome, Applied | Duplicate):
         for counter, delta in changes.items():
             strict.is_in(counter, key.key, delta, strict.making(counter))
-    elif isinstance(outcome, GivenUp) or not again:
+    elif isinstance(outcome, Withdrawn) or not again:
         for counter in changes:
             strict.is_out(counter, key.key, strict.making(counter))
 

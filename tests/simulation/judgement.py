@@ -1,6 +1,6 @@
 """What the service makes of our conditions and updates, judged over plain items.
 
-The engines' contract suite holds the real door to the same behaviour.
+The engines' contract suite holds the real dynamo to the same behaviour.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.judge import Judge
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.resend import Resender
-from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.alerts.targets import Targets as TargetCheck
@@ -56,7 +56,7 @@ class Alarms:
 def quarantine_of(world: World, process: Process, source: Source) -> KeptQuarantine:
     """The quarantine as a process reaches it."""
     client: Any = MailboxClient(world.bells[process.region], process)
-    copies = Copies(world.door(process, retries=True), COUNTERS, process)
+    copies = Copies(world.dynamo(process, retries=True), COUNTERS, process)
     return KeptQuarantine(copies, QueueQuarantine(client, URL), source)
 
 
@@ -105,13 +105,13 @@ class JudgeFunction:
         return answer_of(outcome, records)
 
     def _new(self, process: Process) -> Judge:
-        door = self.world.door(process, retries=True)
+        dynamo = self.world.dynamo(process, retries=True)
         parts = alerting(self.world, process)
         random = self.world.random
-        rules = RuleCache(Rules(door, COUNTERS, process.region, process, random=random), process)
+        rules = RuleCache(Rules(dynamo, COUNTERS, process.region, process, random=random), process)
         quarantine = quarantine_of(self.world, process, Source.COUNTERS)
         return Judge(
-            door, COUNTERS, rules, parts.publisher, parts.letters, quarantine, clock=process
+            dynamo, COUNTERS, rules, parts.publisher, parts.letters, quarantine, clock=process
         )
 
 
@@ -140,17 +140,17 @@ def alerting(world: World, process: Process) -> Alerting:
         publisher,
         letters,
         Resender(letters, publisher),
-        Standing(world.door(process, retries=True), COUNTERS, publisher, letters, process),
+        Standing(world.dynamo(process, retries=True), COUNTERS, publisher, letters, process),
     )
 
 
 def alerts_of(world: World, process: Process) -> Alerts:
     """The alerts of its region, for a process whose clock is not behind."""
     careful = replace(process, error_ms=max(process.error_ms, -SECOND_MS))
-    door = world.door(careful, retries=True)
+    dynamo = world.dynamo(careful, retries=True)
     return Alerts(
         Rules(
-            world.door(careful, retries=False),
+            world.dynamo(careful, retries=False),
             COUNTERS,
             process.region,
             careful,
@@ -158,7 +158,7 @@ def alerts_of(world: World, process: Process) -> Alerts:
             random=world.random,
         ),
         alerting(world, careful),
-        TotalsReader(door, COUNTERS),
-        AlertLog(door, COUNTERS),
+        TotalsReader(dynamo, COUNTERS),
+        AlertLog(dynamo, COUNTERS),
         process.region,
     )

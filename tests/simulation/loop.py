@@ -2,7 +2,7 @@
 
 The loop is asyncio's own (`BaseEventLoop`); only its selector and its threads are replaced. It is
 an actor that stands still until a timer is due or a request has come back. A request (a call of the
-door, or a job for a thread) is an actor of its own, so it goes on where its task is cancelled, and
+client, or a job for a thread) is an actor of its own: it goes on where its task is cancelled, and
 lands after its process died as any other request does.
 """
 
@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tests.simulation import threads
-from tests.simulation.door import SimulatedDoor
+from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ class SimulatedLoop(BaseEventLoop):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedAsyncDoor(SimulatedDoor):
-    """A door for the event loop: its writes are awaited."""
+class SimulatedAsyncDoor(SimulatedClient):
+    """A client for the event loop: its writes are awaited."""
 
     async def put_soon(self, write: Put) -> None:
         """As `put`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from countledger.infra.moving.lines import CounterLine
+    from countledger.infra.portability.lines import CounterLine
 
 
 @dataclass

@@ -10,9 +10,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Done, Importer
-from countledger.infra.moving.lines import CounterLine, NamespaceLine, UnreadLine
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import Done, Importer
+from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime, to_ms
 from countledger.ledger.errors import (
@@ -171,7 +171,7 @@ def _stack(client: Client) -> Any:  # noqa: ANN401 - what exports and imports ne
         sequences=product.sequences,
         record_stream=product.recorder.record_stream,
         connection=SimpleNamespace(
-            setting=settings.__getitem__, region=region, door=lambda _mode: product.reads
+            setting=settings.__getitem__, region=region, dynamo=lambda _mode: product.reads
         ),
     )
 

@@ -101,7 +101,7 @@ def desk_of(product: Product) -> QuarantineDesk:
     client: Any = MailboxClient(world.bells[process.region], process)
     repair = RepairTheCounter(product.auditor)
     return QuarantineDesk(
-        Copies(world.door(process, retries=True), COUNTERS, process),
+        Copies(world.dynamo(process, retries=True), COUNTERS, process),
         {Source.LEDGER: repair, Source.COUNTERS: look_at_the_log},
         lambda: Bells(client, (URL,)),
         process,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.consumers import walk
 from countledger.consumers.leftovers import Leftovers
-from countledger.infra.moving import importing
-from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Importer
+from countledger.infra.portability import importing
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import Importer
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import (
     ConditionFailed,
@@ -34,10 +34,10 @@ from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.sequences.lease import Lease
-from countledger.producers.strict import marked
-from countledger.producers.strict.marked import MarkedSending
+from countledger.producers.strict import keyed_write
+from countledger.producers.strict.keyed_write import MarkedSending
 from tests.simulation import product
-from tests.simulation.door import SimulatedDoor
+from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def set_by_the_total(patch: pytest.MonkeyPatch) -> None:
         def read(counter: str) -> SimpleNamespace:
             return SimpleNamespace(sum=one.totals.read(counter).total)
 
-        exact: Any = SimpleNamespace(read=read, door=one.reads, table=LEDGER)
+        exact: Any = SimpleNamespace(read=read, dynamo=one.reads, table=LEDGER)
         return Compensator(one.recorder, exact)
 
     patch.setattr(product.Product, "compensator", property(lagging))
@@ -262,33 +262,33 @@ def take_under_another_id(patch: pytest.MonkeyPatch) -> None:
 
 def transfer_in_steps(patch: pytest.MonkeyPatch) -> None:
     """One counter after the other."""
-    transact = SimulatedDoor.transact
+    transact = SimulatedClient.transact
 
-    def in_steps(door: SimulatedDoor, writes: Any, token: str) -> bool:  # noqa: ANN401 - handed on
+    def in_steps(dynamo: SimulatedClient, writes: Any, token: str) -> bool:  # noqa: ANN401 - handed on
         first = writes[0]
         if not (isinstance(first, Put) and first.item["counter"].startswith("keyed#")):
-            return transact(door, writes, token)
+            return transact(dynamo, writes, token)
         for number, write in enumerate(writes):
             try:
-                (door.put if isinstance(write, Put) else door.update)(write)
+                (dynamo.put if isinstance(write, Put) else dynamo.update)(write)
             except ConditionFailed as failed:
                 reasons = [Reason("None")] * len(writes)
                 reasons[number] = Reason("ConditionalCheckFailed", failed.item)
                 raise TransactionCancelled(tuple(reasons)) from None
         return True
 
-    patch.setattr(SimulatedDoor, "transact", in_steps)
+    patch.setattr(SimulatedClient, "transact", in_steps)
 
 
 def transfers_unmarked(patch: pytest.MonkeyPatch) -> None:
     """The marker of a key is put whatever lies there."""
-    marker = marked._marker
+    marker = keyed_write._marker
 
-    def careless(means: Any, change_id: str, facts: Any) -> Put:  # noqa: ANN401 - handed on
-        put: Put = _unconditional(marker(means, change_id, facts))
+    def careless(context: Any, change_id: str, facts: Any) -> Put:  # noqa: ANN401 - handed on
+        put: Put = _unconditional(marker(context, change_id, facts))
         return put
 
-    patch.setattr(marked, "_marker", careless)
+    patch.setattr(keyed_write, "_marker", careless)
 
 
 def transfers_refused_at_once(patch: pytest.MonkeyPatch) -> None:

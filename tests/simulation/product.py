@@ -1,4 +1,4 @@
-"""The product's own objects, as one process has them: put together over simulated doors."""
+"""The product's own objects, as one process has them: put together over simulated clients."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.batch import Batch
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.deletion import LedgerRemover
 from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
-from countledger.compaction.removal import LedgerRemover
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import Place, S3Archive
 from countledger.compaction.schedule import decode_schedule
@@ -38,8 +38,8 @@ from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from countledger.producers.sequences.sequences import Sequences
+from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.means import Means
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.objects import ObjectsClient
 from tests.simulation.queue import QueueClient, SchedulerClient
@@ -94,14 +94,14 @@ class Product:
         return self.process.world
 
     @cached_property
-    def reads(self) -> Any:  # noqa: ANN401 - a door
-        """A door whose SDK retries."""
-        return self.world.door(self.process, retries=True)
+    def reads(self) -> Any:  # noqa: ANN401 - a client
+        """A client whose SDK retries."""
+        return self.world.dynamo(self.process, retries=True)
 
     @cached_property
-    def writes(self) -> Any:  # noqa: ANN401 - a door
-        """A door whose SDK does not."""
-        return self.world.door(self.process, retries=False)
+    def writes(self) -> Any:  # noqa: ANN401 - a client
+        """A client whose SDK does not."""
+        return self.world.dynamo(self.process, retries=False)
 
     @cached_property
     def loop(self) -> SimulatedLoop:
@@ -166,13 +166,13 @@ class Product:
     @cached_property
     def strict(self) -> StrictCounters:
         """Strict counters."""
-        return StrictCounters(self.means, self.namespaces, self.process.region, self.world.home)
+        return StrictCounters(self.context, self.namespaces, self.process.region, self.world.home)
 
     @cached_property
-    def means(self) -> Means:
+    def context(self) -> MethodContext:
         """What strict counters, sequences and claims work with."""
-        return Means(
-            door=self.writes,
+        return MethodContext(
+            dynamo=self.writes,
             reads=self.reads,
             table=COUNTERS,
             clock=self.process,
@@ -189,7 +189,7 @@ class Product:
     @cached_property
     def sequences(self) -> Sequences:
         """Numbers that are given out once."""
-        return Sequences(self.means, self.namespaces, self.process.region, self.world.home)
+        return Sequences(self.context, self.namespaces, self.process.region, self.world.home)
 
     @cached_property
     def lease(self) -> Lease:
@@ -199,7 +199,7 @@ class Product:
     @cached_property
     def claims(self) -> Claims:
         """Values that one owner has."""
-        return Claims(self.means, self.process.region, self.world.home)
+        return Claims(self.context, self.process.region, self.world.home)
 
     def compactor(self, schedule: Schedule | None = None) -> Compactor:
         """Merges entries."""
@@ -209,7 +209,7 @@ class Product:
             LEDGER,
             self.process.region,
             home,
-            lambda region: self.world.door(self.process, retries=True, region=region),
+            lambda region: self.world.dynamo(self.process, retries=True, region=region),
             self.process,
         )
         return Compactor(

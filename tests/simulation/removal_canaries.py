@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.compaction import plan, removal
+from countledger.compaction import deletion, plan
+from countledger.compaction.deletion import LedgerRemover
 from countledger.compaction.keeper import Keeper
-from countledger.compaction.removal import LedgerRemover
 from countledger.ledger import exact
 from countledger.ledger.expressions import Absent, Compare
 
@@ -40,7 +40,7 @@ def reads_take_steps_back(patch: pytest.MonkeyPatch) -> None:
 
 def records_come_again_after_a_removal(patch: pytest.MonkeyPatch) -> None:
     """A total goes with its watermarks while its records are in the stream."""
-    patch.setattr(removal, "STREAM_RECORD_MAX_AGE_MS", 0)
+    patch.setattr(deletion, "STREAM_RECORD_MAX_AGE_MS", 0)
 
 
 def memberships_go_by_name(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.removal_stage import Stage
+from countledger.compaction.deletion_stage import Stage
 from countledger.compaction.report import Outcome
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, NoSuchCounter
@@ -21,7 +21,7 @@ from tests.simulation.running_operations import accept
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
-    from countledger.compaction.removal_stage import Removal
+    from countledger.compaction.deletion_stage import Removal
     from tests.simulation.client import Client, Memory
     from tests.simulation.world import World
 

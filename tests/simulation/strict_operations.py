@@ -11,8 +11,8 @@ from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.outcome import (
     Applied,
     Duplicate,
-    GivenUp,
     Unknown,
+    Withdrawn,
 )
 from tests.simulation.schedule import Killed
 
@@ -84,7 +84,7 @@ def move_bounds(client: Client) -> None:
         client.tell(f"bound of {counter}: {error}")
 
 
-def give_up(client: Client) -> None:
+def withdraw(client: Client) -> None:
     """The fate of a change that nobody heard the end of is settled for good."""
     if not client.memory.open:
         return
@@ -93,14 +93,14 @@ def give_up(client: Client) -> None:
         return
     making = client.auditor.strict.making(counter)
     try:
-        outcome = client.product.strict.give_up(counter, key)
+        outcome = client.product.strict.withdraw(counter, key)
     except (KeyExpired, ClockSkew, NoSuchCounter) as error:
         client.tell(f"{counter} {key.key} given up: {type(error).__name__}")
         return
     client.tell(f"{counter} {key.key} given up: {type(outcome).__name__}")
     if isinstance(outcome, Duplicate):
         client.auditor.strict.is_in(counter, key.key, delta, making)
-    elif isinstance(outcome, GivenUp):
+    elif isinstance(outcome, Withdrawn):
         client.auditor.strict.is_out(counter, key.key, making)
 
 
@@ -174,7 +174,7 @@ def _send(
             client.memory.open.append((counter, key, delta))
     elif isinstance(outcome, Applied | Duplicate):
         strict.is_in(counter, key.key, delta, making)
-    elif isinstance(outcome, GivenUp) or not again:
+    elif isinstance(outcome, Withdrawn) or not again:
         # Of this call. What an earlier one sent, which died, may still be on its way.
         strict.is_out(counter, key.key, making)
 

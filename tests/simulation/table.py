@@ -1,7 +1,7 @@
 """One region's copy of a table: items in key order, conditions, what a write makes of an item.
 
 Nothing here takes time. Who calls when, and what is seen of a page while others write, is a matter
-of the door.
+of the client.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _open(
         made = make()
         sender = made.sender
         slow = SlowSender(
-            sender.door, sender.table, sender.namespaces, sender.clock, takes_ms=takes_ms
+            sender.dynamo, sender.table, sender.namespaces, sender.clock, takes_ms=takes_ms
         )
         return Delivery(slow, made.attempts)
 

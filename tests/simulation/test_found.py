@@ -16,7 +16,7 @@ from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.errors import SpoolRefused
 from countledger.producers.event import Event
 from countledger.producers.ingest.expired import Override, Standing
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp, Unknown
+from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 from tests.simulation import threads
 from tests.simulation.buffer_operations import open_producer
 from tests.simulation.calm import calm_world, script
@@ -67,7 +67,7 @@ def test_a_change_that_is_in_cannot_be_given_up_once_it_may_be_forgotten(method:
     _forget_markers(world)
 
     with pytest.raises(KeyExpired):
-        seller.strict.give_up(COUNTER, order)
+        seller.strict.withdraw(COUNTER, order)
 
     assert seller.strict.show(COUNTER).value == 5
 
@@ -102,7 +102,7 @@ def test_a_key_is_not_said_to_be_reused_because_nobody_could_tell() -> None:
     world = _world()
     seller = _seller(world, "crt")
     order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
-    assert isinstance(seller.strict.give_up(COUNTER, order), GivenUp)
+    assert isinstance(seller.strict.withdraw(COUNTER, order), Withdrawn)
     script(world, None, *[Fault.THROTTLE] * 8)
 
     outcome = seller.strict.change(COUNTER, 5, key=order)
@@ -158,11 +158,11 @@ def test_a_key_is_not_given_up_in_a_making_that_is_gone(method: str, before: boo
     seller = _seller(world, method)
     order = IdempotencyKey("order-1", to_datetime(seller.process.now_ms()))
     if before:
-        assert isinstance(seller.strict.give_up(COUNTER, order), GivenUp)
+        assert isinstance(seller.strict.withdraw(COUNTER, order), Withdrawn)
     other = _made_again(world, method)
     assert isinstance(other.strict.change(COUNTER, 5, key=order), Applied)
 
-    assert isinstance(seller.strict.give_up(COUNTER, order), Duplicate)
+    assert isinstance(seller.strict.withdraw(COUNTER, order), Duplicate)
     assert isinstance(other.strict.change(COUNTER, 5, key=order), Duplicate)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation.calm import calm_world
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.consumers.alerts.alerts import Alerts
-    from countledger.consumers.alerts.rule_book import RuleBook
+    from countledger.consumers.alerts.rule_index import RuleIndex
     from tests.simulation.table import Table
     from tests.simulation.world import World
 
@@ -53,13 +53,13 @@ def _half(table: Table, before: dict[Any, Any], after: dict[Any, Any]) -> Iterat
         yield [key for key in changed if key not in landed]
 
 
-def _known(book: RuleBook) -> list[tuple[str, int | None]]:
+def _known(book: RuleIndex) -> list[tuple[str, int | None]]:
     return [(rule.revision, rule.effective_until_ms) for rule in book.rules]
 
 
 def _cache(world: World) -> RuleCache:
     process = world.process("home", "judge")
-    return RuleCache(Rules(world.door(process, retries=True), COUNTERS, "home", process), process)
+    return RuleCache(Rules(world.dynamo(process, retries=True), COUNTERS, "home", process), process)
 
 
 @pytest.mark.parametrize("change", ["create", "set", "delete"])

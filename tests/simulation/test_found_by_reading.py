@@ -98,7 +98,7 @@ def test_a_value_is_not_set_a_second_time_after_such_a_standstill(
     script(world, None, Fault.AFTER, Fault.FROZEN)
     _freeze(world, monkeypatch)
 
-    outcome = seller.strict.at_once.set_value(HALL, 7, key="order-1")
+    outcome = seller.strict.transactions.set_value(HALL, 7, key="order-1")
 
     assert isinstance(outcome, Unknown)
     assert seller.strict.show(HALL).value == 7
@@ -114,7 +114,7 @@ def test_a_void_marker_that_comes_too_late_keeps_nothing_out(
     _freeze(world, monkeypatch, naps_ms=(2 * TOKEN_LIFE_MS, _FORGOTTEN_MS))
     _keep_first_reason_back(world, monkeypatch)
 
-    outcome = seller.strict.at_once.change(CHANGES, key="order-1")
+    outcome = seller.strict.transactions.change(CHANGES, key="order-1")
 
     assert isinstance(outcome, Unknown)
     assert _values(seller) == {HALL: 100, SHELF: 15}
@@ -126,7 +126,7 @@ def test_a_refusal_is_not_final_while_its_doubtful_request_could_not_be_kept_out
     seller = _seller(world, hall=100)
     script(world, Fault.BEFORE, None, *[Fault.THROTTLE] * 8)
 
-    outcome = seller.strict.at_once.change(CHANGES, key="order-1")
+    outcome = seller.strict.transactions.change(CHANGES, key="order-1")
 
     assert isinstance(outcome, Unknown)
 
@@ -138,12 +138,12 @@ def test_a_key_that_another_call_used_for_something_else_is_said_to_be_reused(
     world = calm_world()
     seller = _seller(world, hall=100)
     other = Product(world.process("home", "other"))
-    assert isinstance(other.strict.at_once.change({SHELF: -1}, key="order-1"), Applied)
+    assert isinstance(other.strict.transactions.change({SHELF: -1}, key="order-1"), Applied)
     script(world, Fault.BEFORE)
     _keep_first_reason_back(world, monkeypatch)
 
     with pytest.raises(IdempotencyKeyReused):
-        seller.strict.at_once.change(CHANGES, key="order-1")
+        seller.strict.transactions.change(CHANGES, key="order-1")
 
 
 def test_a_refusal_behind_a_void_marker_is_final() -> None:
@@ -152,8 +152,8 @@ def test_a_refusal_behind_a_void_marker_is_final() -> None:
     seller = _seller(world, hall=100)
     script(world, Fault.BEFORE)
 
-    assert isinstance(seller.strict.at_once.change(CHANGES, key="order-1"), BoundReached)
-    assert not isinstance(seller.strict.at_once.give_up("order-1"), Duplicate)
+    assert isinstance(seller.strict.transactions.change(CHANGES, key="order-1"), BoundReached)
+    assert not isinstance(seller.strict.transactions.withdraw("order-1"), Duplicate)
 
 
 def test_claims_that_stood_still_write_over_nothing_that_came_since(

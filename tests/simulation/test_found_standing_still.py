@@ -75,14 +75,14 @@ def test_several_changes_that_are_in_cannot_be_given_up_once_they_may_be_forgott
     """Their marker is gone: what is in must not be said to be out for good."""
     cashier = _cashier(world)
     key = IdempotencyKey("t-1", to_datetime(cashier.process.now_ms()))
-    assert isinstance(cashier.strict.at_once.transfer(ANN, BOB, 4, key=key), Applied)
+    assert isinstance(cashier.strict.transactions.transfer(ANN, BOB, 4, key=key), Applied)
     _a_day_passes(world)
 
     with pytest.raises(KeyExpired):
-        cashier.strict.at_once.give_up(key)
+        cashier.strict.transactions.withdraw(key)
     ahead = IdempotencyKey("t-2", to_datetime(cashier.process.now_ms()) + timedelta(hours=1))
     with pytest.raises(ClockSkew):
-        cashier.strict.at_once.give_up(ahead)
+        cashier.strict.transactions.withdraw(ahead)
 
     assert _values(world) == [6, 14]
 
@@ -105,11 +105,11 @@ def test_a_transfer_that_stood_still_for_longer_than_its_key_is_remembered_is_no
     """Nobody could know any more whether it is in: the next attempt would move it again."""
     cashier = _cashier(world)
     for source, target in ((ANN, BOB), (BOB, ANN)):  # all there is to read is known then
-        cashier.strict.at_once.transfer(source, target, 1, key=f"t-0 {source}")
+        cashier.strict.transactions.transfer(source, target, 1, key=f"t-0 {source}")
     frozen = _stands_still(world, monkeypatch)
     script(world, *faults)
 
-    outcome = cashier.strict.at_once.transfer(ANN, BOB, 4, key="t-1")
+    outcome = cashier.strict.transactions.transfer(ANN, BOB, 4, key="t-1")
 
     assert len(frozen) == 1
     assert isinstance(outcome, told)
@@ -122,11 +122,11 @@ def test_a_key_is_not_given_up_by_who_stood_still_for_too_long(
     """What it would keep out may be in, and forgotten."""
     cashier = _cashier(world)
     key = IdempotencyKey("t-1", to_datetime(cashier.process.now_ms()))
-    assert isinstance(cashier.strict.at_once.transfer(ANN, BOB, 4, key=key), Applied)
+    assert isinstance(cashier.strict.transactions.transfer(ANN, BOB, 4, key=key), Applied)
     frozen = _stands_still(world, monkeypatch)
     script(world, Fault.FROZEN)
 
-    outcome = cashier.strict.at_once.give_up(key)
+    outcome = cashier.strict.transactions.withdraw(key)
 
     assert len(frozen) == 1
     assert isinstance(outcome, Unknown)

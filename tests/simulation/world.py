@@ -25,7 +25,7 @@ from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from countledger.ledger.quarantined import Source
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.compaction.world import Wrong
-from tests.simulation.door import SimulatedDoor
+from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.judgement import key_of
 from tests.simulation.judging import Alarms, judge_mapping, quarantine_of
 from tests.simulation.mailbox import Mailbox
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.consumers.remembered import Remembered
+    from countledger.consumers.ttl_cache import Remembered
     from countledger.ledger.due import DueRule
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
@@ -189,9 +189,11 @@ class World:
         self.processes += 1
         return Process(self, region, name, operation, error_ms=error_ms, number=self.processes)
 
-    def door(self, process: Process, *, retries: bool, region: str | None = None) -> SimulatedDoor:
-        """A process's door."""
-        return SimulatedDoor(
+    def dynamo(
+        self, process: Process, *, retries: bool, region: str | None = None
+    ) -> SimulatedClient:
+        """A process's dynamo."""
+        return SimulatedClient(
             process=process,
             region=region or process.region,
             attempts=SDK_ATTEMPTS if retries else 1,
@@ -263,15 +265,15 @@ class World:
         )
 
     def _materialize(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
-        door = self.door(process, retries=True)
+        dynamo = self.dynamo(process, retries=True)
         # A warm function knows of a schedule what it read up to a minute ago.
         known = self.rules.setdefault(process.region, new_memory())
         materializer = Materializer(
-            door,
+            dynamo,
             COUNTERS,
             quarantine_of(self, process, Source.LEDGER),
             process,
-            DueRules(door, COUNTERS, process, known),
+            DueRules(dynamo, COUNTERS, process, known),
             shards=self.directories.setdefault(process.region, ShardDirectory()),
             passed=self.passed.setdefault(process.region, self._new_passed()),
         )

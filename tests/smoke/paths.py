@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger import Claim, Direction, IdempotencyKey, outcomes
-from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Importer
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import Importer
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger.clock import SystemClock, to_datetime

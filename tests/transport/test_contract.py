@@ -74,19 +74,19 @@ _RESET: Final = struct.pack("ii", 1, 0)
 def place_in(store: Store) -> Place:
     """A counter of its own, with its one item."""
     place = Place(store.ledger, f"n:{uuid4().hex[:12]}")
-    store._own_door.put(Put(place.table, place.old | {"delta": 1}))
+    store._own_dynamo.put(Put(place.table, place.old | {"delta": 1}))
     return place
 
 
 def is_stored(store: Store, operation: str, place: Place) -> bool:
     """Whether a write took effect."""
-    old = store._own_door.get(place.table, place.old, consistent=True)
+    old = store._own_dynamo.get(place.table, place.old, consistent=True)
     if operation == "delete":
         return old is None
     if operation == "update":
         return old is not None and old["delta"] == 3
     new = {name: place.new[name] for name in ("counter", "entry")}
-    return store._own_door.get(place.table, new, consistent=True) is not None
+    return store._own_dynamo.get(place.table, new, consistent=True) is not None
 
 
 def outcome_of(call: Callable[[], object]) -> type[BaseException] | None:
@@ -257,12 +257,12 @@ def test_of_several_attempts_each_needs_its_proof(store: Store, server: HostileS
         if server.seen:
             raise NoCredentialsError
 
-    door = store.connection.door("standard")
+    dynamo = store.connection.dynamo("standard")
     place = place_in(store)
-    door.client.meta.events.register_first("before-sign", end)
+    dynamo.client.meta.events.register_first("before-sign", end)
     server.seen.clear()
     server.plan[:] = [Behaviour.STORED_RESET]
-    raised = outcome_of(lambda: WRITES["put"](door, place))
+    raised = outcome_of(lambda: WRITES["put"](dynamo, place))
 
     assert raised is Unclear
     assert is_stored(store, "put", place)

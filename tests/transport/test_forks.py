@@ -100,7 +100,7 @@ def stored_ids(store: Store, counter: str) -> set[str]:
 def entries_of(store: Store, counter: str) -> list[dict[str, Any]]:
     """A counter's entries."""
     condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", "e#"))
-    return list(store._own_door.page(Query(store.ledger, condition, consistent=True)).items)
+    return list(store._own_dynamo.page(Query(store.ledger, condition, consistent=True)).items)
 
 
 def ledger_of(store: Store) -> CountLedger:

@@ -68,7 +68,7 @@ def ledger_at(store: Store) -> CountLedger:
 def sum_of(store: Store, counter: str) -> int:
     """The sum of what is stored."""
     condition = AllOf(Compare("counter", "=", counter), BeginsWith("entry", "e#"))
-    page = store._own_door.page(Query(store.ledger, condition, consistent=True))
+    page = store._own_dynamo.page(Query(store.ledger, condition, consistent=True))
     return sum(item["delta"] for item in page.items)
 
 

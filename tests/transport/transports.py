@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from countledger.ledger.expressions import Absent, Add, Compare
 from countledger.ledger.operations import Check, Delete, Put, Query, Scan, Update
-from countledger.producers.asynchronous.door import open_door
+from countledger.producers.asynchronous.dynamo import open_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from countledger.ledger.connection import Connection
-    from countledger.ledger.door import Door
-    from countledger.producers.asynchronous.door import AsyncDoor
+    from countledger.ledger.dynamo import DynamoClient
+    from countledger.producers.asynchronous.dynamo import AsyncDynamoClient
 
 
 @dataclass(frozen=True)
@@ -62,45 +62,45 @@ def writes_of(place: Place) -> list[Any]:
     return [Check(place.table, place.old, Compare("delta", "=", 1)), Put(place.table, place.new)]
 
 
-READS: Final[Mapping[str, Callable[[Door, Place], object]]] = {
-    "get": lambda door, at: door.get(at.table, at.old, consistent=True),
-    "get_many": lambda door, at: door.get_many(at.table, [at.old]),
-    "query": lambda door, at: door.page(Query(at.table, Compare("counter", "=", at.name))),
-    "scan": lambda door, at: door.page(Scan(at.table)),
-    "transact_get": lambda door, at: door.transact_get(at.table, [at.old]),
-    "describe": lambda door, at: door.describe(at.table),
+READS: Final[Mapping[str, Callable[[DynamoClient, Place], object]]] = {
+    "get": lambda dynamo, at: dynamo.get(at.table, at.old, consistent=True),
+    "get_many": lambda dynamo, at: dynamo.get_many(at.table, [at.old]),
+    "query": lambda dynamo, at: dynamo.page(Query(at.table, Compare("counter", "=", at.name))),
+    "scan": lambda dynamo, at: dynamo.page(Scan(at.table)),
+    "transact_get": lambda dynamo, at: dynamo.transact_get(at.table, [at.old]),
+    "describe": lambda dynamo, at: dynamo.describe(at.table),
 }
-WRITES: Final[Mapping[str, Callable[[Door, Place], object]]] = {
-    "put": lambda door, at: door.put(Put(at.table, at.new, Absent("entry"))),
-    "put_batch": lambda door, at: door.put_batch(at.table, [at.new]),
-    "update": lambda door, at: door.update(update_of(at)),
-    "delete": lambda door, at: door.delete(Delete(at.table, at.old)),
-    "transact": lambda door, at: door.transact(writes_of(at), at.name),
+WRITES: Final[Mapping[str, Callable[[DynamoClient, Place], object]]] = {
+    "put": lambda dynamo, at: dynamo.put(Put(at.table, at.new, Absent("entry"))),
+    "put_batch": lambda dynamo, at: dynamo.put_batch(at.table, [at.new]),
+    "update": lambda dynamo, at: dynamo.update(update_of(at)),
+    "delete": lambda dynamo, at: dynamo.delete(Delete(at.table, at.old)),
+    "transact": lambda dynamo, at: dynamo.transact(writes_of(at), at.name),
 }
 
 
 @contextmanager
 def boto3_calls(connection: Connection) -> Iterator[Call]:
     """Calls of a thread."""
-    door = connection.door("none")
-    yield lambda operation, place: {**READS, **WRITES}[operation](door, place)
+    dynamo = connection.dynamo("none")
+    yield lambda operation, place: {**READS, **WRITES}[operation](dynamo, place)
 
 
 @contextmanager
 def aiobotocore_calls(connection: Connection) -> Iterator[Call]:
     """Calls of an event loop."""
 
-    async def call(door: AsyncDoor, operation: str, place: Place) -> object:
+    async def call(dynamo: AsyncDynamoClient, operation: str, place: Place) -> object:
         await asyncio.sleep(0)  # the loop hears first of connections that have ended
         if operation == "put":
-            await door.put_soon(Put(place.table, place.new, Absent("entry")))
+            await dynamo.put_soon(Put(place.table, place.new, Absent("entry")))
             return None
-        return await door.put_batch_soon(place.table, [place.new])
+        return await dynamo.put_batch_soon(place.table, [place.new])
 
     with asyncio.Runner() as runner:
-        opened = open_door(connection)
-        door = runner.run(opened.__aenter__())
-        yield lambda operation, place: runner.run(call(door, operation, place))
+        opened = open_client(connection)
+        dynamo = runner.run(opened.__aenter__())
+        yield lambda operation, place: runner.run(call(dynamo, operation, place))
         runner.run(opened.__aexit__(None, None, None))
 
 

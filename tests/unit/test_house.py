@@ -36,7 +36,7 @@ _SDK_FILES = {
     "ledger/attributes.py",
     "ledger/connection.py",
     "ledger/credentials.py",  # what a session holds, for a fork
-    "ledger/door.py",
+    "ledger/dynamo.py",
     "ledger/service_errors.py",
     "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
     "infra/deploy.py",

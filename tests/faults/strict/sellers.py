@@ -15,7 +15,7 @@ from countledger import CountLedger
 from countledger.ledger.amount import Amount
 from countledger.ledger.clock import Clock
 from countledger.ledger.connection import Retries
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, Outcome
@@ -37,15 +37,15 @@ def seller_of(
     """
     settings, engine = store.connection.settings, store.engine
     built = CountLedger(settings, session=engine.session, endpoint_url=engine.endpoint_url).strict
-    door = store.connection.door(retries).metered()
-    reads = replace(built.means.reads, meter=door.meter)
-    means = replace(built.means, door=door, reads=reads, clock=clock or HandClock())
-    return replace(built, means=means)
+    dynamo = store.connection.dynamo(retries).metered()
+    reads = replace(built.context.reads, meter=dynamo.meter)
+    context = replace(built.context, dynamo=dynamo, reads=reads, clock=clock or HandClock())
+    return replace(built, context=context)
 
 
 def client_of(seller: StrictCounters) -> Any:  # noqa: ANN401 - a boto3 client
     """The client that its writes go through."""
-    return seller.means.door.client
+    return seller.context.dynamo.client
 
 
 def write_of(method: Method) -> str:
@@ -134,6 +134,6 @@ def before_request(
         client.meta.events.unregister(event, count)
 
 
-def metered(door: Door) -> tuple[float, float]:
-    """The write and read units that a door has consumed."""
-    return door.meter.write_units, door.meter.read_units
+def metered(dynamo: DynamoClient) -> tuple[float, float]:
+    """The write and read units that a client has consumed."""
+    return dynamo.meter.write_units, dynamo.meter.read_units

@@ -14,20 +14,20 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Unreachable
 from countledger.ledger.expressions import AllOf, Compare, Condition
 from countledger.ledger.operations import Put
-from countledger.producers.strict import exact_value, marked
+from countledger.producers.strict import exact_value, keyed_write
+from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.marked import MarkedSending
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.keyed_write import MarkedSending
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     Outcome,
     Refusal,
     Unknown,
+    Withdrawn,
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
@@ -56,12 +56,12 @@ def without_settling(patch: pytest.MonkeyPatch) -> None:
 
 def without_the_markers_condition(patch: pytest.MonkeyPatch) -> None:
     """Put the marker, whatever lies there."""
-    real = marked._marker
+    real = keyed_write._marker
 
-    def put(means: Means, change_id: str, facts: Item) -> Put:
-        return replace(real(means, change_id, facts), condition=None)
+    def put(context: MethodContext, change_id: str, facts: Item) -> Put:
+        return replace(real(context, change_id, facts), condition=None)
 
-    patch.setattr(marked, "_marker", put)
+    patch.setattr(keyed_write, "_marker", put)
 
 
 def without_the_version(patch: pytest.MonkeyPatch) -> None:
@@ -88,11 +88,11 @@ def _expect(seller: StrictCounters, values: dict[str, int]) -> None:
 
 
 def _transfer(seller: StrictCounters, source: str, target: str) -> Outcome:
-    return seller.at_once.transfer(source, target, 2, key=f"t {source}")
+    return seller.transactions.transfer(source, target, 2, key=f"t {source}")
 
 
 def _change(seller: StrictCounters, source: str, target: str) -> Outcome:
-    return seller.at_once.change({source: -2, target: 2}, key=f"t {source}")
+    return seller.transactions.change({source: -2, target: 2}, key=f"t {source}")
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
@@ -120,11 +120,11 @@ def test_a_counter_is_set_once_whatever_becomes_of_its_request(
     seller.create(counter, method="marker", opening=5)
 
     with faults(client_of(seller), at=TRANSACT, plan=[fault]):
-        outcome = seller.at_once.set_value(counter, 2, key=f"s-1 {counter}")
+        outcome = seller.transactions.set_value(counter, 2, key=f"s-1 {counter}")
     others_change([seller_of(store)], counter, 4)
 
     assert isinstance(outcome, Applied)
-    assert isinstance(seller.at_once.set_value(counter, 2, key=f"s-1 {counter}"), Duplicate)
+    assert isinstance(seller.transactions.set_value(counter, 2, key=f"s-1 {counter}"), Duplicate)
     _expect(seller, {counter: 6})
 
 
@@ -184,12 +184,12 @@ def test_a_crash_leaves_all_or_nothing_and_the_same_key_ends_it(
 def test_no_snapshot_shows_half_a_transfer(store: Store, counter: str) -> None:
     """While one thread moves things to and fro another one looks: the sum is always the same."""
     seller, source, target = _pair(store, counter)
-    reader = SnapshotReader(store.door(), store.counters)
+    reader = SnapshotReader(store.dynamo(), store.counters)
 
     def move() -> None:
         for number in range(20):
             there = (source, target) if number % 2 == 0 else (target, source)
-            seller.at_once.transfer(*there, 1, key=f"{counter}-{number}")
+            seller.transactions.transfer(*there, 1, key=f"{counter}-{number}")
 
     sums: set[object] = set()
     with ThreadPoolExecutor(1) as pool:
@@ -247,10 +247,10 @@ def test_a_duplicate_is_told_though_the_reasons_keep_the_marker_to_themselves(
 ) -> None:
     """It took the last room itself: before a bound is said to be reached the marker is read."""
     seller, source, target = _pair(store, counter)
-    seller.at_once.transfer(source, target, 5, key=f"t-1 {counter}")
+    seller.transactions.transfer(source, target, 5, key=f"t-1 {counter}")
 
     with rule.watched(), first_reason_kept_back(client_of(seller)) as kept:
-        outcome = seller.at_once.transfer(source, target, 5, key=f"t-1 {counter}")
+        outcome = seller.transactions.transfer(source, target, 5, key=f"t-1 {counter}")
         assert kept == ["ConditionalCheckFailed"]
         if not isinstance(outcome, Duplicate):
             raise WrongNumber(f"a duplicate was told to be {outcome}")
@@ -283,14 +283,14 @@ def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
             client_of(seller),
             TRANSACT,
             2,
-            lambda: lost.append(seller.at_once.give_up(f"t {source}")),
+            lambda: lost.append(seller.transactions.withdraw(f"t {source}")),
         ),
     ):
         told = _transfer(seller, source, target)
     late.land()
 
-    assert isinstance(lost[0], GivenUp)
-    assert isinstance(told, GivenUp)
+    assert isinstance(lost[0], Withdrawn)
+    assert isinstance(told, Withdrawn)
     _expect(seller, {source: 5, target: 0})
 
 
@@ -319,7 +319,7 @@ def test_a_bound_that_moves_meanwhile_is_respected(
 
     with rule.watched():
         with before_request(client_of(seller), TRANSACT, 1, lowered):
-            outcome = seller.at_once.set_value(counter, 8, key=f"s {counter}")
+            outcome = seller.transactions.set_value(counter, 8, key=f"s {counter}")
         _expect(seller, {counter: 5})
         assert outcome == BoundReached(counter, 5, "upper", 6, 3)
 
@@ -335,7 +335,7 @@ def test_a_value_is_set_over_no_change_that_was_not_seen(store: Store, counter: 
             others_change([other], name, 1)
 
         with before_request(client_of(seller), TRANSACT, 1, others):
-            outcome = seller.at_once.set_value(name, 2, key=f"s-{name}")
+            outcome = seller.transactions.set_value(name, 2, key=f"s-{name}")
 
         assert outcome == Applied(name, 2)
         assert isinstance(seller.change(name, 8), BoundReached)
@@ -358,7 +358,7 @@ def test_transfers_in_circles_neither_make_nor_lose_anything(store: Store, count
             for step in range(8):
                 source, target = random.sample(names, 2)
                 key = f"{counter}-{number}-{step}"
-                told = [seller.at_once.transfer(source, target, 1, key=key) for _ in range(2)]
+                told = [seller.transactions.transfer(source, target, 1, key=key) for _ in range(2)]
                 if isinstance(told[1], Applied | Duplicate):
                     moved.update({target: 1, source: -1})
         return moved

@@ -19,9 +19,9 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     Outcome,
     Unknown,
+    Withdrawn,
 )
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
@@ -191,7 +191,7 @@ def without_using_the_token_up(patch: pytest.MonkeyPatch) -> None:
     """Leave a split of method atomic its way."""
 
     def believed(*_: object) -> Outcome:
-        return GivenUp("", "")
+        return Withdrawn("", "")
 
     patch.setattr(atomic, "use_up", believed)
 

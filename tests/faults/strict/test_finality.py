@@ -15,10 +15,10 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     Outcome,
     Refusal,
     Unknown,
+    Withdrawn,
 )
 from countledger.producers.strict.state import State
 from countledger.producers.strict.token_set import SetSending
@@ -240,19 +240,19 @@ def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method)
     victim.create(counter, method=method)
     lost: list[Outcome] = []
 
-    def give_up() -> None:
-        lost.append(other.give_up(counter, "order-1"))
+    def withdraw() -> None:
+        lost.append(other.withdraw(counter, "order-1"))
 
     with (
         held_back(victim, method) as late,
-        before_request(client_of(victim), write_of(method), 2, give_up),
+        before_request(client_of(victim), write_of(method), 2, withdraw),
     ):
         told = victim.change(counter, 1, key="order-1")
     late.land()
 
-    assert isinstance(lost[0], GivenUp)
-    assert isinstance(told, GivenUp)
-    assert isinstance(other.give_up(counter, "order-1"), GivenUp)
+    assert isinstance(lost[0], Withdrawn)
+    assert isinstance(told, Withdrawn)
+    assert isinstance(other.withdraw(counter, "order-1"), Withdrawn)
     _expect_value(victim, counter, 0)
 
 
@@ -263,5 +263,5 @@ def test_giving_up_what_is_in_says_so(store: Store, counter: str, method: Method
     victim.create(counter, method=method)
     victim.change(counter, 1, key="order-1")
 
-    assert isinstance(victim.give_up(counter, "order-1"), Duplicate)
+    assert isinstance(victim.withdraw(counter, "order-1"), Duplicate)
     _expect_value(victim, counter, 1)

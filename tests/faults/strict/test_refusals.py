@@ -12,8 +12,8 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     Unknown,
+    Withdrawn,
 )
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
@@ -93,13 +93,13 @@ def test_where_nothing_answers_nothing_was_sent(store: Store, counter: str, meth
 
 @pytest.mark.parametrize("method", list(Method))
 def test_the_sdk_does_not_retry_behind_our_back(store: Store, counter: str, method: Method) -> None:
-    """The product's own door makes one attempt; each method decides about the next."""
+    """The product's own client makes one attempt; each method decides about the next."""
     engine = store.engine
     strict = CountLedger(
         store.connection.settings, session=engine.session, endpoint_url=engine.endpoint_url
     ).strict
     strict.create(counter, method=method)
-    client = strict.means.door.client
+    client = strict.context.dynamo.client
     calls: list[str] = []
     client.meta.events.register(
         "before-call", lambda model, **_: calls.append(model.name), unique_id="calls"
@@ -163,7 +163,7 @@ def test_a_change_that_took_the_last_room_is_applied_whatever_the_bound_says(
 
 @pytest.mark.parametrize("bins", [1, 3])
 @pytest.mark.parametrize(
-    ("before", "told"), [(None, BoundReached), (1, Duplicate), ("given up", GivenUp)]
+    ("before", "told"), [(None, BoundReached), (1, Duplicate), ("given up", Withdrawn)]
 )
 def test_no_bound_is_said_to_be_reached_while_a_marker_is_there(
     store: Store, counter: str, before: object, told: type, bins: int
@@ -176,7 +176,7 @@ def test_no_bound_is_said_to_be_reached_while_a_marker_is_there(
     else:
         first.change(counter, 1)
     if before == "given up":
-        first.give_up(counter, "order-1")
+        first.withdraw(counter, "order-1")
 
     with first_reason_kept_back(client_of(retry), times=10) as kept:
         outcome = retry.change(counter, 1, key="order-1")
@@ -206,7 +206,7 @@ def test_a_marker_that_cannot_be_looked_for_leaves_it_open(store: Store, counter
     first.create(counter, method="marker", upper=1, opening=1)
     assert isinstance(retry.change(counter, 1), BoundReached)
 
-    with faults(retry.means.reads.client, at="GetItem", plan=repeat(Fault(Kind.SERVER_ERROR))):
+    with faults(retry.context.reads.client, at="GetItem", plan=repeat(Fault(Kind.SERVER_ERROR))):
         outcome = retry.change(counter, 1, key="order-1")
 
     assert isinstance(outcome, Unknown)

@@ -9,10 +9,10 @@ from countledger.compaction import plan
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
 from countledger.ledger import exact
+from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.head import Covered, Head
-from countledger.ledger.seen import Seen
 from tests.simulation import removal_canaries as removals
-from tests.simulation.compaction import door, simulation
+from tests.simulation.compaction import dynamo, simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,14 +44,14 @@ def _any_number_of_generations(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
-    def ignorant(first: Head) -> Seen:
-        return Seen(replace(first, generation=-1, covers={}))
+    def ignorant(first: Head) -> ExactAccumulator:
+        return ExactAccumulator(replace(first, generation=-1, covers={}))
 
-    patch.setattr(exact, "Seen", ignorant)
+    patch.setattr(exact, "ExactAccumulator", ignorant)
 
 
 def _without_covers_of_the_second_head(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Seen, "leave_out", lambda seen, second: None)  # noqa: ARG005
+    patch.setattr(ExactAccumulator, "leave_out", lambda seen, second: None)  # noqa: ARG005
 
 
 def _skip(step: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -94,7 +94,7 @@ def _merge_at_the_horizon(patch: pytest.MonkeyPatch) -> None:
 
 
 def _send_without_a_last_look(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(door, "leave", lambda: None)
+    patch.setattr(dynamo, "leave", lambda: None)
 
 
 CANARIES = [

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.deletion_mark import Mark
+from countledger.compaction.deletion_plan import empty_head
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
-from countledger.compaction.removal_mark import Mark
-from countledger.compaction.removal_plan import empty_head
 from countledger.compaction.report import Outcome, Report
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
@@ -33,12 +33,12 @@ from countledger.ledger.operations import Delete
 from countledger.ledger.retry import Backoff
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
-from tests.simulation.compaction.door import SimulatedDoor
+from tests.simulation.compaction.dynamo import SimulatedClient
 from tests.simulation.compaction.schedule import Schedule
 from tests.simulation.compaction.world import World, Wrong, check_sum, deltas_of_any_size
 
 if TYPE_CHECKING:
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
 
 COUNTER: Final = "n:c"
@@ -141,14 +141,14 @@ class Simulation:
                 self.schedule.pause()
             write = Delete(TABLE, keys.head_key(COUNTER), plan.is_still(empty))
             with suppress(ConditionFailed, ServiceFailed):
-                self.door(home).delete(write)
+                self.dynamo(home).delete(write)
                 self._tell("the empty head is forgotten")
 
         self.schedule.add("forgetter", forget)
 
-    def door(self, region: str) -> Door:
-        """A door to a region."""
-        return SimulatedDoor(
+    def dynamo(self, region: str) -> DynamoClient:
+        """A client to a region."""
+        return SimulatedClient(
             world=self.world,
             region=region,
             schedule=self.schedule,
@@ -164,13 +164,13 @@ class Simulation:
     def namespaces(self, region: str) -> Namespaces:
         """They know the one namespace."""
         known = {"n": self.namespace}
-        return Namespaces(self.door(region), TABLE, region, self.world.regions[0], known)
+        return Namespaces(self.dynamo(region), TABLE, region, self.world.regions[0], known)
 
     def compactor(self) -> Compactor:
         """A compactor's process."""
         home, clock = self.world.regions[0], self.clock()
         return Compactor(
-            Regions(self.door(home), TABLE, home, home, self.door, clock),
+            Regions(self.dynamo(home), TABLE, home, home, self.dynamo, clock),
             self.namespaces(home),
             lambda namespace: AgeLimit(
                 namespace.horizon_ms, REPLICATION_MS, SKEW_MS, REQUEST_LIFE_MS
@@ -204,7 +204,7 @@ class Simulation:
             raise Wrong(f"{report}")
 
     def _read_on(self, region: str) -> None:
-        reader = ExactReader(self.door(region), TABLE)
+        reader = ExactReader(self.dynamo(region), TABLE)
         for _ in range(self.random.randint(2, 8)):
             required = Counter(self.world.copies[region].shown.values())
             try:
@@ -224,7 +224,7 @@ class Simulation:
         """A new entry, a bare key that others use as well, or an entry once more."""
         clock, draw = self.clock(), self.random
         sender = Sender(
-            self.door(region),
+            self.dynamo(region),
             TABLE,
             self.namespaces(region),
             clock,
@@ -296,7 +296,7 @@ class Simulation:
             raise Wrong(f"left behind: {left}, {head}")
         expected = Counter(self.world.home.shown.values())
         for region, copy in self.world.copies.items():
-            exact = ExactReader(self.door(region), TABLE).read(COUNTER)
+            exact = ExactReader(self.dynamo(region), TABLE).read(COUNTER)
             check_sum(int(exact.sum), expected, expected)
             if exact.entries != expected.total():
                 raise Wrong(f"{exact.entries} entries in {region}, not {expected.total()}")

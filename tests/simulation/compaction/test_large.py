@@ -58,5 +58,5 @@ def test_p5_a_large_counter_is_merged_in_one_run(count: int) -> None:
     assert report.generations == generations
     assert peak_bytes < _MEMORY_BYTES
     assert decode_head(simulation.world.home.items[keys.HEAD]).covers == {}
-    exact = ExactReader(simulation.door("home"), TABLE).read(COUNTER)
+    exact = ExactReader(simulation.dynamo("home"), TABLE).read(COUNTER)
     assert (exact.sum, exact.entries, exact.entries_read) == (count, count, 0)

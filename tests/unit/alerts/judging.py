@@ -10,13 +10,13 @@ from countledger.consumers.alerts.judge import Judge, Outcome
 from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.publish import Refused
 from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.alerts.rule_book import RuleBook
+from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.amount import to_text
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import SECOND_MS
 from tests.unit.consumers.world import Kept
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,8 +156,8 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptedDoor(MemoryDoor):
-    """A door that tells of each write, before it and behind it.
+class InterruptedClient(MemoryClient):
+    """A client that tells of each write, before it and behind it.
 
     Attributes:
         interrupt: called with `before` or `after`.
@@ -168,13 +168,13 @@ class InterruptedDoor(MemoryDoor):
     def put(self, write: Put) -> None:
         """Write one item."""
         self.interrupt("before")
-        MemoryDoor.put(self, write)
+        MemoryClient.put(self, write)
         self.interrupt("after")
 
     def update(self, write: Update) -> Item | None:
         """Change one item."""
         self.interrupt("before")
-        item = MemoryDoor.update(self, write)
+        item = MemoryClient.update(self, write)
         self.interrupt("after")
         return item
 
@@ -185,7 +185,7 @@ class World:
 
     Attributes:
         rules: that are known, in all their revisions.
-        door: to the table.
+        dynamo: to the table.
         targets: where alerts go.
         letters: the dead ones.
         quarantine: records that cannot be judged.
@@ -193,7 +193,7 @@ class World:
     """
 
     rules: list[Rule]
-    door: MemoryDoor = field(default_factory=MemoryDoor)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     targets: Targets = field(default_factory=Targets)
     letters: Letters = field(default_factory=Letters)
     quarantine: Kept = field(default_factory=Kept)
@@ -203,14 +203,14 @@ class World:
         """One journal of what was told, whichever way."""
         self.letters.journal = self.targets.journal
 
-    def book(self) -> RuleBook:
+    def book(self) -> RuleIndex:
         """The rules, looked up as the product does."""
-        return RuleBook(self.rules)
+        return RuleIndex(self.rules)
 
-    def judge(self, door: MemoryDoor | None = None) -> Judge:
+    def judge(self, dynamo: MemoryClient | None = None) -> Judge:
         """The product's."""
         return Judge(
-            self.door if door is None else door,
+            self.dynamo if dynamo is None else dynamo,
             TABLE,
             self,
             self.targets,

@@ -23,7 +23,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,28 +80,28 @@ class Reachable:
 
 
 def _alerts(
-    door: TransactingDoor, *, region: str = HOME, targets: Reachable | None = None
+    dynamo: TransactingClient, *, region: str = HOME, targets: Reachable | None = None
 ) -> Alerts:
-    rules = Rules(door, TABLE, region, ManualClock())
+    rules = Rules(dynamo, TABLE, region, ManualClock())
     ways = targets or Reachable()
-    return Alerts(rules, ways, TotalsReader(door, TABLE), AlertLog(door, TABLE), HOME)
+    return Alerts(rules, ways, TotalsReader(dynamo, TABLE), AlertLog(dynamo, TABLE), HOME)
 
 
 @pytest.fixture
-def door() -> TransactingDoor:
+def dynamo() -> TransactingClient:
     """Empty tables."""
-    return TransactingDoor()
+    return TransactingClient()
 
 
-def _strict(door: TransactingDoor, counter: str, **attributes: object) -> None:
+def _strict(dynamo: TransactingClient, counter: str, **attributes: object) -> None:
     key = keys.total_key(counter)
     item = {**key, "method": "atomic", "total": 5, "version": 1, "made": "m", **attributes}
-    door.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
+    dynamo.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
 
 
-def test_a_rule_is_made_changed_read_and_deleted(door: TransactingDoor) -> None:
+def test_a_rule_is_made_changed_read_and_deleted(dynamo: TransactingClient) -> None:
     """By name."""
-    alerts = _alerts(door)
+    alerts = _alerts(dynamo)
 
     made = alerts.create("r", **WISH)
     changed = alerts.set("r", threshold=200, to=ARN)
@@ -115,21 +115,21 @@ def test_a_rule_is_made_changed_read_and_deleted(door: TransactingDoor) -> None:
         alerts.set("r", threshold=5)
 
 
-def test_a_name_is_taken_once(door: TransactingDoor) -> None:
+def test_a_name_is_taken_once(dynamo: TransactingClient) -> None:
     """With the way to change it."""
-    _alerts(door).create("r", **WISH)
+    _alerts(dynamo).create("r", **WISH)
 
     with pytest.raises(RuleExists, match="alert set r"):
-        _alerts(door).create("r", **WISH)
+        _alerts(dynamo).create("r", **WISH)
 
 
 def test_a_rule_on_a_strict_counter_with_bins_is_refused_with_the_reason(
-    door: TransactingDoor,
+    dynamo: TransactingClient,
 ) -> None:
     """It has no single total; one without bins has."""
-    _strict(door, "seats:spread", bins=4)
-    _strict(door, "seats:plain")
-    alerts = _alerts(door)
+    _strict(dynamo, "seats:spread", bins=4)
+    _strict(dynamo, "seats:plain")
+    alerts = _alerts(dynamo)
 
     with pytest.raises(WrongKind, match="4 bins: its value lies in many items"):
         alerts.create("r", counter="seats:spread", threshold=1, direction="falling")
@@ -141,20 +141,20 @@ def test_a_rule_on_a_strict_counter_with_bins_is_refused_with_the_reason(
     assert alerts.get("r").counter == "seats:plain"
 
 
-def test_a_rule_on_a_prefix_reads_no_total(door: TransactingDoor) -> None:
+def test_a_rule_on_a_prefix_reads_no_total(dynamo: TransactingClient) -> None:
     """It names no counter that could have bins."""
-    alerts = _alerts(door)
+    alerts = _alerts(dynamo)
 
     alerts.create("one", **WISH)
-    of_counter, before = door.calls.count("get"), len(door.calls)
+    of_counter, before = dynamo.calls.count("get"), len(dynamo.calls)
     alerts.create("many", prefix="likes:", threshold=100, direction="rising")
 
-    assert door.calls[before:].count("get") == of_counter - 1
+    assert dynamo.calls[before:].count("get") == of_counter - 1
 
 
-def test_an_unreachable_target_is_refused_when_the_rule_is_made(door: TransactingDoor) -> None:
+def test_an_unreachable_target_is_refused_when_the_rule_is_made(dynamo: TransactingClient) -> None:
     """And when it is changed."""
-    alerts = _alerts(door, targets=Reachable({ARN}))
+    alerts = _alerts(dynamo, targets=Reachable({ARN}))
 
     with pytest.raises(TargetRefused):
         alerts.create("r", **WISH, to=ARN)
@@ -164,20 +164,20 @@ def test_an_unreachable_target_is_refused_when_the_rule_is_made(door: Transactin
     assert str(alerts.get("r").target) == "bus"
 
 
-def test_rules_are_kept_where_they_are_judged(door: TransactingDoor) -> None:
+def test_rules_are_kept_where_they_are_judged(dynamo: TransactingClient) -> None:
     """At home, unless said otherwise; elsewhere it has to be said."""
-    away = _alerts(door, region="eu-west-1")
+    away = _alerts(dynamo, region="eu-west-1")
 
     with pytest.raises(WrongRegion, match="work in eu-central-1"):
         away.create("r", **WISH)
     with pytest.raises(WrongRegion, match="this is eu-central-1"):
-        _alerts(door).create("r", judge_in="eu-west-1", **WISH)
+        _alerts(dynamo).create("r", judge_in="eu-west-1", **WISH)
     assert away.create("r", judge_in="eu-west-1", **WISH).judge_in == "eu-west-1"
 
 
-def test_a_file_makes_changes_and_leaves_what_is_so(door: TransactingDoor) -> None:
+def test_a_file_makes_changes_and_leaves_what_is_so(dynamo: TransactingClient) -> None:
     """Doing it again changes nothing; what the file does not name stays."""
-    alerts = _alerts(door)
+    alerts = _alerts(dynamo)
     alerts.create("other", **WISH)
     alerts.create("b", **WISH)
     wishes: dict[str, Any] = {"a": WISH, "b": {**WISH, "rearm": 5}}
@@ -190,9 +190,9 @@ def test_a_file_makes_changes_and_leaves_what_is_so(door: TransactingDoor) -> No
     assert [rule.name for rule in alerts.list()] == ["a", "b", "other"]
 
 
-def test_what_a_file_leaves_out_has_its_default(door: TransactingDoor) -> None:
+def test_what_a_file_leaves_out_has_its_default(dynamo: TransactingClient) -> None:
     """Unlike `set`, where it stays."""
-    alerts = _alerts(door)
+    alerts = _alerts(dynamo)
     alerts.create("r", **WISH, rearm=5)
 
     ((rule, change),) = alerts.apply({"r": WISH})
@@ -200,22 +200,24 @@ def test_what_a_file_leaves_out_has_its_default(door: TransactingDoor) -> None:
     assert (change, rule.rearm) == (Change.CHANGED, None)
 
 
-def test_a_file_is_checked_before_the_first_rule_is_written(door: TransactingDoor) -> None:
+def test_a_file_is_checked_before_the_first_rule_is_written(dynamo: TransactingClient) -> None:
     """All of it."""
-    alerts = _alerts(door)
+    alerts = _alerts(dynamo)
 
     with pytest.raises(BadRule):
         list(alerts.apply({"a": WISH, "b": WISH | {"rearm": 500}}))
     assert alerts.list() == []
 
 
-def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(door: TransactingDoor) -> None:
+def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(
+    dynamo: TransactingClient,
+) -> None:
     """It hides no other."""
-    alerts = _alerts(door)
+    alerts = _alerts(dynamo)
     alerts.create("r", **WISH)
     alerts.create("spoilt", **WISH)
     key = keys.rule_key("spoilt")
-    del door.tables[TABLE][key["counter"], key["part"]]["threshold"]
+    del dynamo.tables[TABLE][key["counter"], key["part"]]["threshold"]
 
     assert [rule.name for rule in alerts.list()] == ["r"]
     assert list(alerts.unreadable()) == ["spoilt"]
@@ -225,10 +227,10 @@ def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(door: Transact
     assert alerts.unreadable() == {}
 
 
-def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(door: TransactingDoor) -> None:
+def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(dynamo: TransactingClient) -> None:
     """Through the same publisher, to the rule's own target."""
     ways = Reachable()
-    alerts = _alerts(door, targets=ways)
+    alerts = _alerts(dynamo, targets=ways)
     rule = alerts.create("r", **WISH, to=ARN)
 
     alert = alerts.test("r", "likes:1")
@@ -238,10 +240,10 @@ def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(door: Transactin
     assert alert.id.startswith("test/")
 
 
-def test_a_trial_that_would_prove_nothing_is_refused(door: TransactingDoor) -> None:
+def test_a_trial_that_would_prove_nothing_is_refused(dynamo: TransactingClient) -> None:
     """No such rule, a counter that it does not watch, a target that takes nothing."""
     ways = Reachable()
-    alerts = _alerts(door, targets=ways)
+    alerts = _alerts(dynamo, targets=ways)
     alerts.create("r", **WISH, to=ARN)
     ways.away.add(ARN)
 

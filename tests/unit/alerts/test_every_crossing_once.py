@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from countledger.consumers.record import sequence_of
 from countledger.ledger.limits import SECOND_MS
-from tests.unit.alerts.judging import START_MS, TABLE, InterruptedDoor, World, history, rule
+from tests.unit.alerts.judging import START_MS, TABLE, InterruptedClient, World, history, rule
 from tests.unit.alerts.walk import expected
 from tests.unit.alerts.wrong_judges import (
     judged_by_the_rules_of_today,
@@ -71,28 +71,28 @@ class Stream:
         """Invoke the judge, and move the checkpoint by its answer."""
         begin = max(0, self.handled - one.back)
         batch = self.records[begin : begin + one.size]
-        door = InterruptedDoor(tables=self.world.door.tables, interrupt=self._interrupt(one))
+        dynamo = InterruptedClient(tables=self.world.dynamo.tables, interrupt=self._interrupt(one))
         self._writes = 0
         self.world.targets.refuses, self.world.letters.refuses = one.refusals
         try:
-            self._invoke(begin, batch, door)
+            self._invoke(begin, batch, dynamo)
         except Died:
             return
 
     def finish(self) -> None:
         """Nothing fails any more; all that is left is delivered."""
         self.world.targets.refuses = self.world.letters.refuses = 0
-        self._invoke(self.handled, self.records[self.handled :], self.world.door)
+        self._invoke(self.handled, self.records[self.handled :], self.world.dynamo)
 
-    def _invoke(self, begin: int, batch: list[dict[str, Any]], door: Any) -> None:  # noqa: ANN401
-        outcome = self.world.judge(door).apply(batch, "stream")
+    def _invoke(self, begin: int, batch: list[dict[str, Any]], dynamo: Any) -> None:  # noqa: ANN401
+        outcome = self.world.judge(dynamo).apply(batch, "stream")
         done = begin + len(batch)
         if outcome.retry_from is not None:
             sequences = [sequence_of(record) for record in self.records]
             done = sequences.index(outcome.retry_from)
         self.handled = max(self.handled, done)
 
-    def _interrupt(self, one: Delivery) -> Any:  # noqa: ANN401 - called by the door
+    def _interrupt(self, one: Delivery) -> Any:  # noqa: ANN401 - called by the client
         def happen(_when: str) -> None:
             self._writes += 1
             if self._writes != (one.at or 0):
@@ -100,7 +100,7 @@ class Stream:
             if one.dies:
                 raise Died
             begin = max(0, self.handled - one.back)
-            self._invoke(begin, self.records[begin : begin + one.size + 3], self.world.door)
+            self._invoke(begin, self.records[begin : begin + one.size + 3], self.world.dynamo)
 
         return happen
 
@@ -183,7 +183,7 @@ def check(records: list[dict[str, Any]], rules: list[Rule], deliveries: list[Del
         for name in {one.name for one in rules}:
             mine = [one for one in wanted if _is_of(one, counter, name)]
             assert [one for one in first_told if _is_of(one, counter, name)] == mine
-    assert all(item["told"] for item in world.door.items(TABLE) if "told" in item)
+    assert all(item["told"] for item in world.dynamo.items(TABLE) if "told" in item)
     assert world.quarantine.records == []
 
 

@@ -30,7 +30,7 @@ TOPIC = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
 
 
 def _stored(world: World) -> State:
-    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
+    item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
     assert item is not None
     return decode_state(item)
 
@@ -42,7 +42,7 @@ def test_a_total_that_no_rule_watches_costs_nothing() -> None:
     outcome = world.deliver(history([5, 15, 25]))
 
     assert (outcome.records, outcome.moves, outcome.told) == (3, 3, 0)
-    assert world.door.calls == []
+    assert world.dynamo.calls == []
     assert world.targets.calls == 0
 
 
@@ -52,7 +52,7 @@ def test_an_update_that_crosses_nothing_costs_nothing() -> None:
 
     world.deliver(history([5, 15, 25, 5]))
 
-    assert world.door.calls == []
+    assert world.dynamo.calls == []
 
 
 def test_an_alert_costs_four_writes_and_no_read() -> None:
@@ -61,7 +61,7 @@ def test_an_alert_costs_four_writes_and_no_read() -> None:
 
     world.deliver(history([5, 15]))
 
-    assert world.door.calls == ["put", "put", "put", "update"]
+    assert world.dynamo.calls == ["put", "put", "put", "update"]
     assert world.alerts() == [("rising", "10", "2")]
 
 
@@ -70,12 +70,12 @@ def test_a_batch_delivered_again_costs_one_refused_write_for_each_alert() -> Non
     world = World([rule(10)])
     batch = history([5, 15, 25])
     world.deliver(batch)
-    world.door.calls.clear()
+    world.dynamo.calls.clear()
 
     outcome = world.deliver(batch)
 
     assert outcome.told == 0
-    assert world.door.calls == ["put"]
+    assert world.dynamo.calls == ["put"]
 
 
 def test_a_rule_with_a_rearm_level_reads_its_state_once_for_a_batch() -> None:
@@ -84,7 +84,7 @@ def test_a_rule_with_a_rearm_level_reads_its_state_once_for_a_batch() -> None:
 
     world.deliver(history([1, 2, 3, 4, 3, 2]))
 
-    assert world.door.calls == ["get"]
+    assert world.dynamo.calls == ["get"]
 
 
 def test_one_update_over_several_thresholds_alerts_at_each_in_order() -> None:
@@ -207,7 +207,7 @@ def test_a_rule_is_judged_beside_every_other() -> None:
 def test_a_crash_between_the_state_and_its_alerts_loses_none() -> None:
     """The state holds them; the record comes again and finds them untold."""
     world = World([rule(10)])
-    world.door.faults.append(Fault(Unclear("lost"), applied=True))
+    world.dynamo.faults.append(Fault(Unclear("lost"), applied=True))
     batch = history([5, 15, 25])
 
     first = world.deliver(batch)
@@ -290,8 +290,8 @@ def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object])
     """The crossing is set aside with the reason; other counters and rules go on."""
     world = World([rule(10)])
     world.deliver(history([15]))
-    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
-    world.door.put(Put(TABLE, {**item, "version": 9, "told": False, **spoilt}))
+    item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
+    world.dynamo.put(Put(TABLE, {**item, "version": 9, "told": False, **spoilt}))
 
     outcome = world.deliver([record(2, 5, 15), *history([15], counter="c:d")])
 
@@ -317,9 +317,9 @@ def test_p8_alerts_that_cannot_be_told_or_marked_block_nobody(spoilt: dict[str, 
     """Somebody edited what lay in the state untold: set aside with the reason, the others go on."""
     world = World([rule(10)])
     world.deliver(history([15]))
-    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
+    item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
     firing = {**item["firing"], **spoilt}
-    world.door.put(Put(TABLE, {**item, "told": False, "firing": firing}))
+    world.dynamo.put(Put(TABLE, {**item, "told": False, "firing": firing}))
     batch = [record(2, 5, 15), *history([15], counter="c:d")]
 
     outcome = world.deliver(batch)

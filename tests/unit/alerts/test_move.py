@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.move import Move, move_of
+from countledger.consumers.alerts.total_change import Move, move_of
 from countledger.consumers.record import Poison, sequence_of
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.alerts.judging import START_MS, record

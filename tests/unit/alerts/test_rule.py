@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.rule import Bus, Direction, Rule, Topic, target_of
-from countledger.consumers.alerts.rule_wish import changed, made
+from countledger.consumers.alerts.rule_spec import changed, made
 from countledger.ledger.errors import BadCounterName, BadRule
 
 ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.alerts.rule_book import RuleBook
+from countledger.consumers.alerts.rule_index import RuleIndex
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -36,7 +36,7 @@ def test_a_counters_rules_are_all_that_cover_it_and_no_other(
     """As a walk over all rules finds them, each once."""
     rules = [_rule(n, counter=counter) for n, counter in enumerate(counters)]
     rules += [_rule(n + 1_000, prefix=prefix) for n, prefix in enumerate(prefixes)]
-    book = RuleBook(rules)
+    book = RuleIndex(rules)
 
     for counter in asked:
         found = [rule.name for rule in book.matching(counter)]
@@ -47,20 +47,20 @@ def test_the_order_is_always_the_same() -> None:
     """However the rules were read."""
     rules = [_rule(n, prefix="a" * (n % 3)) for n in range(9)] + [_rule(10, counter="aaa")]
 
-    assert RuleBook(rules).matching("aaa") == RuleBook(reversed(rules)).matching("aaa")
+    assert RuleIndex(rules).matching("aaa") == RuleIndex(reversed(rules)).matching("aaa")
 
 
 def test_a_counter_without_rules_has_none() -> None:
     """Nor does any, where there are no rules."""
-    assert RuleBook([]).matching("a") == ()
-    assert RuleBook([_rule(1, prefix="b"), _rule(2, counter="c")]).matching("a") == ()
+    assert RuleIndex([]).matching("a") == ()
+    assert RuleIndex([_rule(1, prefix="b"), _rule(2, counter="c")]).matching("a") == ()
 
 
 def test_a_look_up_is_no_walk_over_the_rules() -> None:
     """A hundred times the rules cost no more steps."""
 
     def steps(rules: int) -> int:
-        book = RuleBook(_rule(n, prefix=f"shop{n:06}:") for n in range(rules))
+        book = RuleIndex(_rule(n, prefix=f"shop{n:06}:") for n in range(rules))
         lines = 0
 
         def count(_frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - of the interpreter

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.rule import Direction, Rule
-from countledger.consumers.alerts.rule_book import RuleBook, RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache, RuleIndex
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, SECOND_MS
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,14 +40,14 @@ class World:
 
     delay_ms: int = ALERT_RULE_DELAY_MS
     clock: ManualClock = field(default_factory=ManualClock)
-    door: TransactingDoor = field(default_factory=TransactingDoor)
+    dynamo: TransactingClient = field(default_factory=TransactingClient)
     changes: int = 0
     waiting: list[int] = field(default_factory=list)
     judged: dict[int, list[set[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
-        self.rules = Rules(self.door, "counters", "eu", self.clock, self.delay_ms)
+        self.rules = Rules(self.dynamo, "counters", "eu", self.clock, self.delay_ms)
         self.cache = RuleCache(self.rules, self.clock)
 
     def run(self, happenings: Sequence[Happening]) -> None:
@@ -86,7 +86,7 @@ class World:
         self.waiting += self.judged
         self._judge(RuleCache(self.rules, self.clock).book())
 
-    def _judge(self, book: RuleBook) -> None:
+    def _judge(self, book: RuleIndex) -> None:
         for at_ms in self.waiting:
             by = {rule.revision for rule in book.matching(COUNTER) if rule.in_force_at(at_ms)}
             self.judged.setdefault(at_ms, []).append(by)

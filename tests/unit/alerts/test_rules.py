@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
-from countledger.consumers.alerts.rule_book import RuleCache
+from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger import keys
-from countledger.ledger.departure import leave
+from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
     AccessDenied,
     BadRule,
@@ -30,7 +30,7 @@ from countledger.ledger.limits import (
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,12 +51,12 @@ def clock() -> ManualClock:
 @pytest.fixture
 def rules(clock: ManualClock) -> Rules:
     """None yet."""
-    return Rules(TransactingDoor(), TABLE, REGION, clock)
+    return Rules(TransactingClient(), TABLE, REGION, clock)
 
 
-def _door(rules: Rules) -> TransactingDoor:
-    assert isinstance(rules.door, TransactingDoor)
-    return rules.door
+def _dynamo(rules: Rules) -> TransactingClient:
+    assert isinstance(rules.dynamo, TransactingClient)
+    return rules.dynamo
 
 
 def _raised(to: int) -> Callable[[Rule], Rule]:
@@ -64,8 +64,8 @@ def _raised(to: int) -> Callable[[Rule], Rule]:
 
 
 @dataclass(frozen=True, slots=True)
-class SleepyDoor(TransactingDoor):
-    """A door behind whose signature its process stands still.
+class SleepyDoor(TransactingClient):
+    """A client behind whose signature its process stands still.
 
     Attributes:
         clock: of the process.
@@ -79,7 +79,7 @@ class SleepyDoor(TransactingDoor):
         """All or nothing, later."""
         self.clock.at_ms += self.naps_ms.pop(0) if self.naps_ms else 0
         leave()
-        return TransactingDoor.transact(self, writes, token)
+        return TransactingClient.transact(self, writes, token)
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,17 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
 ) -> None:
     """It would be effective before any judge could know it; so it gets another time first."""
     clock = ManualClock()
-    door = SleepyDoor(clock=clock)
-    rules = Rules(door, TABLE, REGION, clock)
+    dynamo = SleepyDoor(clock=clock)
+    rules = Rules(dynamo, TABLE, REGION, clock)
     rules.create(RULE)
-    door.naps_ms.append(nap_ms)
+    dynamo.naps_ms.append(nap_ms)
     new_ids = iter(range(100))
 
     change(replace(rules, new_id=lambda _ms: f"id-{next(new_ids)}"))
 
     effective_ms = [
         item.get("effective_until") or item["effective_from"]
-        for item in door.items(TABLE)
+        for item in dynamo.items(TABLE)
         if "revision" in item and str(item["part"]) != "rule#r"
     ]
     assert effective_ms
@@ -118,13 +118,13 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
 def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:
     """Every try stood still."""
     clock = ManualClock()
-    door = SleepyDoor(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
-    rules = Rules(door, TABLE, REGION, clock)
+    dynamo = SleepyDoor(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
+    rules = Rules(dynamo, TABLE, REGION, clock)
 
     with pytest.raises(Throttled, match="stood still"):
         rules.create(RULE)
 
-    assert door.items(TABLE) == []
+    assert dynamo.items(TABLE) == []
 
 
 def test_none_exists_until_a_user_makes_one(rules: Rules) -> None:
@@ -133,7 +133,7 @@ def test_none_exists_until_a_user_makes_one(rules: Rules) -> None:
     assert rules.number() == 0
     with pytest.raises(NoSuchRule, match="alert create r"):
         rules.get("r")
-    assert _door(rules).items(TABLE) == []
+    assert _dynamo(rules).items(TABLE) == []
 
 
 def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
@@ -196,7 +196,7 @@ def test_the_revision_before_is_kept_until_the_next_takes_effect(
     assert past == replace(first, effective_until_ms=second.effective_from_ms)
     assert rules.list() == [second]
     assert second.threshold == 200
-    (item,) = [item for item in _door(rules).items(TABLE) if item["part"].startswith("past#")]
+    (item,) = [item for item in _dynamo(rules).items(TABLE) if item["part"].startswith("past#")]
     assert item["expires_at"] * SECOND_MS >= second.effective_from_ms + STREAM_RECORD_MAX_AGE_MS
 
 
@@ -243,7 +243,7 @@ def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: Ma
 def test_a_change_that_somebody_was_faster_than_is_decided_anew(rules: Rules) -> None:
     """On what is there now: neither change is lost."""
     rules.create(RULE)
-    other = Rules(rules.door, TABLE, REGION, rules.clock)
+    other = Rules(rules.dynamo, TABLE, REGION, rules.clock)
     raced: list[Rule] = []
 
     def change(rule: Rule) -> Rule:
@@ -259,11 +259,11 @@ def test_a_change_that_somebody_was_faster_than_is_decided_anew(rules: Rules) ->
 def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None:  # noqa: FBT001 - a case
     """Whether its write had landed or not."""
     lost = Fault(Unclear("no answer"), applied=applied)
-    _door(rules).transact_faults[:] = [lost]
+    _dynamo(rules).transact_faults[:] = [lost]
     made = rules.create(RULE)
-    _door(rules).transact_faults[:] = [lost]
+    _dynamo(rules).transact_faults[:] = [lost]
     rules.set("r", _raised(200))
-    _door(rules).transact_faults[:] = [lost]
+    _dynamo(rules).transact_faults[:] = [lost]
 
     assert rules.delete("r")
     assert rules.number() == 3
@@ -273,10 +273,10 @@ def test_a_lost_answer_makes_one_revision(rules: Rules, applied: bool) -> None: 
 
 def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules) -> None:
     """And one that is forbidden at once."""
-    _door(rules).transact_faults[:] = [Fault(Throttled("slow down"))] * 6
+    _dynamo(rules).transact_faults[:] = [Fault(Throttled("slow down"))] * 6
     with pytest.raises(Throttled, match="slow down"):
         rules.create(RULE)
-    _door(rules).transact_faults[:] = [Fault(AccessDenied("no"))]
+    _dynamo(rules).transact_faults[:] = [Fault(AccessDenied("no"))]
     with pytest.raises(AccessDenied):
         rules.create(RULE)
     assert rules.list() == []
@@ -287,7 +287,7 @@ def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     rules.create(RULE)
     rules.create(replace(RULE, name="spoilt"))
     key = keys.rule_key("spoilt")
-    _door(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
+    _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
 
     cache = RuleCache(rules, rules.clock)
     assert [rule.name for rule in cache.book().rules] == ["r"]
@@ -306,7 +306,7 @@ def test_a_rule_of_a_later_release_is_left_alone(rules: Rules) -> None:
     """As every item with a higher format."""
     rules.create(RULE)
     key = keys.rule_key("r")
-    _door(rules).tables[TABLE][key["counter"], key["part"]]["v"] = 2
+    _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["v"] = 2
 
     assert rules.list() == []
     assert "format 2" in rules.read().unreadable["r"]
@@ -328,7 +328,7 @@ def test_a_judge_learns_of_changes_by_one_small_read(rules: Rules, clock: Manual
     rules.create(RULE)
     cache = RuleCache(rules, clock)
     first = cache.book()
-    meter = _door(rules).meter
+    meter = _dynamo(rules).meter
 
     before = meter.read_units
     assert cache.book() is first
@@ -367,7 +367,7 @@ def test_a_judge_takes_the_rules_for_its_region_and_their_past(rules: Rules) -> 
 def test_rules_that_change_while_they_are_read_are_read_again(rules: Rules) -> None:
     """Pages are no snapshot: the past of one moment beside the rules of the next would lack one."""
     rules.create(RULE)
-    other = Rules(rules.door, TABLE, REGION, rules.clock)
+    other = Rules(rules.dynamo, TABLE, REGION, rules.clock)
     numbers = iter([1])
 
     class Late(Rules):
@@ -380,7 +380,7 @@ def test_rules_that_change_while_they_are_read_are_read_again(rules: Rules) -> N
                 other.set("r", _raised(200))
             return number
 
-    snapshot = Late(rules.door, TABLE, REGION, rules.clock).read()
+    snapshot = Late(rules.dynamo, TABLE, REGION, rules.clock).read()
 
     assert (snapshot.number, snapshot.current["r"].threshold) == (2, 200)
     assert len(snapshot.past) == 1
@@ -388,7 +388,7 @@ def test_rules_that_change_while_they_are_read_are_read_again(rules: Rules) -> N
 
 def test_a_change_costs_what_it_says(rules: Rules) -> None:
     """Two units for each item of its transaction."""
-    meter: Any = _door(rules).meter
+    meter: Any = _dynamo(rules).meter
     costs = []
     for change in (
         lambda: rules.create(RULE),

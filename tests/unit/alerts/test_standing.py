@@ -9,17 +9,17 @@ import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.chain import ChainJudge, Link
-from countledger.consumers.alerts.move import Move
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.alerts.teller import Teller
+from countledger.consumers.alerts.total_change import Move
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,26 +54,26 @@ class Told:
 class World:
     """A stack in memory."""
 
-    door: TransactingDoor = field(default_factory=TransactingDoor)
+    dynamo: TransactingClient = field(default_factory=TransactingClient)
     clock: ManualClock = field(default_factory=ManualClock)
     told: Told = field(default_factory=Told)
 
     @property
     def standing(self) -> Standing:
         """What is tested."""
-        return Standing(self.door, TABLE, self.told, self.told, self.clock)
+        return Standing(self.dynamo, TABLE, self.told, self.told, self.clock)
 
     def total(self, counter: str, value: int, version: int = 3, **attributes: object) -> None:
         """A total as it stands."""
         key = keys.total_key(counter)
         item = {**key, "total": value, "events": 1, "entries": 1, "version": version, **attributes}
-        self.door.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
+        self.dynamo.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
 
     def rule(self, **words: object) -> Rule:
         """A rule, just made."""
         plain = {"name": "r", "threshold": 100, "direction": Direction.RISING, "judge_in": REGION}
         rule = Rule(**{**plain, **words})  # type: ignore[arg-type]  # any of its fields
-        return Rules(self.door, TABLE, REGION, self.clock).create(rule)
+        return Rules(self.dynamo, TABLE, REGION, self.clock).create(rule)
 
     @property
     def passed(self) -> list[tuple[int, object]]:
@@ -86,10 +86,10 @@ class World:
         def refuse(sequence: int, reason: str) -> None:
             raise AssertionError((sequence, reason))
 
-        teller = Teller(self.told, self.told, self.door, TABLE, self.clock)
+        teller = Teller(self.told, self.told, self.dynamo, TABLE, self.clock)
         counter = rule.counter or "a:1"
         move = Move(version, counter, old, new, version, self.clock.at_ms)
-        judged = ChainJudge(self.door, TABLE, teller, refuse).judge([Link(move, rule)])
+        judged = ChainJudge(self.dynamo, TABLE, teller, refuse).judge([Link(move, rule)])
         assert judged.error is None
 
 
@@ -110,7 +110,7 @@ def test_a_total_beyond_the_threshold_is_told_once_the_rule_is_in_force(world: W
     assert world.clock.at_ms > rule.effective_from_ms
     assert (alert.old, alert.new, alert.threshold, alert.version) == (150, 150, 100, 3)
     assert rule.in_force_at(alert.at_ms)
-    assert [one.alert for one in AlertLog(world.door, TABLE).newest("a:1")] == [alert]
+    assert [one.alert for one in AlertLog(world.dynamo, TABLE).newest("a:1")] == [alert]
 
 
 def test_again_it_tells_nothing_more(world: World) -> None:
@@ -119,7 +119,7 @@ def test_again_it_tells_nothing_more(world: World) -> None:
     rule = world.rule(counter="a:1")
 
     assert [world.standing.tell(rule) for _ in range(2)] == [1, 0]
-    rules = Rules(world.door, TABLE, REGION, world.clock)
+    rules = Rules(world.dynamo, TABLE, REGION, world.clock)
     assert world.standing.tell(rules.set("r", lambda _: world_rule(rule, 120))) == 1
 
 
@@ -215,7 +215,7 @@ def test_a_total_that_fell_to_where_it_stands_alerts_for_the_fall(world: World) 
 def test_what_an_older_revision_tells_arms_no_newer_one(world: World) -> None:
     """Somebody is late with the question; the revision of now has alerted, and is not back yet."""
     first = world.rule(counter="a:1", threshold=90)
-    rules = Rules(world.door, TABLE, REGION, world.clock)
+    rules = Rules(world.dynamo, TABLE, REGION, world.clock)
     second = rules.set("r", lambda _: replace(first, threshold=100, rearm=50))
     world.clock.at_ms = second.effective_from_ms
     world.judge(second, 40, 150, version=4)
@@ -235,7 +235,7 @@ def test_what_the_last_revision_has_still_to_judge_is_not_lost(world: World) -> 
     world.judge(first, 50, 150, version=4)
     world.judge(first, 150, 50, version=5)
     made_ms = world.clock.at_ms
-    rules = Rules(world.door, TABLE, REGION, world.clock)
+    rules = Rules(world.dynamo, TABLE, REGION, world.clock)
     second = rules.set("r", lambda _: world_rule(first, 120))
     world.total("a:1", 160, version=6)
     assert world.standing.tell(second) == 1
@@ -264,7 +264,7 @@ def test_one_counter_that_fails_hides_no_other_and_the_next_call_goes_on(world: 
     for n in range(3):
         world.total(f"a:{n}", 150)
     rule = world.rule(prefix="a:")
-    world.door.faults[:] = [Fault(Throttled("slow down"))]
+    world.dynamo.faults[:] = [Fault(Throttled("slow down"))]
 
     with pytest.raises(ServiceFailed, match=r"1 of its counters .*alert set r --now"):
         world.standing.tell(rule)

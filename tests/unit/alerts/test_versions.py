@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.consumers.alerts.move import Move
 from countledger.consumers.alerts.state import State, Tell, Write, decide, decide_now, told
 from countledger.consumers.alerts.state_item import (
     decode_state,
@@ -12,6 +11,7 @@ from countledger.consumers.alerts.state_item import (
     write_now_of,
     write_of,
 )
+from countledger.consumers.alerts.total_change import Move
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed, Unclear
 from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
@@ -19,7 +19,7 @@ from tests.unit.ledger.memory import Fault
 
 
 def _stored(world: World) -> State:
-    item = world.door.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
+    item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
     assert item is not None
     return decode_state(item)
 
@@ -30,7 +30,7 @@ def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() 
     world = World([wanted])
     stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
     assert isinstance(stands, Write)
-    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
+    world.dynamo.put(write_now_of(TABLE, Write(told(stands.state))))
 
     for _ in range(2):
         world.deliver(history([35, 45]))
@@ -117,32 +117,32 @@ def test_a_total_made_again_between_the_levels_alerts_as_any_other(
 def test_a_state_with_alerts_to_send_is_not_written_over() -> None:
     """Not even by a judge that saw the same version and revision with all alerts sent."""
     wanted = rule(10, step=10)
-    door = World([wanted]).door
+    dynamo = World([wanted]).dynamo
     stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
     assert isinstance(stands, Write)
-    door.put(write_now_of(TABLE, stands))
+    dynamo.put(write_now_of(TABLE, stands))
     seen = told(stands.state)
     crossed = decide(seen, Move(0, COUNTER, 35, 45, 2, START_MS), wanted)
     assert isinstance(crossed, Write)
     assert crossed.over == seen
 
     with pytest.raises(ConditionFailed):
-        door.put(write_of(TABLE, crossed))
+        dynamo.put(write_of(TABLE, crossed))
     assert stands.state.firing is not None
-    door.update(settle_of(TABLE, Tell(stands.state.firing, standing=True)))
-    door.put(write_of(TABLE, crossed))
+    dynamo.update(settle_of(TABLE, Tell(stands.state.firing, standing=True)))
+    dynamo.put(write_of(TABLE, crossed))
 
 
 def test_only_a_total_that_begins_is_compared_with_a_state_that_was_left() -> None:
     """One read for its first move; none for a move between the levels; no write if armed."""
     world = World([rule(5, "falling", rearm=20)])
     world.deliver(history([8, 3, 25]))
-    world.door.calls.clear()
+    world.dynamo.calls.clear()
 
     world.deliver([record(1, None, 9, at_s=100)])
     world.deliver([record(2, 9, 8, at_s=200)])
 
-    assert world.door.calls == ["get"]
+    assert world.dynamo.calls == ["get"]
 
 
 def test_a_strict_counter_made_again_between_the_levels_stays_disarmed() -> None:
@@ -166,14 +166,14 @@ def test_a_late_mark_of_a_total_that_stood_does_not_settle_what_its_record_set_o
     assert isinstance(stands, Write)
     firing = stands.state.firing
     assert firing is not None
-    world.door.put(write_now_of(TABLE, Write(told(stands.state))))
+    world.dynamo.put(write_now_of(TABLE, Write(told(stands.state))))
     # The judge dies behind its write of what the record sets off.
-    world.door.faults.append(None)
-    world.door.faults.append(Fault(Unclear("lost"), applied=True))
+    world.dynamo.faults.append(None)
+    world.dynamo.faults.append(Fault(Unclear("lost"), applied=True))
     world.deliver(history([35]))
 
     with pytest.raises(ConditionFailed):
-        world.door.update(settle_of(TABLE, Tell(firing, standing=True)))
+        world.dynamo.update(settle_of(TABLE, Tell(firing, standing=True)))
     world.deliver(history([35]))
 
     assert [one.threshold for _, one in world.targets.taken] == [10, 20, 30]

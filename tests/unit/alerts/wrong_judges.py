@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.consumers.alerts.alert import Firing
-    from countledger.consumers.alerts.move import Move
+    from countledger.consumers.alerts.total_change import Move
 
 
 class Hasty(ChainJudge):
@@ -87,7 +87,7 @@ def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
     def marked(teller: Teller, firing: Firing) -> int:
         # Of a total that stood it is another mark.
         with suppress(ConditionFailed):
-            teller.door.update(settle_of(TABLE, Tell(firing)))
+            teller.dynamo.update(settle_of(TABLE, Tell(firing)))
         return tell(teller, firing)
 
     patch.setattr(Teller, "tell", marked)

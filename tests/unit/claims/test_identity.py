@@ -19,10 +19,10 @@ from countledger.ledger.limits import SECOND_MS, TOKEN_LIFE_MS
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
 from countledger.producers.own_items import NewItem
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,8 @@ LOST = Unclear("the answer was lost")
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted(TransactingDoor):
-    """A door behind which something happens after its first deletion or transaction.
+class Interrupted(TransactingClient):
+    """A client behind which something happens after its first deletion or transaction.
 
     Attributes:
         happens: what; the answer is lost then, if an error is given.
@@ -47,12 +47,12 @@ class Interrupted(TransactingDoor):
 
     def delete(self, write: Delete) -> None:
         """Remove one item; then it happens."""
-        MemoryDoor.delete(self, write)
+        MemoryClient.delete(self, write)
         self._happen()
 
     def transact(self, writes: Any, token: str) -> bool:  # noqa: ANN401 - handed on
         """All or nothing; then it happens."""
-        fresh = TransactingDoor.transact(self, writes, token)
+        fresh = TransactingClient.transact(self, writes, token)
         self._happen()
         return fresh
 
@@ -63,31 +63,36 @@ class Interrupted(TransactingDoor):
             raise self.lost.pop()
 
 
-def _claims(door: MemoryDoor, clock: ManualClock | None = None) -> Claims:
+def _claims(dynamo: MemoryClient, clock: ManualClock | None = None) -> Claims:
     random = Random(1)  # noqa: S311 - jitter
     number = iter(range(10**6))
-    name = f"{id(clock)}-{id(door)}"
-    means = Means(
-        door, door, "counters", clock or ManualClock(), random, lambda _: f"{name}-{next(number)}"
+    name = f"{id(clock)}-{id(dynamo)}"
+    context = MethodContext(
+        dynamo,
+        dynamo,
+        "counters",
+        clock or ManualClock(),
+        random,
+        lambda _: f"{name}-{next(number)}",
     )
-    return Claims(means, "eu", "eu")
+    return Claims(context, "eu", "eu")
 
 
 @pytest.fixture
-def door() -> Interrupted:
+def dynamo() -> Interrupted:
     """One table."""
     return Interrupted()
 
 
-def _others(door: Interrupted) -> Claims:
+def _others(dynamo: Interrupted) -> Claims:
     """Another process of the same owner, in which nothing happens by itself."""
-    plain = TransactingDoor(tables=door.tables, tokens=door.tokens)
+    plain = TransactingClient(tables=dynamo.tables, tokens=dynamo.tokens)
     return _claims(plain)
 
 
-def test_every_take_makes_a_claim_of_its_own(door: Interrupted) -> None:
+def test_every_take_makes_a_claim_of_its_own(dynamo: Interrupted) -> None:
     """Its id is never used again, although owner and value are the same."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
 
     claims.take(SEAT)
     first = claims.find("seat", "7")
@@ -102,36 +107,36 @@ def test_every_take_makes_a_claim_of_its_own(door: Interrupted) -> None:
     assert claims.find("seat", "8") is None
 
 
-def test_a_lost_answer_does_not_release_the_owners_next_claim(door: Interrupted) -> None:
+def test_a_lost_answer_does_not_release_the_owners_next_claim(dynamo: Interrupted) -> None:
     """The deletion is carried out; before it is sent again, the owner takes the value again."""
-    claims, others = _claims(door), _others(door)
+    claims, others = _claims(dynamo), _others(dynamo)
     claims.take(SEAT)
-    door.happens.append(lambda: others.take(SEAT))
-    door.lost.append(LOST)
+    dynamo.happens.append(lambda: others.take(SEAT))
+    dynamo.lost.append(LOST)
 
     claims.release(SEAT)
 
     assert claims.owner("seat", "7") == "ann"
 
 
-def test_a_release_by_id_leaves_a_later_claim_alone(door: Interrupted) -> None:
+def test_a_release_by_id_leaves_a_later_claim_alone(dynamo: Interrupted) -> None:
     """However often it is repeated, and in whatever process."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     claims.take(SEAT)
     held = claims.find("seat", "7")
     assert held is not None
 
     assert claims.release(held)
     claims.take(SEAT)
-    again = [claims.release(held), _others(door).release(held)]
+    again = [claims.release(held), _others(dynamo).release(held)]
 
     assert again == [False, False]
     assert claims.owner("seat", "7") == "ann"
 
 
-def test_a_release_by_id_is_done_although_another_owner_has_the_value(door: Interrupted) -> None:
+def test_a_release_by_id_is_done_although_another_owner_has_the_value(dynamo: Interrupted) -> None:
     """The claim with that id is gone, and does not come back."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     claims.take(SEAT)
     held = claims.find("seat", "7")
     assert held is not None
@@ -144,9 +149,9 @@ def test_a_release_by_id_is_done_although_another_owner_has_the_value(door: Inte
     assert claims.owner("seat", "7") == "bob"
 
 
-def test_nobody_releases_a_claim_by_its_id_under_another_name(door: Interrupted) -> None:
+def test_nobody_releases_a_claim_by_its_id_under_another_name(dynamo: Interrupted) -> None:
     """The owner is compared as well."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     claims.take(SEAT)
     held = claims.find("seat", "7")
     assert held is not None
@@ -156,9 +161,11 @@ def test_nobody_releases_a_claim_by_its_id_under_another_name(door: Interrupted)
     assert claims.owner("seat", "7") == "ann"
 
 
-def test_of_several_refusals_the_one_that_names_another_owner_is_raised(door: Interrupted) -> None:
+def test_of_several_refusals_the_one_that_names_another_owner_is_raised(
+    dynamo: Interrupted,
+) -> None:
     """The caller learns who has the value, though an item of its own is in the way as well."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     own = [NewItem("users", {"counter": "u", "part": "u"}, ("counter", "part"))]
     claims.take(replace(SEAT, owner="bob"), own=own)
     claims.take(Claim("seat", "8", "ann"))
@@ -171,9 +178,9 @@ def test_of_several_refusals_the_one_that_names_another_owner_is_raised(door: In
         claims.take(Claim("seat", "9", "ann"), own=own)
 
 
-def test_a_change_by_id_leaves_a_later_claim_alone(door: Interrupted) -> None:
+def test_a_change_by_id_leaves_a_later_claim_alone(dynamo: Interrupted) -> None:
     """The owner went on to another value and came back; then the old request is repeated."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     claims.take(SEAT)
     held = claims.find("seat", "7")
     assert held is not None
@@ -188,10 +195,10 @@ def test_a_change_by_id_leaves_a_later_claim_alone(door: Interrupted) -> None:
 
 
 def test_a_claim_that_its_owner_has_keeps_its_id_when_it_is_taken_with_others(
-    door: Interrupted,
+    dynamo: Interrupted,
 ) -> None:
     """A release that names the claim still finds it."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     claims.take(SEAT)
     held = claims.find("seat", "7")
     assert held is not None
@@ -204,9 +211,9 @@ def test_a_claim_that_its_owner_has_keeps_its_id_when_it_is_taken_with_others(
     assert claims.owner("seat", "7") is None
 
 
-def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(door: Interrupted) -> None:
+def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(dynamo: Interrupted) -> None:
     """Stored with an item of the app's own in the same transaction, it names the claim later."""
-    claims = _claims(door)
+    claims = _claims(dynamo)
     mine = replace(SEAT, claim_id="booking-1")
 
     assert [claims.take(mine), claims.take(mine)] == [True, False]
@@ -234,9 +241,9 @@ def test_nothing_is_sent_again_once_another_clock_may_have_forgotten_the_token(
 ) -> None:
     """The service may have completed the first request by a clock that is ahead by the skew."""
     clock = ManualClock()
-    door = TransactingDoor(transact_faults=[Fault(LOST, applied=True)])
-    claims = _claims(door, clock)
-    margin_ms = TOKEN_LIFE_MS - claims.means.clock_skew_ms
+    dynamo = TransactingClient(transact_faults=[Fault(LOST, applied=True)])
+    claims = _claims(dynamo, clock)
+    margin_ms = TOKEN_LIFE_MS - claims.context.clock_skew_ms
     begun_ms = clock.at_ms
 
     def sleep(_now_ms: int) -> None:
@@ -250,4 +257,4 @@ def test_nothing_is_sent_again_once_another_clock_may_have_forgotten_the_token(
         with pytest.raises(Unclear, match="call again with the same arguments"):
             claims.take(*taken)
 
-    assert door.calls.count("transact") == (2 if sent else 1)
+    assert dynamo.calls.count("transact") == (2 if sent else 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.cli.at_once import answer, parse_change
+from countledger.infra.cli.transaction import answer, parse_change
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger.errors import BadDelta
 from countledger.producers.strict.outcome import (
@@ -10,9 +10,9 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     Outcome,
     Unknown,
+    Withdrawn,
 )
 
 ASKED = {"from": "a", "to": "b", "amount": 3}
@@ -23,7 +23,7 @@ ASKED = {"from": "a", "to": "b", "amount": 3}
     [
         (Applied("a, b", None), 0, {"status": "applied"}),
         (Duplicate("a, b", None), 0, {"status": "duplicate"}),
-        (GivenUp("a, b", "k1"), 2, {"status": "given_up", "id": "k1"}),
+        (Withdrawn("a, b", "k1"), 2, {"status": "withdrawn", "id": "k1"}),
         (
             Contended("a, b", 8, "busy"),
             3,

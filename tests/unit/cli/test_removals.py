@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.removal_stage import Removal, Stage
+from countledger.compaction.deletion_stage import Removal, Stage
+from countledger.infra.cli.deletions import _show
 from countledger.infra.cli.options import Options
-from countledger.infra.cli.removals import _show
 from countledger.ledger.errors import NoSuchCounter
 
 if TYPE_CHECKING:

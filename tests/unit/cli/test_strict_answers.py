@@ -15,10 +15,10 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    GivenUp,
     Outcome,
     SetFull,
     Unknown,
+    Withdrawn,
 )
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ CHANGES: list[tuple[Outcome, Amount, str, int, str | None]] = [
         ),
     ),
     (
-        GivenUp(HALL, "k1"),
+        Withdrawn(HALL, "k1"),
         1,
-        "given_up",
+        "withdrawn",
         2,
         (
             "not counted: this key of counter 'tickets:hall' was given up for good; a new change "
@@ -109,7 +109,7 @@ def test_every_outcome_has_an_answer() -> None:
 @pytest.mark.parametrize(
     ("outcome", "status", "code"),
     [
-        (GivenUp(HALL, "k1"), "given_up", 0),
+        (Withdrawn(HALL, "k1"), "withdrawn", 0),
         (Duplicate(HALL, None), "counted", 1),
         (Contended(HALL, 8, "busy"), "contended", 3),
         (Unknown(HALL, "ask again"), "unknown", 3),

@@ -16,7 +16,7 @@ from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,24 +147,24 @@ class ScriptedCompactor:
 
 @dataclass
 class Stack:
-    """All parts on one door.
+    """All parts on one client.
 
     Attributes:
         region: where its processes work.
     """
 
     region: str = HOME
-    door: MemoryDoor = field(default_factory=MemoryDoor)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
     triggers: ListedTriggers = field(default_factory=ListedTriggers)
     queue: ListedQueue = field(default_factory=ListedQueue)
 
     def __post_init__(self) -> None:
         """Make what depends on the others."""
-        self.namespaces = Namespaces(self.door, LEDGER, self.region, HOME)
-        self.index = DueIndex(self.door, COUNTERS, self.clock)
+        self.namespaces = Namespaces(self.dynamo, LEDGER, self.region, HOME)
+        self.index = DueIndex(self.dynamo, COUNTERS, self.clock)
         self.schedules = Schedules(
-            self.door,
+            self.dynamo,
             COUNTERS,
             self.triggers,
             self.namespaces,
@@ -177,7 +177,7 @@ class Stack:
 
     def namespace(self, name: str, kind: Kind = Kind.LEDGER) -> str:
         """Make a namespace."""
-        Namespaces(self.door, LEDGER, HOME, HOME).create(name, kind=kind)
+        Namespaces(self.dynamo, LEDGER, HOME, HOME).create(name, kind=kind)
         return name
 
     def worker(self, schedule_of: Callable[[str], Schedule | None] | None = None) -> Worker:
@@ -189,7 +189,7 @@ class Stack:
 
     def total(self, counter: str, **attributes: object) -> dict[str, Any]:
         """Put a total, or change it; what is stored then."""
-        stored = self.door.tables.setdefault(COUNTERS, {})
+        stored = self.dynamo.tables.setdefault(COUNTERS, {})
         key = (counter, keys.TOTAL)
         fresh = {**keys.total_key(counter), "total": 1, "events": 1, "entries": 1, "version": 1}
         stored[key] = {**stored.get(key, fresh), **attributes}

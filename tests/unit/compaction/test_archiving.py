@@ -63,11 +63,11 @@ class Archiving(Reusing):
 
     def entries(self) -> list[Item]:
         """Those that are there."""
-        return [one for one in self.door.items(LEDGER) if one["entry"].startswith("e#")]
+        return [one for one in self.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
 
     def archived(self) -> list[int]:
         """The deltas in the archive of the counter that uses the name now."""
-        head = decode_head(self.door.get(LEDGER, keys.head_key(COUNTER)))
+        head = decode_head(self.dynamo.get(LEDGER, keys.head_key(COUNTER)))
         return sorted(int(e.delta) for e in self.archive.entries(COUNTER, head.incarnation))
 
     def published(self) -> None:
@@ -81,7 +81,7 @@ class Archiving(Reusing):
     def delete(self, number: int) -> Item:
         """Somebody deletes an entry by hand."""
         item = self.entries()[number]
-        del self.door.tables[LEDGER][COUNTER, item["entry"]]
+        del self.dynamo.tables[LEDGER][COUNTER, item["entry"]]
         return item
 
 
@@ -90,7 +90,7 @@ def test_an_entry_deleted_by_hand_is_no_proof_that_the_archive_was_stored() -> N
     archiving = Archiving()
     archiving.published()
     changed = archiving.entries()[0]
-    archiving.door.put(Put(LEDGER, {**changed, "delta": 5}))
+    archiving.dynamo.put(Put(LEDGER, {**changed, "delta": 5}))
     assert archiving.compact().outcome is Outcome.TAMPERED
     archiving.delete(0)
 
@@ -110,7 +110,7 @@ def test_an_entry_that_is_written_back_is_archived_with_the_others() -> None:
     archiving.published()
     item = archiving.delete(1)
     assert archiving.compact().outcome is Outcome.TAMPERED
-    archiving.door.put(Put(LEDGER, item))
+    archiving.dynamo.put(Put(LEDGER, item))
 
     assert archiving.compact().outcome is Outcome.MERGED
     assert archiving.archived() == list(_DELTAS)
@@ -126,7 +126,7 @@ def test_an_operator_may_archive_what_is_there(how: str) -> None:
         archiving.delete(1)
     else:
         changed = archiving.entries()[1]
-        archiving.door.put(Put(LEDGER, {**changed, "note": {"by": "hand"}}))
+        archiving.dynamo.put(Put(LEDGER, {**changed, "note": {"by": "hand"}}))
         refused = archiving.compact()
         assert refused.outcome is Outcome.FAILED
         assert "--archive-as-found" in refused.detail
@@ -193,13 +193,13 @@ def test_a_late_record_of_an_earlier_generation_hides_no_later_one() -> None:
     archiving.use(*_DELTAS)
     archiving.stack.clock.at_ms += 2 * DAY_MS
     archiving.compact(covers_max=1)
-    record = archiving.door.get(LEDGER, keys.archived_key(COUNTER)) or {}
-    head = decode_head(archiving.door.get(LEDGER, keys.head_key(COUNTER)))
+    record = archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)) or {}
+    head = decode_head(archiving.dynamo.get(LEDGER, keys.head_key(COUNTER)))
     earlier = {**record, "generation": 1}
     late = plan.archived_of(LEDGER, COUNTER, replace(head, generation=2), "late", earlier)
 
     with pytest.raises(ConditionFailed):
-        archiving.door.put(late)
+        archiving.dynamo.put(late)
     assert record["generation"] == head.generation - 1
     assert record["incarnation"] == head.incarnation
     assert archiving.archived() == list(_DELTAS)
@@ -212,15 +212,15 @@ def test_a_late_record_of_a_removed_counter_hides_not_that_of_the_next_one(seen:
     removed = Head(generation=5, run="paused", incarnation="removed")
     before = Head(generation=4, run="earlier", incarnation="removed")
     if seen == "a record":
-        archiving.door.put(plan.archived_of(LEDGER, COUNTER, before, "s3://archive/4", None))
-    record = archiving.door.get(LEDGER, keys.archived_key(COUNTER))
+        archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, before, "s3://archive/4", None))
+    record = archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER))
     late = plan.archived_of(LEDGER, COUNTER, removed, "s3://archive/5", record)
     head = Head(generation=8, run="next", incarnation="next")
-    archiving.door.put(plan.archived_of(LEDGER, COUNTER, head, "s3://archive/8", record))
+    archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, head, "s3://archive/8", record))
 
     with pytest.raises(ConditionFailed):
-        archiving.door.put(late)
-    assert plan.is_archived(head, archiving.door.get(LEDGER, keys.archived_key(COUNTER)))
+        archiving.dynamo.put(late)
+    assert plan.is_archived(head, archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)))
 
 
 def test_p9_an_archived_generation_costs_one_write_unit_more() -> None:
@@ -231,9 +231,9 @@ def test_p9_an_archived_generation_costs_one_write_unit_more() -> None:
         archiving.use(*_DELTAS)
         archiving.stack.clock.at_ms += 2 * DAY_MS
         made = archiving.archiving() if archive else archiving.compactor()
-        calls = len(archiving.door.calls)
+        calls = len(archiving.dynamo.calls)
         assert made.compact(COUNTER).outcome is Outcome.MERGED
-        costs.append(archiving.door.calls[calls:].count("put"))
+        costs.append(archiving.dynamo.calls[calls:].count("put"))
 
     assert costs == [2, 3]
 
@@ -265,7 +265,7 @@ def test_a_removal_takes_the_record_along() -> None:
     archiving.empty(with_entries=False)
     archiving.forget()
 
-    assert [one for one in archiving.door.items(LEDGER) if one["counter"] == COUNTER] == []
+    assert [one for one in archiving.dynamo.items(LEDGER) if one["counter"] == COUNTER] == []
 
 
 def test_the_record_of_the_counter_that_uses_the_name_again_stays() -> None:
@@ -275,12 +275,12 @@ def test_the_record_of_the_counter_that_uses_the_name_again_stays() -> None:
     archiving.use(64)
     archiving.stack.clock.at_ms += 2 * DAY_MS
     archiving.compact()
-    record = archiving.door.get(LEDGER, keys.archived_key(COUNTER))
+    record = archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER))
 
     archiving.forget()
 
     assert record is not None
-    assert archiving.door.get(LEDGER, keys.archived_key(COUNTER)) == record
+    assert archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)) == record
 
 
 def test_a_third_call_that_stood_still_takes_no_record_of_the_next_counter() -> None:
@@ -297,13 +297,13 @@ def test_a_third_call_that_stood_still_takes_no_record_of_the_next_counter() -> 
         archiving.use(64)
         archiving.stack.clock.at_ms += 2 * DAY_MS
         assert archiving.compact().outcome is Outcome.MERGED
-        records.append(archiving.door.get(LEDGER, keys.archived_key(COUNTER)))
+        records.append(archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)))
 
     archiving.interrupted.before_delete[keys.ARCHIVED] = act
     archiving.forget()
 
     assert records[0] is not None
-    assert archiving.door.get(LEDGER, keys.archived_key(COUNTER)) == records[0]
+    assert archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)) == records[0]
 
 
 def test_the_archive_shows_an_entry_of_two_objects_of_a_generation_once() -> None:
@@ -334,7 +334,7 @@ def test_the_record_of_an_earlier_counter_hinders_no_later_one() -> None:
     archiving.use(*_DELTAS)
     archiving.stack.clock.at_ms += 2 * DAY_MS
     other = Head(generation=57, run="r", incarnation="earlier")
-    archiving.door.put(plan.archived_of(LEDGER, COUNTER, other, "s3://archive/earlier", None))
+    archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, other, "s3://archive/earlier", None))
 
     assert archiving.compact().outcome is Outcome.MERGED
     assert archiving.archived() == list(_DELTAS)

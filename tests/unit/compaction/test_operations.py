@@ -40,7 +40,7 @@ def stack() -> Stack:
 
 
 def _schedule(stack: Stack) -> dict[str, object]:
-    return stack.door.tables[COUNTERS]["namespace#likes", "schedule"]
+    return stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]
 
 
 def _due(stack: Stack, counter: str, entries: int = 5, due_at: int = NOW_MS) -> None:
@@ -52,7 +52,7 @@ def _dispatcher(stack: Stack) -> Dispatcher:
 
 
 def _batch(stack: Stack, notes: list[Report] | None = None) -> Batch:
-    sweeper = Sweeper(stack.door, COUNTERS, stack.clock)
+    sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock)
     kept: list[Report] = [] if notes is None else notes
     return Batch(stack.worker(), sweeper, stack.queue, stack.clock, kept.append)
 
@@ -261,7 +261,7 @@ def test_a_counter_without_a_total_gets_none_by_compaction(stack: Stack) -> None
     stack.compactor.compacted["likes:a"] = 4
 
     assert stack.worker().compact("likes:a").outcome is Outcome.MERGED
-    assert ("likes:a", "total") not in stack.door.tables[COUNTERS]
+    assert ("likes:a", "total") not in stack.dynamo.tables[COUNTERS]
 
 
 def test_a_counter_without_a_schedule_can_be_compacted_by_hand(stack: Stack) -> None:
@@ -280,11 +280,11 @@ def test_a_counter_without_a_schedule_can_be_compacted_by_hand(stack: Stack) -> 
 def test_what_is_noted_already_is_not_written_again(stack: Stack) -> None:
     """A run that found nothing costs no write."""
     stack.total("plain:a", entries=10, compacted=10)
-    stack.door.calls.clear()
+    stack.dynamo.calls.clear()
 
     stack.index.settle("plain:a", 10, None)
 
-    assert stack.door.calls == ["get"]
+    assert stack.dynamo.calls == ["get"]
 
 
 def test_a_failure_to_settle_is_a_failure_and_keeps_what_was_merged(stack: Stack) -> None:
@@ -376,7 +376,7 @@ def test_a_sweep_marks_what_should_have_been_in_the_index(stack: Stack) -> None:
     tally = _batch(stack).run({"m": body}, NOW_MS + HOUR_MS)
 
     assert tally.again == []
-    marked = {item["counter"] for item in stack.door.items(COUNTERS) if "due_at" in item}
+    marked = {item["counter"] for item in stack.dynamo.items(COUNTERS) if "due_at" in item}
     assert marked == {"likes:enough"}
     assert stack.total("likes:enough")["due_at"] > NOW_MS + DAY_MS
 
@@ -396,7 +396,7 @@ def test_a_sweep_hands_on_what_there_was_no_time_for(stack: Stack) -> None:
     names = {f"likes:{number}" for number in range(10)}
     for name in names:
         stack.total(name, entries=3)
-    sweeper = Sweeper(stack.door, COUNTERS, stack.clock, page_size=4)
+    sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock, page_size=4)
     batch = Batch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
     stack.queue.sent.append(SweepSegment("likes", 0, 1))
     runs = 0
@@ -407,14 +407,14 @@ def test_a_sweep_hands_on_what_there_was_no_time_for(stack: Stack) -> None:
         runs += 1
 
     assert runs == 3
-    assert {item["counter"] for item in stack.door.items(COUNTERS) if "due_at" in item} == names
+    assert {item["counter"] for item in stack.dynamo.items(COUNTERS) if "due_at" in item} == names
 
 
 def test_a_rest_that_could_not_be_handed_on_comes_again(stack: Stack) -> None:
     """Its message is not done with."""
     stack.total("likes:a", entries=3)
     stack.total("likes:b", entries=3)
-    sweeper = Sweeper(stack.door, COUNTERS, stack.clock, page_size=1)
+    sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock, page_size=1)
     object.__setattr__(stack.queue, "takes", 0)
     batch = Batch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
 

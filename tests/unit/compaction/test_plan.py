@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.compaction import plan
-from countledger.compaction.removal_mark import Mark
-from countledger.compaction.removal_plan import empty_head
+from countledger.compaction.deletion_mark import Mark
+from countledger.compaction.deletion_plan import empty_head
 from countledger.compaction.report import Outcome
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry

@@ -6,13 +6,13 @@ from countledger.compaction.regions import Regions, Survey, neighbours, survey_o
 from countledger.ledger import keys
 from countledger.ledger.errors import WrongRegion
 from countledger.ledger.ids import id_of_key, new_id
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 
 def test_only_the_home_region_may_merge() -> None:
     """Elsewhere it is refused before any call."""
     with pytest.raises(WrongRegion, match=r"this is b.* home region a only"):
-        Regions(MemoryDoor(), "t", "b", "a", lambda _: MemoryDoor())
+        Regions(MemoryClient(), "t", "b", "a", lambda _: MemoryClient())
 
 
 def test_a_table_without_replicas_has_no_other_region() -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction import removal_mark
+from countledger.compaction import deletion_mark
 from countledger.compaction.compactor import Compactor
+from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion_mark import Mark
+from countledger.compaction.deletion_plan import plan_removal
+from countledger.compaction.deletion_stage import Stage
+from countledger.compaction.deletions import Removals
 from countledger.compaction.regions import Regions
-from countledger.compaction.removal import LedgerRemover
-from countledger.compaction.removal_mark import Mark
-from countledger.compaction.removal_plan import plan_removal
-from countledger.compaction.removal_stage import Stage
-from countledger.compaction.removals import Removals
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     AccessDenied,
@@ -31,7 +31,7 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
 from tests.unit.ledger.memory import HesitantDoor
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class Emptying:
         stays: what lies beside a counter and is younger.
     """
 
-    stack: Stack = field(default_factory=lambda: Stack(door=TransactingDoor(description={})))
+    stack: Stack = field(default_factory=lambda: Stack(dynamo=TransactingClient(description={})))
     tidied: list[int] = field(default_factory=list)
     unproven: str | None = None
     stays: list[str] = field(default_factory=list)
@@ -63,17 +63,17 @@ class Emptying:
         self.stack.namespace("likes")
 
     @property
-    def door(self) -> TransactingDoor:
+    def dynamo(self) -> TransactingClient:
         """Where all of it lies."""
-        assert isinstance(self.stack.door, TransactingDoor)
-        return self.stack.door
+        assert isinstance(self.stack.dynamo, TransactingClient)
+        return self.stack.dynamo
 
     def remover(self, compact: Callable[[str], Report] | None = None) -> LedgerRemover:
         """A process of its own."""
         clock, regions = self.stack.clock, self.regions()
         compactor = Compactor(regions, self.stack.namespaces, limit_of, clock=clock)
         return LedgerRemover(
-            self.door,
+            self.dynamo,
             COUNTERS,
             regions,
             self.stack.namespaces,
@@ -90,7 +90,7 @@ class Emptying:
 
     def regions(self) -> Regions:
         """As the table says now."""
-        return Regions(self.door, LEDGER, HOME, HOME, lambda _: self.door, self.stack.clock)
+        return Regions(self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.stack.clock)
 
     def removals(self, remover: LedgerRemover, names: list[str]) -> Removals:
         """All counters of the namespace."""
@@ -104,7 +104,7 @@ class Emptying:
     def send(self, counter: str) -> None:
         """An entry that no total knows of yet."""
         clock = self.stack.clock
-        sender = Sender(self.door, LEDGER, self.stack.namespaces, clock=clock)
+        sender = Sender(self.dynamo, LEDGER, self.stack.namespaces, clock=clock)
         assert Recorder(sender, HOME, clock).record(Event(counter, 1)).status == "recorded"
 
 
@@ -114,8 +114,8 @@ def test_a_total_of_another_region_is_never_left_behind() -> None:
     emptying.record()
     marked = emptying.remover().remove(COUNTER)
     emptying.stack.clock.at_ms += 2 * DAY_MS
-    assert not isinstance(emptying.door.description, Exception)
-    emptying.door.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
+    assert not isinstance(emptying.dynamo.description, Exception)
+    emptying.dynamo.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
 
     with pytest.raises(BadSetting, match="its ledger is in other regions as well: b"):
         emptying.remover().remove(COUNTER)
@@ -151,7 +151,7 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     for name in names:
         emptying.record(name)
     spoilt = {**keys.removal_key("likes:b"), "id": "m", "at": "yesterday"}
-    emptying.door.put(Put(COUNTERS, spoilt))
+    emptying.dynamo.put(Put(COUNTERS, spoilt))
 
     removals = emptying.removals(emptying.remover(), names).remove_all("likes")
     stages = {one.counter: (one.stage, one.detail) for one in removals}
@@ -162,20 +162,20 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HesitantTransactingDoor(HesitantDoor, TransactingDoor):
+class HesitantTransactingDoor(HesitantDoor, TransactingClient):
     """Takes transactions, and begins each query with a page without items."""
 
 
 def test_a_page_without_items_is_not_the_end_of_a_ledger() -> None:
     """An entry made behind the mark lies behind it: the counter is in use, and nothing goes."""
-    emptying = Emptying(Stack(door=HesitantTransactingDoor(description={})))
+    emptying = Emptying(Stack(dynamo=HesitantTransactingDoor(description={})))
     emptying.record()
     emptying.remover().remove(COUNTER)
     emptying.stack.clock.at_ms += 2 * DAY_MS
     emptying.send(COUNTER)
 
     assert emptying.remover().remove(COUNTER).stage is Stage.IN_USE
-    assert emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is not None
+    assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
 @pytest.mark.parametrize("error", [AccessDenied("no"), BadSetting("strong")])
@@ -207,9 +207,9 @@ def test_what_was_made_behind_the_mark_stops_a_removal_also_once_it_is_merged() 
     removal = emptying.remover().remove(COUNTER)
 
     assert removal.stage is Stage.IN_USE
-    entries = [one for one in emptying.door.items(LEDGER) if one["entry"].startswith("e#")]
+    entries = [one for one in emptying.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
     assert entries == []
-    assert emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is not None
+    assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
 @pytest.mark.parametrize(("after_ms", "stage"), [(0, Stage.WAITING), (1, Stage.REMOVED)])
@@ -246,9 +246,9 @@ def test_a_counter_whose_entries_no_total_knows_of_is_marked() -> None:
 def _planned(emptying: Emptying, head: Head, *, total: bool) -> tuple[Mark, tuple[Write, ...]]:
     """A removal as it is planned, of a counter whose head is stored."""
     mark = Mark(counter=COUNTER, id="mark", at_ms=1)
-    emptying.door.put(removal_mark.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
+    emptying.dynamo.put(deletion_mark.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
     if head.generation:
-        emptying.door.put(Put(LEDGER, encode_head(COUNTER, head)))
+        emptying.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
     item = emptying.stack.total(COUNTER) if total else None
     return mark, plan_removal((LEDGER, COUNTERS), mark, head, item, 2)
 
@@ -270,14 +270,14 @@ def test_the_numbers_go_only_with_the_head_that_was_read(
     """Its generation alone does not identify it."""
     emptying = Emptying()
     _, writes = _planned(emptying, _HEAD, total=True)
-    emptying.door.tables[LEDGER][COUNTER, keys.HEAD][name] = value
+    emptying.dynamo.tables[LEDGER][COUNTER, keys.HEAD][name] = value
 
     with nullcontext() if goes else pytest.raises(TransactionCancelled):
-        emptying.door.transact(writes, "token")
+        emptying.dynamo.transact(writes, "token")
 
-    head = emptying.door.get(LEDGER, keys.head_key(COUNTER)) or {}
+    head = emptying.dynamo.get(LEDGER, keys.head_key(COUNTER)) or {}
     assert head["sum"] == (0 if goes else 5)
-    assert (emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is None) is goes
+    assert (emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is None) is goes
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["moved", "made"])
@@ -288,22 +288,22 @@ def test_a_total_that_came_or_moved_since_it_was_read_stays(*, read: bool) -> No
     emptying.stack.total(COUNTER, version=7)
 
     with pytest.raises(TransactionCancelled):
-        emptying.door.transact(writes, "token")
+        emptying.dynamo.transact(writes, "token")
 
-    assert emptying.door.get(COUNTERS, keys.total_key(COUNTER)) is not None
+    assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
 def test_a_mark_that_another_removal_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     emptying = Emptying()
     mark, writes = _planned(emptying, _HEAD, total=True)
-    again = removal_mark.mark_of(COUNTERS, COUNTER, "another", mark.at_ms)
-    emptying.door.put(replace(again, condition=None))
+    again = deletion_mark.mark_of(COUNTERS, COUNTER, "another", mark.at_ms)
+    emptying.dynamo.put(replace(again, condition=None))
 
     with pytest.raises(TransactionCancelled):
-        emptying.door.transact(writes, "token")
-    for write in (removal_mark.cancel_of(COUNTERS, mark), removal_mark.unmark_of(COUNTERS, mark)):
+        emptying.dynamo.transact(writes, "token")
+    for write in (deletion_mark.cancel_of(COUNTERS, mark), deletion_mark.unmark_of(COUNTERS, mark)):
         with pytest.raises(ConditionFailed):
-            emptying.door.delete(write)
+            emptying.dynamo.delete(write)
     with pytest.raises(ConditionFailed):
-        emptying.door.update(removal_mark.tidied_of(COUNTERS, mark))
+        emptying.dynamo.update(deletion_mark.tidied_of(COUNTERS, mark))

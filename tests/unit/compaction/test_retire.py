@@ -21,7 +21,7 @@ from countledger.ledger.head import Covered, Head
 from countledger.ledger.operations import Delete, Write
 from countledger.ledger.retry import Backoff
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 TIMED, BARE = "e#0", "e#k"
 HEAD = Head(generation=3, run="r", covers={TIMED: Covered(5), BARE: Covered(6, at_ms=100)})
@@ -29,7 +29,7 @@ ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class RefusingDoor(MemoryDoor):
+class RefusingClient(MemoryClient):
     """The first calls meet these errors; what went through is kept."""
 
     errors: list[Exception] = field(default_factory=list)
@@ -51,9 +51,9 @@ class RefusingDoor(MemoryDoor):
         self.deleted.append(write.key["entry"])
 
 
-def _retirer(door: RefusingDoor, how: Retire, clock: ManualClock) -> Retirer:
+def _retirer(dynamo: RefusingClient, how: Retire, clock: ManualClock) -> Retirer:
     return Retirer(
-        door=door,
+        dynamo=dynamo,
         table="t",
         counter="c",
         head=HEAD,
@@ -71,16 +71,16 @@ def test_several_workers_delete_at_once() -> None:
     """Each waits until the other one deletes as well."""
     meeting = Barrier(2)
 
-    class MeetingDoor(RefusingDoor):
+    class MeetingDoor(RefusingClient):
         def delete(self, write: Delete) -> None:
             meeting.wait(5)
-            RefusingDoor.delete(self, write)
+            RefusingClient.delete(self, write)
 
-    door = MeetingDoor()
-    retirer = replace(_retirer(door, Retire.DELETE, ManualClock()), workers=2)
+    dynamo = MeetingDoor()
+    retirer = replace(_retirer(dynamo, Retire.DELETE, ManualClock()), workers=2)
 
     assert retirer.retire([TIMED, BARE], lambda: False)
-    assert sorted(door.deleted) == [TIMED, BARE]
+    assert sorted(dynamo.deleted) == [TIMED, BARE]
 
 
 def _cancelled(*reasons: Reason) -> TransactionCancelled:
@@ -104,33 +104,36 @@ PASSING: list[Callable[[], Exception]] = [
 @pytest.mark.parametrize("error", PASSING)
 def test_what_may_pass_is_tried_again(error: Callable[[], Exception]) -> None:
     """With jitter, under the same token: the service carries it out once."""
-    door, clock = RefusingDoor(errors=[error(), error()]), ManualClock()
+    dynamo, clock = RefusingClient(errors=[error(), error()]), ManualClock()
 
-    assert _retirer(door, Retire.TRANSACTION, clock).retire(list(HEAD.covers), lambda: False)
+    assert _retirer(dynamo, Retire.TRANSACTION, clock).retire(list(HEAD.covers), lambda: False)
 
-    assert door.deleted == [TIMED, BARE]
+    assert dynamo.deleted == [TIMED, BARE]
     assert len(clock.slept_ms) == 2
-    assert len(set(door.tokens)) == 1
+    assert len(set(dynamo.tokens)) == 1
 
 
 @pytest.mark.parametrize("how", Retire)
 def test_tries_are_bounded(how: Retire) -> None:
     """A conflict that stays is reported; the next run goes on."""
-    door, clock = RefusingDoor(errors=[Throttled("later") for _ in range(99)]), ManualClock()
+    dynamo, clock = RefusingClient(errors=[Throttled("later") for _ in range(99)]), ManualClock()
 
     with pytest.raises(ServiceFailed, match="after 4 attempts"):
-        _retirer(door, how, clock).retire([TIMED], lambda: False)
+        _retirer(dynamo, how, clock).retire([TIMED], lambda: False)
 
     assert len(clock.slept_ms) == ATTEMPTS - 1
-    assert door.deleted == []
+    assert dynamo.deleted == []
 
 
 def test_a_reason_that_stays_is_not_tried_again() -> None:
     """The service calls the request invalid."""
-    door, clock = RefusingDoor(errors=[_cancelled(Reason("ValidationError"), NONE)]), ManualClock()
+    dynamo, clock = (
+        RefusingClient(errors=[_cancelled(Reason("ValidationError"), NONE)]),
+        ManualClock(),
+    )
 
     with pytest.raises(ServiceFailed, match="ValidationError"):
-        _retirer(door, Retire.TRANSACTION, clock).retire(list(HEAD.covers), lambda: False)
+        _retirer(dynamo, Retire.TRANSACTION, clock).retire(list(HEAD.covers), lambda: False)
 
     assert clock.slept_ms == []
 
@@ -138,42 +141,42 @@ def test_a_reason_that_stays_is_not_tried_again() -> None:
 def test_a_changed_entry_stops_the_transaction() -> None:
     """Also beside a conflict."""
     changed = Reason("ConditionalCheckFailed", _item(TIMED, 7, 1))
-    door = RefusingDoor(errors=[_cancelled(changed, CONFLICT)])
+    dynamo = RefusingClient(errors=[_cancelled(changed, CONFLICT)])
 
     with pytest.raises(Tampered, match=r"delta 5 and carries 7"):
-        _retirer(door, Retire.TRANSACTION, ManualClock()).retire(list(HEAD.covers), lambda: False)
+        _retirer(dynamo, Retire.TRANSACTION, ManualClock()).retire(list(HEAD.covers), lambda: False)
 
-    assert door.deleted == []
+    assert dynamo.deleted == []
 
 
 def test_an_entry_made_anew_is_left_out() -> None:
     """The others go without it, under a token of their own."""
     renewed = Reason("ConditionalCheckFailed", _item(BARE, 6, 900))
-    door = RefusingDoor(errors=[_cancelled(NONE, renewed)])
+    dynamo = RefusingClient(errors=[_cancelled(NONE, renewed)])
 
-    assert _retirer(door, Retire.TRANSACTION, ManualClock()).retire(
+    assert _retirer(dynamo, Retire.TRANSACTION, ManualClock()).retire(
         list(HEAD.covers), lambda: False
     )
 
-    assert door.deleted == [TIMED]
-    assert len(set(door.tokens)) == 2
+    assert dynamo.deleted == [TIMED]
+    assert len(set(dynamo.tokens)) == 2
 
 
 def test_single_deletes_judge_alike() -> None:
     """Made anew: left alone. Changed: stops."""
-    anew = RefusingDoor(errors=[ConditionFailed(_item(BARE, 6, 900))])
+    anew = RefusingClient(errors=[ConditionFailed(_item(BARE, 6, 900))])
     assert _retirer(anew, Retire.DELETE, ManualClock()).retire([BARE], lambda: False)
     assert anew.deleted == []
 
-    changed = RefusingDoor(errors=[ConditionFailed(_item(BARE, 7, 100))])
+    changed = RefusingClient(errors=[ConditionFailed(_item(BARE, 7, 100))])
     with pytest.raises(Tampered):
         _retirer(changed, Retire.DELETE, ManualClock()).retire([BARE], lambda: False)
 
 
 def test_nothing_is_deleted_past_the_deadline() -> None:
     """It says that something is left."""
-    door = RefusingDoor()
+    dynamo = RefusingClient()
 
-    assert not _retirer(door, Retire.DELETE, ManualClock()).retire([TIMED, BARE], lambda: True)
+    assert not _retirer(dynamo, Retire.DELETE, ManualClock()).retire([TIMED, BARE], lambda: True)
 
-    assert door.deleted == []
+    assert dynamo.deleted == []

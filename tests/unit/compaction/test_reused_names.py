@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.removal_stage import Stage
+from countledger.compaction.deletion_stage import Stage
 from countledger.compaction.report import Outcome, Step, Verb
 from countledger.compaction.retire import Retire
 from countledger.consumers.groups import Groups
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
-from countledger.ledger.departure import leave
+from countledger.ledger.before_send import leave
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import BadSetting, ServiceFailed
 from countledger.ledger.exact import ExactReader
@@ -28,8 +28,8 @@ from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
 from tests.unit.compaction.test_removal import COUNTER, Emptying
-from tests.unit.ledger.memory import MemoryDoor
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.memory import MemoryClient
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,8 +46,8 @@ class _Stopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptedDoor(TransactingDoor):
-    """A door at which somebody else acts at a chosen moment, once.
+class InterruptedClient(TransactingClient):
+    """A client at which somebody else acts at a chosen moment, once.
 
     Attributes:
         after_query: acts once a query of entries was answered in full.
@@ -63,7 +63,7 @@ class InterruptedDoor(TransactingDoor):
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """What matches; then somebody acts."""
-        yield from MemoryDoor.pages(self, read)
+        yield from MemoryClient.pages(self, read)
         if self.after_query:
             self.after_query.pop()()
 
@@ -72,19 +72,19 @@ class InterruptedDoor(TransactingDoor):
         self._leave()
         if self.before_head and write.item.get("entry") == keys.HEAD:
             self.before_head.pop()()
-        MemoryDoor.put(self, write)
+        MemoryClient.put(self, write)
 
     def delete(self, write: Delete) -> None:
         """Somebody acts; then the deletion arrives."""
         if act := self.before_delete.pop(str(write.key.get("entry") or write.key["part"]), None):
             act()
         leave()
-        MemoryDoor.delete(self, write)
+        MemoryClient.delete(self, write)
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing."""
         self._leave()
-        return TransactingDoor.transact(self, writes, token)
+        return TransactingClient.transact(self, writes, token)
 
     def _leave(self) -> None:
         if self.before_write:
@@ -96,18 +96,18 @@ class InterruptedDoor(TransactingDoor):
 class Reusing(Emptying):
     """A counter whose name is used again after its numbers were removed."""
 
-    stack: Stack = field(default_factory=lambda: Stack(door=InterruptedDoor(description={})))
+    stack: Stack = field(default_factory=lambda: Stack(dynamo=InterruptedClient(description={})))
 
     @property
-    def interrupted(self) -> InterruptedDoor:
-        """The same door."""
-        assert isinstance(self.stack.door, InterruptedDoor)
-        return self.stack.door
+    def interrupted(self) -> InterruptedClient:
+        """The same client."""
+        assert isinstance(self.stack.dynamo, InterruptedClient)
+        return self.stack.dynamo
 
     def use(self, *deltas: int) -> None:
         """Entries, one after the other."""
         clock = self.stack.clock
-        sender = Sender(self.door, LEDGER, self.stack.namespaces, clock=clock)
+        sender = Sender(self.dynamo, LEDGER, self.stack.namespaces, clock=clock)
         for delta in deltas:
             clock.at_ms += 1
             receipt = Recorder(sender, HOME, clock).record(Event(COUNTER, delta))
@@ -136,7 +136,7 @@ class Reusing(Emptying):
 
     def exact(self) -> ExactReader:
         """A reader."""
-        return ExactReader(self.door, LEDGER)
+        return ExactReader(self.dynamo, LEDGER)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_run_that_paused_publishes_over_no_head_of_another_run() -> None:
     reusing.empty()
     reusing.use(*_DELTAS)
     reusing.stack.clock.at_ms += 2 * DAY_MS
-    empty = reusing.door.get(LEDGER, keys.head_key(COUNTER)) or {}
+    empty = reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) or {}
 
     def stop_at_the_same_generation(step: Step) -> None:
         if step.verb is Verb.SELECT and step.generation == empty["generation"]:
@@ -203,7 +203,7 @@ def test_an_exact_read_that_took_half_a_day_starts_over(hours: int, *, again: bo
     clock = reusing.stack.clock
     reusing.interrupted.after_query.append(lambda: clock.sleep_ms(hours * HOUR_MS))
 
-    reader = ExactReader(reusing.door, LEDGER, clock)
+    reader = ExactReader(reusing.dynamo, LEDGER, clock)
     found = reader.read(COUNTER)
 
     assert (found.sum, found.read_units) == (_SUM, 4.0 if again else 2.0)
@@ -215,15 +215,15 @@ def test_a_strongly_consistent_table_is_merged_by_single_deletes_alone(retire: R
     reusing = Reusing()
     reusing.use(*_DELTAS)
     reusing.stack.clock.at_ms += 2 * DAY_MS
-    assert not isinstance(reusing.door.description, Exception)
-    reusing.door.description["MultiRegionConsistency"] = "STRONG"
+    assert not isinstance(reusing.dynamo.description, Exception)
+    reusing.dynamo.description["MultiRegionConsistency"] = "STRONG"
 
     report = replace(reusing.compactor(), retire=retire).compact(COUNTER)
 
     refused = retire is Retire.TRANSACTION
     assert report.outcome is (Outcome.FAILED if refused else Outcome.MERGED)
     assert isinstance(report.error, BadSetting) is refused
-    assert (reusing.door.get(LEDGER, keys.head_key(COUNTER)) is None) is refused
+    assert (reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) is None) is refused
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -255,7 +255,7 @@ def test_a_membership_leaves_soon_after_the_time_that_it_carries(*, late: bool) 
     """Later it could pass for one of a counter that was removed in between."""
     reusing = Reusing()
     clock = reusing.stack.clock
-    groups = Groups(TotalsReader(reusing.door, COUNTERS), reusing.stack.namespaces, clock)
+    groups = Groups(TotalsReader(reusing.dynamo, COUNTERS), reusing.stack.namespaces, clock)
     groups.add("group", [])
     reusing.interrupted.before_write.append(lambda: clock.sleep_ms(MINUTE_MS + late))
 
@@ -269,7 +269,7 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
     """It may have been counted and removed; what is younger than the mark was not."""
     reusing = Reusing()
     reusing.empty()
-    head = decode_head(reusing.door.get(LEDGER, keys.head_key(COUNTER)))
+    head = decode_head(reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)))
     assert head.to_at_ms is not None
     entries = [
         Entry(counter=COUNTER, id=new_id(at_ms), delta=1, at_ms=at_ms, origin="r")
@@ -295,7 +295,9 @@ def test_a_run_that_read_no_head_publishes_none_half_a_day_later(
     report = replace(reusing.compactor(), retire=Retire.DELETE).compact(COUNTER)
 
     assert report.outcome is outcome
-    assert (reusing.door.get(LEDGER, keys.head_key(COUNTER)) is None) is (outcome is Outcome.FAILED)
+    assert (reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) is None) is (
+        outcome is Outcome.FAILED
+    )
 
 
 @pytest.mark.parametrize("retire", Retire)
@@ -321,7 +323,7 @@ def test_a_run_that_slept_for_half_a_day_deletes_nothing(
                 reusing.interrupted.before_write.append(sleep)
 
     def entries() -> list[Item]:
-        return [one for one in reusing.door.items(LEDGER) if one["entry"].startswith("e#")]
+        return [one for one in reusing.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
 
     run = replace(reusing.compactor(), retire=retire, workers=1)
     report = run.compact(COUNTER, on_step=at_retire)

@@ -6,8 +6,8 @@ import pytest
 
 from countledger.compaction.batch import Batch
 from countledger.compaction.dispatcher import Dispatcher
+from countledger.compaction.last_run import LastRuns, WorkDone
 from countledger.compaction.report import Outcome, Report
-from countledger.compaction.run_book import RunBook, WorkDone
 from countledger.compaction.sweep import Sweeper
 from countledger.compaction.work import CompactCounter, encode_work
 from countledger.ledger import keys
@@ -25,14 +25,14 @@ def stack() -> Stack:
     made = Stack()
     made.namespace("likes")
     made.schedules.create("likes", every_ms=HOUR_MS, min_entries=3)
-    made.door.tables[COUNTERS]["namespace#likes", "schedule"].pop("unswept_since")
+    made.dynamo.tables[COUNTERS]["namespace#likes", "schedule"].pop("unswept_since")
     for name in ("likes:a", "likes:b"):
         made.total(name, entries=5, due_at=NOW_MS, due_bucket=bucket_of(name))
     return made
 
 
-def _book(stack: Stack) -> RunBook:
-    return RunBook(stack.door, COUNTERS, stack.clock)
+def _book(stack: Stack) -> LastRuns:
+    return LastRuns(stack.dynamo, COUNTERS, stack.clock)
 
 
 def _tick(stack: Stack) -> None:
@@ -40,7 +40,7 @@ def _tick(stack: Stack) -> None:
 
 
 def _work(stack: Stack, *counters: str) -> list[str]:
-    sweeper = Sweeper(stack.door, COUNTERS, stack.clock)
+    sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock)
     batch = Batch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
     messages = {name: encode_work(CompactCounter(name)) for name in counters}
     return batch.run(messages, NOW_MS + HOUR_MS).again
@@ -94,7 +94,7 @@ def test_the_end_of_a_tick_does_not_spoil_the_next_ones_page(stack: Stack) -> No
 def test_a_tick_that_never_ended_can_be_told(stack: Stack) -> None:
     """The queue failed: the page has a beginning and no end."""
     stack.queue = ListedQueue(takes=0)
-    stack.door.tables[COUNTERS]["namespace#likes", "schedule"]["unswept_since"] = 0
+    stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]["unswept_since"] = 0
     with pytest.raises(ServiceFailed):
         _tick(stack)
 
@@ -107,14 +107,14 @@ def test_a_tick_that_never_ended_can_be_told(stack: Stack) -> None:
 def test_a_note_that_fails_stops_nobody(stack: Stack, applied: bool) -> None:  # noqa: FBT001 - a case
     """Counters are sent and worked off all the same, and no message comes again."""
     failing = Fault(ServiceFailed("the note failed"), applied)
-    stack.door.faults.extend([failing, failing])
+    stack.dynamo.faults.extend([failing, failing])
     _tick(stack)
-    assert not stack.door.faults, "a tick makes two notes"
-    stack.door.faults.extend([None, None, failing])
+    assert not stack.dynamo.faults, "a tick makes two notes"
+    stack.dynamo.faults.extend([None, None, failing])
 
     assert _work(stack, "likes:a", "likes:b") == []
 
-    assert not stack.door.faults, "two settlements, and the note"
+    assert not stack.dynamo.faults, "two settlements, and the note"
     assert len(stack.queue.sent) == 2
     assert (_book(stack).last("likes") is not None) == applied
 
@@ -122,7 +122,7 @@ def test_a_note_that_fails_stops_nobody(stack: Stack, applied: bool) -> None:  #
 def test_what_was_spoilt_by_hand_is_said() -> None:
     """And is no number."""
     stack = Stack()
-    stack.door.tables[COUNTERS] = {
+    stack.dynamo.tables[COUNTERS] = {
         ("namespace#likes", "run"): {**keys.run_key("likes"), "ticked_at": 1, "merged": "many"}
     }
     with pytest.raises(CorruptItem, match="merged"):

@@ -54,7 +54,7 @@ def test_a_schedule_is_an_item_and_a_trigger(stack: Stack) -> None:
     assert stack.schedules.get("likes") == made
     assert stack.schedules.list() == [made]
     assert stack.triggers.kept == {"likes": "rate(15 minutes)"}
-    item = stack.door.tables[COUNTERS]["namespace#likes", "schedule"]
+    item = stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]
     assert rule_in(item) == DueRule(100, LIMIT_MS)
 
 
@@ -127,12 +127,12 @@ def test_what_no_schedule_can_be_is_refused(
 
 def test_only_a_namespace_of_a_ledger_has_a_schedule(stack: Stack) -> None:
     """One that does not exist, or is of another kind, is refused."""
-    stack.namespace("doors", Kind.STRICT)
+    stack.namespace("clients", Kind.STRICT)
 
     with pytest.raises(NamespaceUnknown, match="no-such"):
         stack.schedules.create("no-such", every_ms=HOUR_MS)
     with pytest.raises(WrongKind, match="kind strict"):
-        stack.schedules.create("doors", every_ms=HOUR_MS)
+        stack.schedules.create("clients", every_ms=HOUR_MS)
     with pytest.raises(BadSetting, match="namespace 'a#b'"):
         stack.schedules.create("a#b", every_ms=HOUR_MS)
 
@@ -140,7 +140,7 @@ def test_only_a_namespace_of_a_ledger_has_a_schedule(stack: Stack) -> None:
 def test_elsewhere_than_at_home_nothing_is_changed(stack: Stack) -> None:
     """Reading is for everybody."""
     stack.schedules.create("likes", every_ms=HOUR_MS)
-    abroad = Stack(region="abroad-1", door=stack.door, triggers=stack.triggers)
+    abroad = Stack(region="abroad-1", dynamo=stack.dynamo, triggers=stack.triggers)
 
     assert abroad.schedules.get("likes").region == HOME
     for change in (
@@ -157,7 +157,7 @@ def test_elsewhere_than_at_home_nothing_is_changed(stack: Stack) -> None:
 def test_a_schedule_for_another_region_is_not_taken_over(stack: Stack) -> None:
     """A table that was restored elsewhere brings the old region's schedules."""
     stack.schedules.create("likes", every_ms=HOUR_MS)
-    stack.door.tables[COUNTERS]["namespace#likes", "schedule"]["region"] = "far-1"
+    stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"]["region"] = "far-1"
 
     with pytest.raises(WrongRegion, match="for region far-1"):
         stack.schedules.set("likes", every_ms=MINUTE_MS)
@@ -196,7 +196,7 @@ def test_two_who_change_it_at_once_leave_one_schedule(stack: Stack) -> None:
 def test_who_changes_what_has_changed_meanwhile_is_told(stack: Stack) -> None:
     """The item is replaced only as it was read."""
     stack.schedules.create("likes", every_ms=HOUR_MS)
-    item = dict(stack.door.tables[COUNTERS]["namespace#likes", "schedule"])
+    item = dict(stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"])
     stack.schedules.set("likes", every_ms=DAY_MS)
 
     with pytest.raises(ScheduleExists, match="just now"):
@@ -244,7 +244,9 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
     """For a new schedule, and a lower least number; not for anything else."""
 
     def since() -> object:
-        return stack.door.tables[COUNTERS]["namespace#likes", "schedule"].pop("unswept_since", None)
+        return stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"].pop(
+            "unswept_since", None
+        )
 
     stack.schedules.create("likes", every_ms=HOUR_MS)
     assert since() == stack.clock.at_ms

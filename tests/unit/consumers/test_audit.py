@@ -49,7 +49,7 @@ def _audit(
     is_wanted: Callable[[str], bool] = lambda _: True,
 ) -> Audit[Verdict]:
     return Audit(
-        Walker(world.door, LEDGER, COUNTERS, page_size=2),
+        Walker(world.dynamo, LEDGER, COUNTERS, page_size=2),
         world.verifier().verify,
         lambda one: str(one.verdict),
         is_wanted,
@@ -72,12 +72,12 @@ def test_every_counter_with_a_total_an_entry_or_a_head_is_judged(
     """Each once, whatever else lies in the tables."""
     names = _fill(world)
     world.pass_over(world.emit(5, counter="b:entry"))
-    world.door.update(Update(COUNTERS, keys.total_key("c:total"), _TOTAL))
+    world.dynamo.update(Update(COUNTERS, keys.total_key("c:total"), _TOTAL))
     numbers = {"sum": 7, "events": 1, "entries": 1, "covers": {}}
     head = {"generation": 1, "run": "r", "incarnation": "r", **numbers}
-    world.door.put(Put(LEDGER, {**keys.head_key("d:head"), **head}))
-    world.door.put(Put(LEDGER, {**keys.namespace_key("a"), "kind": "ledger"}))
-    world.door.put(Put(COUNTERS, {**keys.total_key("no#counter"), "total": 1}))
+    world.dynamo.put(Put(LEDGER, {**keys.head_key("d:head"), **head}))
+    world.dynamo.put(Put(LEDGER, {**keys.namespace_key("a"), "kind": "ledger"}))
+    world.dynamo.put(Put(COUNTERS, {**keys.total_key("no#counter"), "total": 1}))
     audit = _audit(world, segments=segments)
 
     verdicts = list(audit)
@@ -89,7 +89,7 @@ def test_every_counter_with_a_total_an_entry_or_a_head_is_judged(
     assert drifts == {"b:entry": -5, "c:total": 3, "d:head": -7}
     assert audit.counts == {"exact": 40, "drift": 3}
     assert audit.done
-    assert world.door.calls.count("scan") == 2 * segments
+    assert world.dynamo.calls.count("scan") == 2 * segments
 
 
 def test_counters_of_another_kind_are_passed_over(world: World) -> None:
@@ -105,10 +105,10 @@ def test_missing_totals_are_made_by_a_repair_of_all(world: World) -> None:
     """A lost table is rebuilt, but for what is busy."""
     names = _fill(world)
     for name in names:
-        world.door.delete(Delete(COUNTERS, keys.total_key(name)))
+        world.dynamo.delete(Delete(COUNTERS, keys.total_key(name)))
     repairer = Repairer(world.verifier())
     audit: Audit[Repair] = Audit(
-        Walker(world.door, LEDGER, COUNTERS),
+        Walker(world.dynamo, LEDGER, COUNTERS),
         repairer.repair,
         lambda one: str(one.remedy),
         lambda _: True,
@@ -127,7 +127,7 @@ def test_an_interrupted_audit_goes_on_where_it_ended(
     bookmarks: Bookmarks = (
         FileBookmarks(tmp_path / "place.json", PURPOSE)
         if keep == "file"
-        else ItemBookmarks(world.door, COUNTERS, PURPOSE)
+        else ItemBookmarks(world.dynamo, COUNTERS, PURPOSE)
     )
     judged: list[str] = []
     rounds = _audit(world, bookmarks=bookmarks).rounds()
@@ -211,7 +211,7 @@ def test_a_file_that_cannot_be_written_is_said(world: World, tmp_path: Path) -> 
     with pytest.raises(BadSetting, match="cannot be written"):
         next(iter(_audit(world, bookmarks=bookmarks)))
 
-    assert "scan" not in world.door.calls
+    assert "scan" not in world.dynamo.calls
 
 
 @pytest.mark.parametrize("segments", [0, -1, 65])
@@ -226,7 +226,7 @@ def test_a_counter_that_gets_its_total_during_the_walk_is_named_once(world: Worl
     _fill(world, 3)
     late = world.emit(5, counter="late:a")
     named: list[str] = []
-    for one in Walker(world.door, LEDGER, COUNTERS).rounds(start(1)):
+    for one in Walker(world.dynamo, LEDGER, COUNTERS).rounds(start(1)):
         named += one.counters
         if late and any(lane.done for lane in one.bookmark.lanes):
             world.handle(late, 5)  # one table was read, and the other one was not

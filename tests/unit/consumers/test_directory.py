@@ -29,7 +29,7 @@ from countledger.ledger.limits import (
 from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTERS, Kept, World, opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
@@ -38,70 +38,70 @@ if TYPE_CHECKING:
 SHARD = Shard("label", "s")
 
 
-def _read(door: MemoryDoor) -> ShardProgress:
-    item = door.get(COUNTERS, keys.progress_key(str(SHARD)))
+def _read(dynamo: MemoryClient) -> ShardProgress:
+    item = dynamo.get(COUNTERS, keys.progress_key(str(SHARD)))
     assert item is not None
     return decode_progress(item)
 
 
-def _lose(door: MemoryDoor) -> None:
+def _lose(dynamo: MemoryClient) -> None:
     key = keys.progress_key(str(SHARD))
-    del door.tables[COUNTERS][key["counter"], key["part"]]
+    del dynamo.tables[COUNTERS][key["counter"], key["part"]]
 
 
 def test_a_new_shard_gets_its_progress_and_then_its_entry() -> None:
     """Whoever stops in between finds progress of nothing, and makes the entry."""
-    door = MemoryDoor(faults=[None, Fault(Throttled("it died before"))])
+    dynamo = MemoryClient(faults=[None, Fault(Throttled("it died before"))])
 
     with pytest.raises(Throttled):
-        ShardDirectory().open(door, COUNTERS, SHARD, NOW_MS)
-    assert list(known_shards(door, COUNTERS, "label")) == []
-    assert ShardDirectory().open(door, COUNTERS, SHARD, NOW_MS).position == 0
-    assert list(known_shards(door, COUNTERS, "label")) == ["s"]
+        ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS)
+    assert list(known_shards(dynamo, COUNTERS, "label")) == []
+    assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 0
+    assert list(known_shards(dynamo, COUNTERS, "label")) == ["s"]
 
 
 def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
     """Made again it would be of nothing, and what was applied would be applied again."""
     others = [[record(100)]]
 
-    class Overtaken(MemoryDoor):
+    class Overtaken(MemoryClient):
         def update(self, write: Update) -> Item | None:
             while others:
                 records = others.pop()
                 Materializer(self, COUNTERS, Kept(), ManualClock()).apply(records, SHARD)
             return super().update(write)
 
-    door = Overtaken()
+    dynamo = Overtaken()
 
-    assert ShardDirectory().open(door, COUNTERS, SHARD, NOW_MS).position == 100
+    assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 100
 
 
 @pytest.mark.parametrize("how", ["gone", "spoilt"])
 def test_a_known_shard_without_progress_stops(how: str) -> None:
     """Nothing of it is applied; the error says what to do."""
-    door = opened(SHARD)
+    dynamo = opened(SHARD)
     if how == "gone":
-        _lose(door)
+        _lose(dynamo)
     else:
-        door.tables[COUNTERS][f"stream#{SHARD}", "progress"]["position"] = "x"
+        dynamo.tables[COUNTERS][f"stream#{SHARD}", "progress"]["position"] = "x"
 
     with pytest.raises(ProgressLost, match="repair --lost-progress"):
-        Materializer(door, COUNTERS, Kept(), ManualClock()).apply([record(100)], SHARD)
+        Materializer(dynamo, COUNTERS, Kept(), ManualClock()).apply([record(100)], SHARD)
 
-    assert ("a:b", "total") not in door.tables[COUNTERS]
+    assert ("a:b", "total") not in dynamo.tables[COUNTERS]
 
 
 def test_progress_that_is_lost_under_way_is_not_made_by_the_end_of_a_batch() -> None:
     """It would be of one batch, and pass for all."""
-    door = opened(SHARD)
+    dynamo = opened(SHARD)
 
     class Losing(ShardDirectory):
         def open(self, *arguments: object) -> ShardProgress:
             progress = ShardDirectory.open(self, *arguments)  # type: ignore[arg-type]
-            _lose(door)
+            _lose(dynamo)
             return progress
 
-    made = Materializer(door, COUNTERS, Kept(), ManualClock(), shards=Losing())
+    made = Materializer(dynamo, COUNTERS, Kept(), ManualClock(), shards=Losing())
     outcome = made.apply([record(100)], SHARD)
 
     assert outcome.retry_from == 100
@@ -111,22 +111,22 @@ def test_progress_that_is_lost_under_way_is_not_made_by_the_end_of_a_batch() -> 
 
 def test_an_entry_expires_before_the_progress_and_is_renewed_daily() -> None:
     """So that what has expired altogether is a new shard, and never a lost one."""
-    door, directory = MemoryDoor(), ShardDirectory()
+    dynamo, directory = MemoryClient(), ShardDirectory()
     clock = ManualClock()
-    made = Materializer(door, COUNTERS, Kept(), clock, shards=directory)
+    made = Materializer(dynamo, COUNTERS, Kept(), clock, shards=directory)
     made.apply([record(100)], SHARD)
     entry = keys.known_shard_key("label", "s")
 
     for number in range(20):
         clock.at_ms += KNOWN_SHARD_RENEWED_MS // 2
         made.apply([record(101 + number, age_ms=NOW_MS - clock.at_ms)], SHARD)
-        known = (door.get(COUNTERS, entry) or {})["expires_at"] * 1_000
-        item = door.get(COUNTERS, keys.progress_key(str(SHARD))) or {}
+        known = (dynamo.get(COUNTERS, entry) or {})["expires_at"] * 1_000
+        item = dynamo.get(COUNTERS, keys.progress_key(str(SHARD))) or {}
         assert clock.at_ms + 4 * DAY_MS < known < item["expires_at"] * 1_000
 
     clock.at_ms += KNOWN_SHARD_LIFE_MS + 1_000
-    _lose(door)
-    assert directory.open(door, COUNTERS, SHARD, clock.at_ms).position == 0
+    _lose(dynamo)
+    assert directory.open(dynamo, COUNTERS, SHARD, clock.at_ms).position == 0
 
 
 def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
@@ -135,9 +135,9 @@ def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
     world.add_shard("s")
     handled, waiting = world.emit(5), world.emit(7)
     world.deliver([handled])
-    _lose(world.door)
+    _lose(world.dynamo)
     verifier = world.verifier()
-    lost = LostProgress(world.door, COUNTERS, world.stream, world.clock)
+    lost = LostProgress(world.dynamo, COUNTERS, world.stream, world.clock)
 
     assert list(lost.mend()) == ["label/s"]
     assert list(lost.mend()) == []
@@ -153,15 +153,15 @@ def test_mending_reads_its_own_lost_answer() -> None:
     world = World()
     world.add_shard("s")
     world.deliver([world.emit(5)])
-    _lose(world.door)
+    _lose(world.dynamo)
 
-    class Twice(MemoryDoor):
+    class Twice(MemoryClient):
         def update(self, write: Update) -> Item | None:
-            MemoryDoor.update(self, write)
-            return MemoryDoor.update(self, write)
+            MemoryClient.update(self, write)
+            return MemoryClient.update(self, write)
 
-    door = Twice(tables=world.door.tables)
-    assert list(LostProgress(door, COUNTERS, world.stream, world.clock).mend()) == ["label/s"]
+    dynamo = Twice(tables=world.dynamo.tables)
+    assert list(LostProgress(dynamo, COUNTERS, world.stream, world.clock).mend()) == ["label/s"]
 
 
 def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() -> None:
@@ -169,12 +169,12 @@ def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() ->
     world = World()
     world.add_shard("s")
     world.deliver([world.emit(5)])
-    world.door.tables[COUNTERS]["stream#label/s", "progress"]["position"] = "x"
+    world.dynamo.tables[COUNTERS]["stream#label/s", "progress"]["position"] = "x"
 
     with pytest.raises(ProgressLost, match=r"label/s is lost.*'position' is 'x'.*--lost-progress"):
         world.verdict()
 
-    lost = LostProgress(world.door, COUNTERS, world.stream, world.clock)
+    lost = LostProgress(world.dynamo, COUNTERS, world.stream, world.clock)
     assert list(lost.mend()) == ["label/s"]
     assert world.verdict().verdict is Judgement.EXACT
 
@@ -201,9 +201,9 @@ def test_what_a_shard_passed_is_told_late_and_never_early() -> None:
             assert passed is None or not late or passed >= late[-1]
 
 
-def _with_marks(door: MemoryDoor, shards: int, clock: ManualClock) -> Materializer:
+def _with_marks(dynamo: MemoryClient, shards: int, clock: ManualClock) -> Materializer:
     """A counter that was moved by so many shards, one after the other."""
-    made = Materializer(door, COUNTERS, Kept(), clock)
+    made = Materializer(dynamo, COUNTERS, Kept(), clock)
     for number in range(shards):
         age_ms = NOW_MS - clock.at_ms
         made.apply([record(100 + number, age_ms=age_ms)], Shard("label", f"s{number}"))
@@ -213,11 +213,11 @@ def _with_marks(door: MemoryDoor, shards: int, clock: ManualClock) -> Materializ
 
 def test_a_total_of_a_hundred_past_shards_costs_one_unit() -> None:
     """Its item carries the watermarks of the open shards, and those of a few past ones."""
-    door, clock = MemoryDoor(), ManualClock()
+    dynamo, clock = MemoryClient(), ManualClock()
 
-    _with_marks(door, 100, clock)
+    _with_marks(dynamo, 100, clock)
 
-    total = door.tables[COUNTERS]["a:b", "total"]
+    total = dynamo.tables[COUNTERS]["a:b", "total"]
     assert total["total"] == 100
     assert len(watermark.marks_in(total)) <= watermark.STALE_ENOUGH + 4
     size = sum(len(name) + len(str(value)) for name, value in total.items())
@@ -226,51 +226,51 @@ def test_a_total_of_a_hundred_past_shards_costs_one_unit() -> None:
 
 def test_the_progress_of_other_shards_is_read_seldom() -> None:
     """Once in a while for all counters of a process, and only where many watermarks are."""
-    door, clock = MemoryDoor(), ManualClock()
-    _with_marks(door, 3, clock)
-    total = door.tables[COUNTERS]["a:b", "total"]
+    dynamo, clock = MemoryClient(), ManualClock()
+    _with_marks(dynamo, 3, clock)
+    total = dynamo.tables[COUNTERS]["a:b", "total"]
     passed = PassedShards(enough=3)
-    door.calls.clear()
+    dynamo.calls.clear()
     clock.at_ms += LATE_WRITE_MS
 
     for _ in range(10):
-        assert len(passed.removable(door, COUNTERS, total, "label", clock.at_ms)) == 3
-    assert (door.calls.count("query"), door.calls.count("get")) == (1, 3)
+        assert len(passed.removable(dynamo, COUNTERS, total, "label", clock.at_ms)) == 3
+    assert (dynamo.calls.count("query"), dynamo.calls.count("get")) == (1, 3)
 
-    passed.removable(door, COUNTERS, total, "label", clock.at_ms + PASSED_AGE_MS)
-    assert (door.calls.count("query"), door.calls.count("get")) == (1, 6)
-    assert PassedShards(enough=4).removable(door, COUNTERS, total, "label", clock.at_ms) == {}
+    passed.removable(dynamo, COUNTERS, total, "label", clock.at_ms + PASSED_AGE_MS)
+    assert (dynamo.calls.count("query"), dynamo.calls.count("get")) == (1, 6)
+    assert PassedShards(enough=4).removable(dynamo, COUNTERS, total, "label", clock.at_ms) == {}
 
 
 def test_a_watermark_stays_while_its_shard_has_not_passed_it_for_long() -> None:
     """What was sent before the progress was there may still land."""
-    door, clock = MemoryDoor(), ManualClock()
-    made = Materializer(door, COUNTERS, Kept(), clock)
+    dynamo, clock = MemoryClient(), ManualClock()
+    made = Materializer(dynamo, COUNTERS, Kept(), clock)
     made.apply([record(100)], SHARD)
-    total = door.tables[COUNTERS]["a:b", "total"]
+    total = dynamo.tables[COUNTERS]["a:b", "total"]
     passed = PassedShards(enough=1)
 
     at_ms = clock.at_ms + LATE_WRITE_MS
-    assert passed.removable(door, COUNTERS, total, "label", at_ms - 1) == {}
-    assert len(passed.removable(door, COUNTERS, total, "label", at_ms)) == 1
+    assert passed.removable(dynamo, COUNTERS, total, "label", at_ms - 1) == {}
+    assert len(passed.removable(dynamo, COUNTERS, total, "label", at_ms)) == 1
 
 
 class _Ends(BaseException):
     """The process."""
 
 
-class _Deadly(MemoryDoor):
+class _Deadly(MemoryClient):
     """An update of one counter ends the process."""
 
     def update(self, write: Update) -> Item | None:
         if write.key["counter"] == "a:deadly":
             raise _Ends
-        return MemoryDoor.update(self, write)
+        return MemoryClient.update(self, write)
 
 
 def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
     """Ever less is applied, all others are; nothing waits for a day."""
-    door, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
+    dynamo, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
     old_ms = ATTEMPTS_COUNTED_FROM_MS
     names = ["a:deadly" if n == 37 else f"a:{n}" for n in range(100)]
     left = [record(100 + n, 1, counter=c, age_ms=old_ms) for n, c in enumerate(names)]
@@ -280,7 +280,7 @@ def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
         invocations += 1
         assert invocations < 200
         try:
-            outcome = Materializer(door, COUNTERS, kept, clock).apply(left, SHARD)
+            outcome = Materializer(dynamo, COUNTERS, kept, clock).apply(left, SHARD)
         except _Ends:
             continue
         if outcome.retry_from is None:
@@ -289,14 +289,14 @@ def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
 
     assert [one["dynamodb"]["SequenceNumber"] for one, _ in kept.records] == ["137"]
     assert "did not come to an end, 16 times" in kept.records[0][1]
-    totals = {key[0]: i["total"] for key, i in door.tables[COUNTERS].items() if key[1] == "total"}
+    totals = {key[0]: i["total"] for key, i in dynamo.tables[COUNTERS].items() if key[1] == "total"}
     assert totals == {name: 1 for name in names if name != "a:deadly"}
-    assert _read(door).position == 199
+    assert _read(dynamo).position == 199
 
 
 def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> None:
     """A record without a number tells nothing to go on from; it must not be lost beside it."""
-    door, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
+    dynamo, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
     old_ms = ATTEMPTS_COUNTED_FROM_MS
     deadly = record(100, counter="a:deadly", age_ms=old_ms)
     numberless = with_stream(record(101, age_ms=old_ms), SequenceNumber=None)
@@ -304,8 +304,8 @@ def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> No
 
     for _ in range(ATTEMPTS_MAX):
         with pytest.raises(_Ends):
-            Materializer(door, COUNTERS, Kept(), clock).apply([deadly, numberless, last], SHARD)
-    outcome = Materializer(door, COUNTERS, kept, clock).apply([deadly, numberless, last], SHARD)
+            Materializer(dynamo, COUNTERS, Kept(), clock).apply([deadly, numberless, last], SHARD)
+    outcome = Materializer(dynamo, COUNTERS, kept, clock).apply([deadly, numberless, last], SHARD)
 
     assert (outcome.retry_from, outcome.quarantined) == (102, 2)
     assert [one for one, _ in kept.records] == [deadly, numberless]
@@ -315,32 +315,32 @@ def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> No
 
 def test_a_batch_that_fails_but_ends_is_never_cut_or_quarantined() -> None:
     """A counter that is throttled for hours is none that ends the process."""
-    door, kept = opened(SHARD), Kept()
-    made = Materializer(door, COUNTERS, kept, ManualClock())
+    dynamo, kept = opened(SHARD), Kept()
+    made = Materializer(dynamo, COUNTERS, kept, ManualClock())
     records = [record(100 + n, age_ms=ATTEMPTS_COUNTED_FROM_MS) for n in range(8)]
 
     for _ in range(3 * ATTEMPTS_MAX):
-        door.faults[:] = [None, Fault(Throttled("slow"))]  # the attempt is noted
+        dynamo.faults[:] = [None, Fault(Throttled("slow"))]  # the attempt is noted
         outcome = made.apply(records, SHARD)
         assert (outcome.retry_from, len(outcome.failed)) == (100, 1)
 
     assert made.apply(records, SHARD).updates == 1
     assert kept.records == []
-    assert _read(door).attempts == 0
+    assert _read(dynamo).attempts == 0
 
 
 def test_an_attempt_that_another_invocation_has_passed_is_not_counted() -> None:
     """The progress moved since it was read; what is applied already is refused by watermarks."""
-    door = opened(SHARD)
+    dynamo = opened(SHARD)
     old = record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)
-    Materializer(door, COUNTERS, Kept(), ManualClock()).apply([old], SHARD)
+    Materializer(dynamo, COUNTERS, Kept(), ManualClock()).apply([old], SHARD)
 
     class Behind(ShardDirectory):
         def open(self, *arguments: object) -> ShardProgress:
             progress = ShardDirectory.open(self, *arguments)  # type: ignore[arg-type]
             return replace(progress, sequence="1")
 
-    made = Materializer(door, COUNTERS, Kept(), ManualClock(), shards=Behind())
+    made = Materializer(dynamo, COUNTERS, Kept(), ManualClock(), shards=Behind())
     outcome = made.apply([old], SHARD)
 
     assert (outcome.retry_from, outcome.updates, outcome.duplicates) == (None, 0, 1)

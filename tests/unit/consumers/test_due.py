@@ -17,7 +17,7 @@ from countledger.ledger.limits import DUE_RULE_LIFE_MS, HOUR_MS
 from tests.unit.consumers.records import COUNTER, record
 from tests.unit.consumers.world import opened
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 TABLE = "counters"
 SHARD = Shard("label", "shardId-1")
@@ -32,112 +32,112 @@ class NoQuarantine:
         raise AssertionError((record, reason, shard))
 
 
-def _door(schedule: dict[str, Any] | None = SCHEDULE) -> MemoryDoor:
-    door = opened(SHARD)
+def _dynamo(schedule: dict[str, Any] | None = SCHEDULE) -> MemoryClient:
+    dynamo = opened(SHARD)
     if schedule is not None:
         key = keys.schedule_key("a")
-        door.tables[TABLE][key["counter"], key["part"]] = schedule
-    return door
+        dynamo.tables[TABLE][key["counter"], key["part"]] = schedule
+    return dynamo
 
 
-def _materializer(door: MemoryDoor, clock: ManualClock | None = None) -> Materializer:
+def _materializer(dynamo: MemoryClient, clock: ManualClock | None = None) -> Materializer:
     clock = clock or ManualClock()
-    rules = DueRules(door, TABLE, clock)
+    rules = DueRules(dynamo, TABLE, clock)
     shards = ShardDirectory({str(SHARD): NOW_MS})
-    return Materializer(door, TABLE, NoQuarantine(), clock, rules, shards=shards)
+    return Materializer(dynamo, TABLE, NoQuarantine(), clock, rules, shards=shards)
 
 
-def _total(door: MemoryDoor) -> dict[str, Any]:
-    return door.tables[TABLE][COUNTER, "total"]
+def _total(dynamo: MemoryClient) -> dict[str, Any]:
+    return dynamo.tables[TABLE][COUNTER, "total"]
 
 
-def _due(door: MemoryDoor, at_ms: int) -> list[str]:
+def _due(dynamo: MemoryClient, at_ms: int) -> list[str]:
     return [
         item["counter"]
         for bucket in buckets_of("a")
-        for page in door.pages(due_query(TABLE, bucket, at_ms))
+        for page in dynamo.pages(due_query(TABLE, bucket, at_ms))
         for item in page
     ]
 
 
 def test_a_counter_is_due_once_enough_entries_wait_and_the_oldest_has_aged() -> None:
     """Not before its least number; then at the age's end, though nothing is written any more."""
-    door = _door()
-    materializer = _materializer(door)
+    dynamo = _dynamo()
+    materializer = _materializer(dynamo)
 
     materializer.apply([record(100), record(101)], SHARD)
-    assert "due_at" not in _total(door)
+    assert "due_at" not in _total(dynamo)
 
     materializer.apply([record(102)], SHARD)
 
-    assert _total(door)["due_at"] == NOW_MS + HOUR_MS
-    assert _total(door)["due_bucket"] == bucket_of(COUNTER)
-    assert _due(door, NOW_MS + HOUR_MS - 1) == []
-    assert _due(door, NOW_MS + HOUR_MS) == [COUNTER]
+    assert _total(dynamo)["due_at"] == NOW_MS + HOUR_MS
+    assert _total(dynamo)["due_bucket"] == bucket_of(COUNTER)
+    assert _due(dynamo, NOW_MS + HOUR_MS - 1) == []
+    assert _due(dynamo, NOW_MS + HOUR_MS) == [COUNTER]
 
 
 def test_the_due_time_is_that_of_the_oldest_and_stays() -> None:
     """Later entries do not push it away."""
-    door, clock = _door(), ManualClock()
-    materializer = _materializer(door, clock)
+    dynamo, clock = _dynamo(), ManualClock()
+    materializer = _materializer(dynamo, clock)
     materializer.apply([record(n) for n in range(100, 103)], SHARD)
     clock.at_ms += 30_000
 
     materializer.apply([record(n) for n in range(103, 106)], SHARD)
 
-    assert _total(door)["due_at"] == NOW_MS + HOUR_MS
+    assert _total(dynamo)["due_at"] == NOW_MS + HOUR_MS
 
 
 def test_the_plain_update_of_a_total_stays_one_write() -> None:
     """Below the least number, and where the counter is in the index already."""
-    door = _door()
-    materializer = _materializer(door)
+    dynamo = _dynamo()
+    materializer = _materializer(dynamo)
     materializer.apply([record(100)], SHARD)
-    door.calls.clear()
+    dynamo.calls.clear()
 
     materializer.apply([record(101)], SHARD)
-    assert door.calls == ["get", "update", "update"]  # of progress; total and progress
+    assert dynamo.calls == ["get", "update", "update"]  # of progress; total and progress
 
     materializer.apply([record(102)], SHARD)
-    door.calls.clear()
+    dynamo.calls.clear()
     materializer.apply([record(103)], SHARD)
-    assert door.calls == ["get", "update", "update"]
+    assert dynamo.calls == ["get", "update", "update"]
 
 
 def test_without_a_schedule_nothing_is_ever_marked() -> None:
     """Nobody asked for it; the question costs half a read unit a minute."""
-    door, clock = _door(None), ManualClock()
-    materializer = _materializer(door, clock)
+    dynamo, clock = _dynamo(None), ManualClock()
+    materializer = _materializer(dynamo, clock)
 
     for n in range(100, 120):
         materializer.apply([record(n)], SHARD)
 
-    assert "due_at" not in _total(door)
-    assert door.calls.count("get") == 20 + 1  # of progress, and the schedule
+    assert "due_at" not in _total(dynamo)
+    assert dynamo.calls.count("get") == 20 + 1  # of progress, and the schedule
     clock.at_ms += DUE_RULE_LIFE_MS
     materializer.apply([record(120)], SHARD)
-    assert door.calls.count("get") == 21 + 2
+    assert dynamo.calls.count("get") == 21 + 2
 
 
 def test_a_new_schedule_is_known_within_a_minute() -> None:
     """The next write of the counter then puts it into the index."""
-    door, clock = _door(None), ManualClock()
-    materializer = _materializer(door, clock)
+    dynamo, clock = _dynamo(None), ManualClock()
+    materializer = _materializer(dynamo, clock)
     materializer.apply([record(n) for n in range(100, 110)], SHARD)
-    door.tables[TABLE]["namespace#a", "schedule"] = SCHEDULE
+    dynamo.tables[TABLE]["namespace#a", "schedule"] = SCHEDULE
     clock.at_ms += DUE_RULE_LIFE_MS
 
     materializer.apply([record(110)], SHARD)
 
-    assert _total(door)["due_at"] == clock.at_ms + HOUR_MS
+    assert _total(dynamo)["due_at"] == clock.at_ms + HOUR_MS
 
 
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_mark_that_was_lost_is_made_when_the_batch_comes_again(*, applied: bool) -> None:
     """The total is in, its mark is not: the shard comes again, all of it duplicates."""
-    door = _door()
-    door.faults[:] = [None, Fault(Throttled("slow"), applied=applied)]
-    materializer = _materializer(door)
+    dynamo = _dynamo()
+    dynamo.faults[:] = [None, Fault(Throttled("slow"), applied=applied)]
+    materializer = _materializer(dynamo)
     records = [record(n) for n in range(100, 103)]
 
     first = materializer.apply(records, SHARD)
@@ -145,22 +145,22 @@ def test_a_mark_that_was_lost_is_made_when_the_batch_comes_again(*, applied: boo
 
     assert (first.retry_from, list(first.failed)) == (100, [COUNTER])
     assert (again.retry_from, again.updates, again.duplicates) == (None, 0, 3)
-    assert _total(door)["total"] == 3
-    assert _total(door)["due_at"] == NOW_MS + HOUR_MS
+    assert _total(dynamo)["total"] == 3
+    assert _total(dynamo)["due_at"] == NOW_MS + HOUR_MS
 
 
 def test_a_crash_between_total_and_mark_is_healed_by_redelivery() -> None:
     """A process that died had no answer to give: the same records come to another one."""
-    door = _door(None)
+    dynamo = _dynamo(None)
     records = [record(n) for n in range(100, 103)]
-    door.faults[:] = [None, Fault(Throttled("it died before"))]  # the total, not the progress
-    _materializer(door).apply(records, SHARD)
-    door.tables[TABLE]["namespace#a", "schedule"] = SCHEDULE
+    dynamo.faults[:] = [None, Fault(Throttled("it died before"))]  # the total, not the progress
+    _materializer(dynamo).apply(records, SHARD)
+    dynamo.tables[TABLE]["namespace#a", "schedule"] = SCHEDULE
 
-    _materializer(door).apply(records, SHARD)
+    _materializer(dynamo).apply(records, SHARD)
 
-    assert _total(door)["due_at"] == NOW_MS + HOUR_MS
-    assert _total(door)["total"] == 3
+    assert _total(dynamo)["due_at"] == NOW_MS + HOUR_MS
+    assert _total(dynamo)["total"] == 3
 
 
 @pytest.mark.parametrize(
@@ -173,44 +173,44 @@ def test_a_crash_between_total_and_mark_is_healed_by_redelivery() -> None:
 )
 def test_a_schedule_that_cannot_be_read_stops_no_total(spoilt: dict[str, Any]) -> None:
     """It counts as none here; its dispatcher is where it fails."""
-    door = _door({name: value for name, value in spoilt.items() if value is not None})
+    dynamo = _dynamo({name: value for name, value in spoilt.items() if value is not None})
 
-    outcome = _materializer(door).apply([record(n) for n in range(100, 110)], SHARD)
+    outcome = _materializer(dynamo).apply([record(n) for n in range(100, 110)], SHARD)
 
-    assert (outcome.retry_from, _total(door)["total"]) == (None, 10)
-    assert "due_at" not in _total(door)
+    assert (outcome.retry_from, _total(dynamo)["total"]) == (None, 10)
+    assert "due_at" not in _total(dynamo)
 
 
 def test_a_mark_that_can_never_be_written_stops_no_stream() -> None:
     """The total is right without it; asking for the batch again would never end."""
-    door = _door()
-    door.faults[:] = [None, Fault(RequestRejected("invalid"))]
+    dynamo = _dynamo()
+    dynamo.faults[:] = [None, Fault(RequestRejected("invalid"))]
 
-    outcome = _materializer(door).apply([record(n) for n in range(100, 110)], SHARD)
+    outcome = _materializer(dynamo).apply([record(n) for n in range(100, 110)], SHARD)
 
-    assert (outcome.retry_from, _total(door)["total"]) == (None, 10)
+    assert (outcome.retry_from, _total(dynamo)["total"]) == (None, 10)
 
 
 def test_a_count_that_was_spoilt_by_hand_stops_no_stream() -> None:
     """What is compacted is no number: the counter stays out of the index."""
-    door = _door()
-    materializer = _materializer(door)
+    dynamo = _dynamo()
+    materializer = _materializer(dynamo)
     materializer.apply([record(100)], SHARD)
-    _total(door)["compacted"] = "some"
+    _total(dynamo)["compacted"] = "some"
 
     outcome = materializer.apply([record(n) for n in range(101, 110)], SHARD)
 
     assert outcome.retry_from is None
-    assert "due_at" not in _total(door)
+    assert "due_at" not in _total(dynamo)
 
 
 def test_no_total_is_made_by_a_mark() -> None:
     """A total that was deleted between its update and its mark stays away."""
-    door = _door()
-    rules = DueRules(door, TABLE, ManualClock())
+    dynamo = _dynamo()
+    rules = DueRules(dynamo, TABLE, ManualClock())
     seen = {"counter": COUNTER, "part": "total", "entries": 5, "version": 5}
 
-    DueMarker(door, TABLE, rules, NOW_MS).mark(seen)
+    DueMarker(dynamo, TABLE, rules, NOW_MS).mark(seen)
 
-    assert (COUNTER, "total") not in door.tables[TABLE]
+    assert (COUNTER, "total") not in dynamo.tables[TABLE]
     assert rules.of("a") == DueRule(3, HOUR_MS)

@@ -20,7 +20,7 @@ from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import ConditionFailed
 from tests.unit.consumers.records import COUNTER, record
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from countledger.consumers.record import Change
@@ -33,8 +33,8 @@ def _refuse(change: Change, reason: str) -> None:
     raise AssertionError(f"{change} was set aside: {reason}")
 
 
-def _total(door: MemoryDoor) -> tuple[object, object, object]:
-    item = door.items(TABLE)[0]
+def _total(dynamo: MemoryClient) -> tuple[object, object, object]:
+    item = dynamo.items(TABLE)[0]
     return item["total"], item["events"], item["entries"]
 
 
@@ -67,10 +67,10 @@ def test_a_total_is_exact_whatever_is_delivered_again(
 ) -> None:
     """Splits, overlaps, repeats and interleaved shards."""
     shards, deliveries = history
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
     for shard, begin, end in deliveries:
-        writer = TotalWriter(door, TABLE, f"label/{shard}", _refuse, NOW_MS)
+        writer = TotalWriter(dynamo, TABLE, f"label/{shard}", _refuse, NOW_MS)
         changes = fold(shards[shard][begin:end], NOW_MS).changes.get(COUNTER, Changes(COUNTER, ()))
         if changes:
             written = writer.write(COUNTER, changes)
@@ -79,77 +79,77 @@ def test_a_total_is_exact_whatever_is_delivered_again(
 
     every = [change for one in shards for change in fold(one, NOW_MS).changes[COUNTER]]
     exact = sum(change.delta for change in every)
-    assert _total(door) == (exact, len(every), len(every))
+    assert _total(dynamo) == (exact, len(every), len(every))
 
 
 _RECORDS = [record(100 + n, n + 1) for n in range(8)]
 _OVERLAPPING = [(0, 3), (0, 3), (2, 6), (1, 8)]
 
 
-def _deliver(door: MemoryDoor, begin: int, end: int) -> None:
-    writer = TotalWriter(door, TABLE, "label/s", _refuse, NOW_MS)
+def _deliver(dynamo: MemoryClient, begin: int, end: int) -> None:
+    writer = TotalWriter(dynamo, TABLE, "label/s", _refuse, NOW_MS)
     writer.write(COUNTER, fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
 
 
 def test_overlapping_batches_add_up_once() -> None:
     """The same batch, one that begins within it, one that spans all."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
     for begin, end in _OVERLAPPING:
-        _deliver(door, begin, end)
+        _deliver(dynamo, begin, end)
 
-    assert _total(door) == (36, 8, 8)
+    assert _total(dynamo) == (36, 8, 8)
 
 
 def test_without_the_condition_overlapping_batches_count_twice() -> None:
     """The rule switched off: the same deliveries go wrong, so the test above can fail."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
     for begin, end in _OVERLAPPING:
         step = step_of(fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
         update = update_of(TABLE, COUNTER, step, "label/s", NOW_MS)
-        door.update(type(update)(update.table, update.key, update.clauses))
+        dynamo.update(type(update)(update.table, update.key, update.clauses))
 
-    assert _total(door) != (36, 8, 8)
+    assert _total(dynamo) != (36, 8, 8)
 
 
 def test_dropping_the_whole_overlapping_batch_loses_its_new_records() -> None:
     """The third rule switched off: a failed condition alone does not say that all was applied."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
     for begin, end in _OVERLAPPING:
         step = step_of(fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
         try:
-            door.update(update_of(TABLE, COUNTER, step, "label/s", NOW_MS))
+            dynamo.update(update_of(TABLE, COUNTER, step, "label/s", NOW_MS))
         except ConditionFailed:
             continue
 
-    assert _total(door) == (6, 3, 3)
+    assert _total(dynamo) == (6, 3, 3)
 
 
 def test_one_watermark_for_two_shards_loses_records() -> None:
     """Watermarks are kept per shard: numbers of different shards do not tell before from after."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     for shard_records in ([record(500, 1)], [record(100, 1)]):
-        writer = TotalWriter(door, TABLE, "one for all", _refuse, NOW_MS)
+        writer = TotalWriter(dynamo, TABLE, "one for all", _refuse, NOW_MS)
         writer.write(COUNTER, fold(shard_records, NOW_MS).changes[COUNTER])
 
-    assert _total(door) == (1, 1, 1)
+    assert _total(dynamo) == (1, 1, 1)
 
 
 def test_a_zombies_late_write_is_refused() -> None:
     """An earlier invocation's update lands behind its successor's."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     late = update_of(
         TABLE, COUNTER, step_of(fold(_RECORDS[:5], NOW_MS).changes[COUNTER]), "label/s", NOW_MS
     )
-    _deliver(door, 0, 8)
+    _deliver(dynamo, 0, 8)
 
     with pytest.raises(ConditionFailed) as refused:
-        door.update(late)
+        dynamo.update(late)
 
     assert watermark.sequence_in(refused.value.item, "label/s") == 107
-    assert _total(door) == (36, 8, 8)
+    assert _total(dynamo) == (36, 8, 8)
 
 
 @given(

@@ -14,7 +14,7 @@ from countledger.ledger.expressions import Add
 from countledger.ledger.operations import Update
 from countledger.ledger.total import Total
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 TABLE = "counters"
 
@@ -66,43 +66,43 @@ def test_before_the_first_record_there_is_no_freshness() -> None:
 
 def test_a_counter_never_seen_has_zeros() -> None:
     """Version 0 and no time; a read does not make it."""
-    door = MemoryDoor()
-    reader = TotalsReader(door, TABLE)
+    dynamo = MemoryClient()
+    reader = TotalsReader(dynamo, TABLE)
 
     assert reader.read("a:b") == Total("a:b", 0, 0, 0, 0, None)
     assert reader.read_many(["a:b", "a:b", "c"]) == {"a:b": Total("a:b"), "c": Total("c")}
-    assert door.items(TABLE) == []
+    assert dynamo.items(TABLE) == []
 
 
 def test_totals_of_many_counters_come_by_name() -> None:
     """Those that exist and those that do not."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     ones = (Add("total", 5), Add("events", 1), Add("entries", 1), Add("version", 1))
-    door.update(Update(TABLE, keys.total_key("a:b"), ones))
+    dynamo.update(Update(TABLE, keys.total_key("a:b"), ones))
 
-    found = TotalsReader(door, TABLE).read_many(["c", "a:b"])
+    found = TotalsReader(dynamo, TABLE).read_many(["c", "a:b"])
 
     assert [(name, total.total) for name, total in found.items()] == [("c", 0), ("a:b", 5)]
 
 
 def test_a_bad_name_is_refused_before_anything_is_read() -> None:
     """One among many as well."""
-    door = MemoryDoor()
-    reader = TotalsReader(door, TABLE)
+    dynamo = MemoryClient()
+    reader = TotalsReader(dynamo, TABLE)
 
     with pytest.raises(BadCounterName):
         reader.read("a#b")
     with pytest.raises(BadCounterName):
         reader.read_many(["a", ""])
-    assert door.calls == []
+    assert dynamo.calls == []
 
 
 def test_progress_is_read_by_shard() -> None:
     """Of those that have any."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     known = _progress(a=NOW_MS)["label/a"]
     for shard in ("label/a", "label/b"):  # of the second nothing was handled yet
-        door.update(opening_of(TABLE, shard, NOW_MS))
-    door.update(advance_of(TABLE, known))
+        dynamo.update(opening_of(TABLE, shard, NOW_MS))
+    dynamo.update(advance_of(TABLE, known))
 
-    assert TotalsReader(door, TABLE).progress(["label/a", "label/b"]) == {"label/a": known}
+    assert TotalsReader(dynamo, TABLE).progress(["label/a", "label/b"]) == {"label/a": known}

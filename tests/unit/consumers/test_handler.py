@@ -19,7 +19,7 @@ from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms
 from tests.unit.consumers.records import record
 from tests.unit.consumers.world import COUNTERS, Kept, opened
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class _Context:
         return self.left_ms
 
 
-class _Refusing(MemoryDoor):
+class _Refusing(MemoryClient):
     """Updates of some counters are throttled."""
 
     refused: frozenset[str] = frozenset()
@@ -50,18 +50,20 @@ class _Refusing(MemoryDoor):
         """Change one item."""
         if write.key["counter"] in type(self).refused:
             raise Throttled("slow")
-        return MemoryDoor.update(self, write)
+        return MemoryClient.update(self, write)
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> MemoryDoor:
+def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     """Of a function whose shard was handled to 1 before."""
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
-    door = opened(SHARD, _Refusing())
-    parts = handler._Parts(Materializer(door, COUNTERS, Kept(), ManualClock()), Logger(), Metrics())
+    dynamo = opened(SHARD, _Refusing())
+    parts = handler._Parts(
+        Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics()
+    )
     monkeypatch.setattr(handler, "_parts", lambda: parts)
-    return door
+    return dynamo
 
 
 def _answer(records: Sequence[dict[str, Any]], left_ms: int = INVOCATION_TIME_MS) -> Any:  # noqa: ANN401
@@ -70,12 +72,12 @@ def _answer(records: Sequence[dict[str, Any]], left_ms: int = INVOCATION_TIME_MS
     return handler.materialize(event, context)
 
 
-def _totals(door: MemoryDoor) -> dict[str, Any]:
-    return {key[0]: i["total"] for key, i in door.tables[COUNTERS].items() if key[1] == "total"}
+def _totals(dynamo: MemoryClient) -> dict[str, Any]:
+    return {key[0]: i["total"] for key, i in dynamo.tables[COUNTERS].items() if key[1] == "total"}
 
 
-def _position(door: MemoryDoor) -> int:
-    item = door.get(COUNTERS, keys.progress_key(str(SHARD)))
+def _position(dynamo: MemoryClient) -> int:
+    item = dynamo.get(COUNTERS, keys.progress_key(str(SHARD)))
     assert item is not None
     return decode_progress(item).position
 
@@ -91,7 +93,7 @@ def _records(*counters: str, width: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("width", [0, 21], ids=["", "leading zeros"])
 def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
-    door: MemoryDoor, monkeypatch: pytest.MonkeyPatch, width: int
+    dynamo: MemoryClient, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     """The answer names a record of the batch as the event spells it; the rest is in."""
     records = _records("a:x", "a:slow", "a:x", "a:y", width=width)
@@ -101,15 +103,15 @@ def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
 
     named = records[1]["dynamodb"]["SequenceNumber"]
     assert answer == {"state": {}, "batchItemFailures": [{"itemIdentifier": named}]}
-    assert (_totals(door), _position(door)) == ({"a:x": 2, "a:y": 1}, 100)
+    assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 2, "a:y": 1}, 100)
     assert _answer(records[1:])["batchItemFailures"] == answer["batchItemFailures"]
     monkeypatch.setattr(_Refusing, "refused", frozenset())
     assert _answer(records[1:]) == {"state": {}, "batchItemFailures": []}
-    assert (_totals(door), _position(door)) == ({"a:x": 2, "a:slow": 1, "a:y": 1}, 103)
+    assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 2, "a:slow": 1, "a:y": 1}, 103)
 
 
 def test_what_was_handled_before_is_never_named(
-    door: MemoryDoor, monkeypatch: pytest.MonkeyPatch
+    dynamo: MemoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mapping that was made again delivers from the start: only what is left can fail."""
     records = _records("a:x", "a:slow", "a:slow")
@@ -117,11 +119,11 @@ def test_what_was_handled_before_is_never_named(
     monkeypatch.setattr(_Refusing, "refused", frozenset({"a:slow"}))
 
     assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "102"}]
-    assert (_totals(door), _position(door)) == ({"a:x": 1, "a:slow": 1}, 101)
+    assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 1, "a:slow": 1}, 101)
 
 
 def test_progress_that_cannot_be_moved_names_the_last_record(
-    door: MemoryDoor, monkeypatch: pytest.MonkeyPatch
+    dynamo: MemoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its totals are written; delivered again it is dropped by its watermark."""
     records = _records("a:x", "a:y")
@@ -130,21 +132,21 @@ def test_progress_that_cannot_be_moved_names_the_last_record(
     assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "101"}]
     monkeypatch.setattr(_Refusing, "refused", frozenset())
     assert _answer(records[1:])["batchItemFailures"] == []
-    assert (_totals(door), _position(door)) == ({"a:x": 1, "a:y": 1}, 101)
+    assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 1, "a:y": 1}, 101)
 
 
-def test_a_function_without_time_names_the_first_record(door: MemoryDoor) -> None:
+def test_a_function_without_time_names_the_first_record(dynamo: MemoryClient) -> None:
     """Nothing of the batch is written, and nothing is passed."""
     assert _answer(_records("a:x", "a:y"), left_ms=1)["batchItemFailures"] == [
         {"itemIdentifier": "100"}
     ]
-    assert (_totals(door), _position(door)) == ({}, 1)
+    assert (_totals(dynamo), _position(dynamo)) == ({}, 1)
 
 
-def test_a_window_that_closes_is_answered_with_an_empty_state(door: MemoryDoor) -> None:
+def test_a_window_that_closes_is_answered_with_an_empty_state(dynamo: MemoryClient) -> None:
     """It carries no records."""
     assert _answer([]) == {"state": {}, "batchItemFailures": []}
-    assert _position(door) == 1
+    assert _position(dynamo) == 1
 
 
 def test_how_far_clocks_may_differ_decides_when_watermarks_go(

@@ -10,7 +10,7 @@ from tests.unit.consumers.world import COUNTERS, World
 
 def _lag(world: World) -> int | None:
     shards = world.stream.shards()
-    progress = TotalsReader(world.door, COUNTERS).progress(str(one.shard) for one in shards)
+    progress = TotalsReader(world.dynamo, COUNTERS).progress(str(one.shard) for one in shards)
     return waiting_since_ms(world.stream, shards, progress)
 
 

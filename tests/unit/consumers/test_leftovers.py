@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.removal_stage import Removal, Stage
-from countledger.compaction.removals import Removals
+from countledger.compaction.deletion_stage import Removal, Stage
+from countledger.compaction.deletions import Removals
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader
@@ -23,7 +23,7 @@ from tests.unit.ledger.clocks import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.removal import LedgerRemover
+    from countledger.compaction.deletion import LedgerRemover
 
 GROUP = "posts"
 
@@ -44,7 +44,7 @@ class Beside(Emptying):
 
     def groups(self, clock: ManualClock | None = None) -> Groups:
         """Groups of a process of its own."""
-        totals = TotalsReader(self.door, COUNTERS)
+        totals = TotalsReader(self.dynamo, COUNTERS)
         return Groups(totals, self.stack.namespaces, clock or self.stack.clock)
 
     @property
@@ -62,11 +62,11 @@ class Beside(Emptying):
         self.groups(clock).add(group, [COUNTER])
         at_ms = clock.at_ms // 1_000 * 1_000
         state = {**keys.alert_state_key(COUNTER, group), "revision": "r", "version": 1, "at": at_ms}
-        self.door.put(Put(COUNTERS, state))
+        self.dynamo.put(Put(COUNTERS, state))
 
     def kept(self) -> tuple[list[str], list[str]]:
         """The groups of the counter, and the rules that have a state for it."""
-        states = [item["part"] for item in self.door.items(COUNTERS)]
+        states = [item["part"] for item in self.dynamo.items(COUNTERS)]
         mine = [one for one in states if one.startswith(keys.ALERT_PREFIX)]
         return [*self.groups().of(COUNTER)], [one.removeprefix(keys.ALERT_PREFIX) for one in mine]
 
@@ -135,7 +135,7 @@ def test_nothing_is_left_of_a_counter_whose_name_nobody_used_again() -> None:
 
     assert details[-1] == "nothing is left of it"
     assert beside.kept() == ([], [])
-    assert [one for one in beside.door.items(COUNTERS) if one["counter"] == COUNTER] == []
+    assert [one for one in beside.dynamo.items(COUNTERS) if one["counter"] == COUNTER] == []
 
 
 def test_what_was_recorded_since_is_named_as_what_stays() -> None:
@@ -157,7 +157,7 @@ def test_what_is_put_beside_a_strict_counter_that_is_created_again_stays() -> No
     beside.add("left")
 
     def delete(counter: str) -> None:
-        beside.door.delete(Delete(COUNTERS, keys.total_key(counter)))
+        beside.dynamo.delete(Delete(COUNTERS, keys.total_key(counter)))
         beside.add(GROUP)
 
     leftovers = beside.leftovers

@@ -17,12 +17,12 @@ OTHER = "others"
 
 
 class Grouped(Reusing):
-    """A counter that has a total, groups, and a door at which somebody else acts."""
+    """A counter that has a total, groups, and a client at which somebody else acts."""
 
     @property
     def groups(self) -> Groups:
         """Of a process of its own."""
-        totals = TotalsReader(self.door, COUNTERS)
+        totals = TotalsReader(self.dynamo, COUNTERS)
         return Groups(totals, self.stack.namespaces, self.stack.clock)
 
     def ranked(self, *groups: str) -> None:

@@ -12,7 +12,7 @@ def _world() -> tuple[World, Auditor]:
     world = World()
     world.add_shard("s")
     world.handle(world.emit(5), 5)
-    return world, Auditor(world.verifier(), Namespaces(world.door, LEDGER, "r", "r"), "r")
+    return world, Auditor(world.verifier(), Namespaces(world.dynamo, LEDGER, "r", "r"), "r")
 
 
 def test_an_exact_total_is_the_last_word() -> None:
@@ -36,8 +36,8 @@ def test_a_total_that_drifts_is_none() -> None:
 def test_a_total_that_is_missing_is_none() -> None:
     """A repair that is under way would make it, with all that is removed meanwhile."""
     world, auditor = _world()
-    world.door.tables["counters"] = {
-        key: item for key, item in world.door.tables["counters"].items() if key[1] != "total"
+    world.dynamo.tables["counters"] = {
+        key: item for key, item in world.dynamo.tables["counters"].items() if key[1] != "total"
     }
 
     assert "drift" in (unproven(auditor, COUNTER) or "")

@@ -31,7 +31,7 @@ def _deliver(world: World, records: Sequence[dict[str, Any]], stream: str, begin
         }
         for number, record in enumerate(records)
     ]
-    made = Materializer(world.door, COUNTERS, world.quarantine, world.clock)
+    made = Materializer(world.dynamo, COUNTERS, world.quarantine, world.clock)
     return made.apply(events, Shard(stream, "s")).duplicates
 
 

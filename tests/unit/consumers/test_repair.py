@@ -40,13 +40,13 @@ def world() -> World:
 def _land_late(world: World, records: Sequence[dict[str, Any]]) -> None:
     """The updates of an invocation that began before the shard had any progress."""
     changes = fold(events_of(records), world.clock.now_ms()).changes
-    writer = TotalWriter(world.door, COUNTERS, "label/s", lambda *_: None, world.clock.now_ms())
+    writer = TotalWriter(world.dynamo, COUNTERS, "label/s", lambda *_: None, world.clock.now_ms())
     for counter, found in changes.items():
         assert writer.write(counter, found).error is None
 
 
 def _lose_total(world: World, counter: str = COUNTER) -> None:
-    world.door.delete(Delete(COUNTERS, keys.total_key(counter)))
+    world.dynamo.delete(Delete(COUNTERS, keys.total_key(counter)))
 
 
 def test_a_drift_is_repaired_and_the_version_goes_on(world: World) -> None:
@@ -79,12 +79,12 @@ def test_a_dry_run_says_what_it_would_do(world: World) -> None:
     world.deliver([world.emit(5)])
     world.spoil(total=6)
     world.pass_over(world.emit(1, counter="a:lost"))
-    before = dict(world.door.tables[COUNTERS])
+    before = dict(world.dynamo.tables[COUNTERS])
 
     remedies = [world.repair(name, dry_run=True).remedy for name in (COUNTER, "a:lost")]
 
     assert remedies == [Remedy.WOULD_REPAIR, Remedy.WOULD_MAKE]
-    assert world.door.tables[COUNTERS] == before
+    assert world.dynamo.tables[COUNTERS] == before
 
 
 def test_a_false_drift_is_never_repaired(world: World) -> None:
@@ -282,7 +282,7 @@ def test_a_shard_with_a_child_is_passed_to_its_end(world: World) -> None:
     world.add_shard("child", parent="s")
     child_record = world.emit(7, shard="child")
     world.deliver([child_record], shard="child")
-    world.door.delete(Delete(COUNTERS, keys.progress_key("label/s")))
+    world.dynamo.delete(Delete(COUNTERS, keys.progress_key("label/s")))
     _lose_total(world)
 
     assert world.repair().remedy is Remedy.MADE
@@ -302,12 +302,12 @@ def test_a_parent_that_its_progress_does_not_cover_is_passed_to_its_end(
     """A table of another time lacks progress; a mapping that is made again reads from the start."""
     records = [world.emit(5), world.emit(7)]
     world.deliver(records[:1])
-    earlier = {key: dict(item) for key, item in world.door.tables[COUNTERS].items()}
+    earlier = {key: dict(item) for key, item in world.dynamo.tables[COUNTERS].items()}
     world.deliver(records[1:])
     world.close("s")
-    world.door.tables[COUNTERS].clear()
+    world.dynamo.tables[COUNTERS].clear()
     if kept:
-        world.door.tables[COUNTERS].update(earlier)
+        world.dynamo.tables[COUNTERS].update(earlier)
     world.add_shard("child", parent="s")
     world.deliver([world.emit(1, counter="a:other", shard="child")], shard="child")
     world.clock.at_ms += LATE_WRITE_MS
@@ -322,7 +322,7 @@ def test_a_parent_that_its_progress_does_not_cover_is_passed_to_its_end(
 def test_a_shard_of_which_nothing_was_handled_is_passed_to_its_end(world: World) -> None:
     """Its records were dropped unread, but for an invocation that may still write."""
     late = world.emit(7)
-    ShardDirectory().open(world.door, COUNTERS, Shard("label", "s"), world.clock.now_ms())
+    ShardDirectory().open(world.dynamo, COUNTERS, Shard("label", "s"), world.clock.now_ms())
     world.clock.at_ms += 24 * HOUR_MS
     world.stream.records["s"].clear()
     world.close("s")
@@ -337,7 +337,7 @@ def test_all_is_lost_and_nothing_is_guessed(world: World) -> None:
     """Without progress nobody knows what will be delivered again: left alone until it moves."""
     records = [world.emit(5), world.emit(7)]
     world.deliver(records)
-    world.door.tables[COUNTERS].clear()
+    world.dynamo.tables[COUNTERS].clear()
 
     assert world.repair().remedy is Remedy.LEFT
 
@@ -369,7 +369,7 @@ def test_a_total_whose_version_is_spoilt_is_left_alone(world: World) -> None:
 def test_a_ledger_that_cannot_be_read_stops_no_other_counter(world: World) -> None:
     """It is named, with the reason; the next one is repaired."""
     item = world.write(5, "a:bad")
-    world.door.put(Put(LEDGER, {**item, "delta": "five"}))
+    world.dynamo.put(Put(LEDGER, {**item, "delta": "five"}))
     world.pass_over(world.emit(1, counter="a:good"))
 
     bad, good = Repairer(world.verifier()).repair(["a:bad", "a:good"])
@@ -399,7 +399,7 @@ def test_a_lost_answer_is_no_failure(world: World) -> None:
     (finding,) = world.verifier().judge([COUNTER])
     plan = plan_of(COUNTERS, finding, NOW_MS)
     assert not isinstance(plan, str)
-    world.door.update(plan)
+    world.dynamo.update(plan)
     world.clock.at_ms = NOW_MS
 
     repair = Repairer(world.verifier())._heal(finding)
@@ -413,7 +413,7 @@ def test_a_total_that_cannot_be_written_now_is_reported(world: World, error: Exc
     """And the others go on."""
     for name in ("a:1", "a:2"):
         world.pass_over(world.emit(1, counter=name))
-    world.door.faults.append(Fault(error))
+    world.dynamo.faults.append(Fault(error))
 
     first, second = Repairer(world.verifier()).repair(["a:1", "a:2"])
 
@@ -423,7 +423,7 @@ def test_a_total_that_cannot_be_written_now_is_reported(world: World, error: Exc
 
 def _schedule(world: World, min_entries: int) -> None:
     rule = {"min_entries": min_entries, "age_ms": HOUR_MS}
-    world.door.put(Put(COUNTERS, {**keys.schedule_key("a"), **rule}))
+    world.dynamo.put(Put(COUNTERS, {**keys.schedule_key("a"), **rule}))
 
 
 @pytest.mark.parametrize(("min_entries", "is_due"), [(2, True), (3, False)])
@@ -447,7 +447,7 @@ def test_what_a_crash_left_out_of_the_index_the_next_repair_puts_there(world: Wo
     for _ in range(2):
         world.pass_over(world.emit(1))
     _schedule(world, 2)
-    world.door.faults.extend([None, Fault(Throttled("slow down"))])
+    world.dynamo.faults.extend([None, Fault(Throttled("slow down"))])
 
     first = world.repair()
     total = world.total()
@@ -472,7 +472,7 @@ def test_a_dry_run_puts_nothing_into_the_index(world: World) -> None:
 def test_what_concerns_every_counter_is_raised(world: World) -> None:
     """Without permission there is no use in going on."""
     world.pass_over(world.emit(1))
-    world.door.faults.append(Fault(AccessDenied("no")))
+    world.dynamo.faults.append(Fault(AccessDenied("no")))
 
     with pytest.raises(AccessDenied):
         world.repair()

@@ -22,7 +22,7 @@ from countledger.ledger.limits import WATERMARK_LIFE_MS
 from countledger.ledger.total import decode_total
 from tests.unit.consumers.records import COUNTER, record
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from countledger.consumers.changes import Changes
@@ -52,8 +52,8 @@ def _changes(*deltas: int | str) -> Changes:
     return fold(records, NOW_MS).changes[COUNTER]
 
 
-def _writer(door: MemoryDoor, aside: Aside | None = None) -> TotalWriter:
-    return TotalWriter(door, TABLE, SHARD, aside or Aside(), NOW_MS)
+def _writer(dynamo: MemoryClient, aside: Aside | None = None) -> TotalWriter:
+    return TotalWriter(dynamo, TABLE, SHARD, aside or Aside(), NOW_MS)
 
 
 def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
@@ -82,13 +82,13 @@ def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
 
 def test_changes_of_a_batch_are_one_write() -> None:
     """However many they are."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
-    written = _writer(door).write(COUNTER, _changes(*range(1, 11)))
+    written = _writer(dynamo).write(COUNTER, _changes(*range(1, 11)))
 
     assert (written.applied, written.duplicates, written.error) == (10, 0, None)
-    assert door.calls == ["update"]
-    total = decode_total(door.items(TABLE)[0])
+    assert dynamo.calls == ["update"]
+    total = decode_total(dynamo.items(TABLE)[0])
     assert (total.total, total.events, total.entries, total.version) == (55, 10, 10, 1)
     assert total.updated_at_ms == NOW_MS
 
@@ -98,7 +98,7 @@ def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> 
     """The caller asks for the shard again; nothing is set aside."""
     aside = Aside()
 
-    written = _writer(MemoryDoor(faults=[Fault(error)]), aside).write(COUNTER, _changes(1, 2))
+    written = _writer(MemoryClient(faults=[Fault(error)]), aside).write(COUNTER, _changes(1, 2))
 
     assert written.error is error
     assert aside.sequences == []
@@ -106,109 +106,111 @@ def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> 
 
 def test_a_lost_answer_of_an_applied_update_adds_nothing_when_delivered_again() -> None:
     """The watermark went in with the effect."""
-    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied=True)])
-    writer = _writer(door)
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"), applied=True)])
+    writer = _writer(dynamo)
     writer.write(COUNTER, _changes(1, 2))
 
     written = writer.write(COUNTER, _changes(1, 2))
 
     assert (written.applied, written.duplicates, written.error) == (0, 2, None)
-    assert decode_total(door.items(TABLE)[0]).total == 3
+    assert decode_total(dynamo.items(TABLE)[0]).total == 3
 
 
 def test_the_culprit_of_an_invalid_update_is_set_aside_and_the_others_count() -> None:
     """A sum past 38 digits: halved until it stands alone, in order."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     aside = Aside()
 
-    written = _writer(door, aside).write(COUNTER, _changes(1, 2, "9" * 38, 4))
+    written = _writer(dynamo, aside).write(COUNTER, _changes(1, 2, "9" * 38, 4))
 
     assert aside.sequences == [102]
     assert (written.applied, written.rejected, written.error) == (3, 1, None)
-    assert decode_total(door.items(TABLE)[0]).total == 7
+    assert decode_total(dynamo.items(TABLE)[0]).total == 7
 
 
 def test_what_the_service_calls_invalid_is_set_aside_alone() -> None:
     """Four changes, the third is refused wherever it is: three count."""
     bad = Fault(RequestRejected("invalid"))
     aside = Aside()
-    door = MemoryDoor(faults=[bad, None, bad, bad, None])
+    dynamo = MemoryClient(faults=[bad, None, bad, bad, None])
 
-    written = _writer(door, aside).write(COUNTER, _changes(1, 2, 3, 4))
+    written = _writer(dynamo, aside).write(COUNTER, _changes(1, 2, 3, 4))
 
     assert aside.sequences == [102]
     assert (written.applied, written.rejected, written.error) == (3, 1, None)
-    assert decode_total(door.items(TABLE)[0]).total == 7
+    assert decode_total(dynamo.items(TABLE)[0]).total == 7
 
 
 def test_no_later_change_passes_one_that_could_not_be_set_aside() -> None:
     """Its watermark would bury it: neither counted nor in the quarantine."""
     bad = Fault(RequestRejected("invalid"))
-    door = MemoryDoor(faults=[bad, bad])
+    dynamo = MemoryClient(faults=[bad, bad])
     full = ServiceFailed("the queue takes nothing")
 
-    written = _writer(door, Aside(full)).write(COUNTER, _changes(1, 2))
+    written = _writer(dynamo, Aside(full)).write(COUNTER, _changes(1, 2))
 
     assert written.error is full
-    assert door.items(TABLE) == []
+    assert dynamo.items(TABLE) == []
 
 
 def test_a_total_in_a_later_format_is_left_alone() -> None:
     """It is not for this release to add to what it does not understand."""
-    door = MemoryDoor()
-    _writer(door).write(COUNTER, _changes(1))
+    dynamo = MemoryClient()
+    _writer(dynamo).write(COUNTER, _changes(1))
     key = (COUNTER, "total")
-    door.tables[TABLE][key]["v"] = 2
-    before = dict(door.tables[TABLE][key])
+    dynamo.tables[TABLE][key]["v"] = 2
+    before = dict(dynamo.tables[TABLE][key])
 
-    written = TotalWriter(door, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
+    written = TotalWriter(dynamo, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
 
     assert isinstance(written.error, NewerFormat)
-    assert door.tables[TABLE][key] == before
+    assert dynamo.tables[TABLE][key] == before
 
 
 def test_a_total_that_spells_out_this_format_is_written() -> None:
     """Absent and 1 are the same format; refusing it would stop the shard for ever."""
-    door = MemoryDoor()
-    _writer(door).write(COUNTER, _changes(1))
-    door.tables[TABLE][COUNTER, "total"]["v"] = 1
+    dynamo = MemoryClient()
+    _writer(dynamo).write(COUNTER, _changes(1))
+    dynamo.tables[TABLE][COUNTER, "total"]["v"] = 1
 
-    written = TotalWriter(door, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
+    written = TotalWriter(dynamo, TABLE, "label/next", Aside(), NOW_MS).write(COUNTER, _changes(1))
 
     assert written.error is None
-    assert decode_total(door.items(TABLE)[0]).total == 2
+    assert decode_total(dynamo.items(TABLE)[0]).total == 2
 
 
 @pytest.mark.parametrize("method", ["atomic", "sequence"])
 def test_an_entry_never_moves_a_strict_counter_or_a_sequence(method: str) -> None:
     """No producer makes one; what somebody wrote by hand would pass its bounds. It is set aside."""
-    door, aside = MemoryDoor(), Aside()
+    dynamo, aside = MemoryClient(), Aside()
     strict = {"counter": COUNTER, "part": "total", "method": method, "total": 5, "version": 9}
-    door.tables[TABLE] = {(COUNTER, "total"): strict}
+    dynamo.tables[TABLE] = {(COUNTER, "total"): strict}
 
-    written = _writer(door, aside).write(COUNTER, _changes(1, 2))
+    written = _writer(dynamo, aside).write(COUNTER, _changes(1, 2))
 
     assert (written.applied, written.rejected, written.error) == (0, 2, None)
     assert aside.sequences == [100, 101]
-    assert door.items(TABLE) == [strict]
+    assert dynamo.items(TABLE) == [strict]
 
 
-def _aged(door: MemoryDoor, shards: int) -> None:
+def _aged(dynamo: MemoryClient, shards: int) -> None:
     old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
     for shard in range(shards):
-        TotalWriter(door, TABLE, f"label/old-{shard}", Aside(), old_ms).write(COUNTER, _changes(1))
-    door.calls.clear()
+        TotalWriter(dynamo, TABLE, f"label/old-{shard}", Aside(), old_ms).write(
+            COUNTER, _changes(1)
+        )
+    dynamo.calls.clear()
 
 
 @pytest.mark.parametrize(("stale", "left"), [(3, 4), (4, 1), (7, 1)])
 def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, left: int) -> None:
     """Never that of the shard being applied; few are not worth a write."""
-    door = MemoryDoor()
-    _aged(door, stale)
+    dynamo = MemoryClient()
+    _aged(dynamo, stale)
 
-    _writer(door).write(COUNTER, _changes(1))
+    _writer(dynamo).write(COUNTER, _changes(1))
 
-    item = door.items(TABLE)[0]
+    item = dynamo.items(TABLE)[0]
     marks = [name for name, value in item.items() if isinstance(value, bytes)]
     assert len(marks) == left
     assert watermark.attribute(SHARD) in marks
@@ -217,39 +219,39 @@ def test_stale_watermarks_are_removed_by_the_way_when_they_are_many(stale: int, 
 
 def test_a_repair_of_many_shards_leaves_no_watermarks_for_good() -> None:
     """They grow stale together, and are more than one expression can name."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     old_ms = NOW_MS - WATERMARK_LIFE_MS - 120_000
     marks = {watermark.attribute(f"label/{n}"): watermark.encode(n, old_ms) for n in range(256)}
-    _writer(door).write(COUNTER, _changes(1))
-    door.tables[TABLE][COUNTER, "total"] |= marks
+    _writer(dynamo).write(COUNTER, _changes(1))
+    dynamo.tables[TABLE][COUNTER, "total"] |= marks
 
     for number in range(10):
-        writer = TotalWriter(door, TABLE, f"label/new-{number}", Aside(), NOW_MS)
+        writer = TotalWriter(dynamo, TABLE, f"label/new-{number}", Aside(), NOW_MS)
         assert writer.write(COUNTER, _changes(1)).error is None
 
-    assert len(watermark.stale(door.items(TABLE)[0], NOW_MS)) < watermark.STALE_ENOUGH
+    assert len(watermark.stale(dynamo.items(TABLE)[0], NOW_MS)) < watermark.STALE_ENOUGH
 
 
 def test_a_watermark_that_moved_is_not_cleaned_up() -> None:
     """Another invocation of its shard wrote it meanwhile."""
-    door = MemoryDoor()
-    _aged(door, 4)
-    stale = watermark.stale(door.items(TABLE)[0], NOW_MS)
+    dynamo = MemoryClient()
+    _aged(dynamo, 4)
+    stale = watermark.stale(dynamo.items(TABLE)[0], NOW_MS)
     moved = next(iter(stale))
-    door.tables[TABLE][COUNTER, "total"][moved] = watermark.encode(999, NOW_MS)
+    dynamo.tables[TABLE][COUNTER, "total"][moved] = watermark.encode(999, NOW_MS)
 
     with pytest.raises(ConditionFailed):
-        door.update(clean_up_of(TABLE, COUNTER, stale))
+        dynamo.update(clean_up_of(TABLE, COUNTER, stale))
 
-    assert stale.keys() <= door.items(TABLE)[0].keys()
+    assert stale.keys() <= dynamo.items(TABLE)[0].keys()
 
 
 def test_a_clean_up_that_fails_spoils_nothing() -> None:
     """The changes are in; the next update tries again."""
-    door = MemoryDoor()
-    _aged(door, 4)
-    door.faults[:] = [None, Fault(Throttled("slow"))]
+    dynamo = MemoryClient()
+    _aged(dynamo, 4)
+    dynamo.faults[:] = [None, Fault(Throttled("slow"))]
 
-    written = _writer(door).write(COUNTER, _changes(1))
+    written = _writer(dynamo).write(COUNTER, _changes(1))
 
     assert (written.applied, written.error) == (1, None)

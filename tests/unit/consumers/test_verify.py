@@ -56,7 +56,7 @@ def test_a_counter_nobody_ever_used_is_exact(world: World) -> None:
 def test_a_total_edited_by_hand_is_drift(world: World) -> None:
     """Total minus ledger, said only after the stream had time to settle."""
     world.handle(world.emit(5), 5)
-    world.door.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("total", 2),)))
+    world.dynamo.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("total", 2),)))
 
     verdict = world.verdict()
 
@@ -77,7 +77,7 @@ def test_a_drift_is_exact_whatever_the_length_of_its_numbers(world: World) -> No
 def test_a_wrong_number_of_events_is_drift_as_well(world: World) -> None:
     """Two errors that cancel out in the sum do not hide."""
     world.handle(world.emit(5), 5)
-    world.door.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("events", 1),)))
+    world.dynamo.update(Update(COUNTERS, keys.total_key(COUNTER), (Add("events", 1),)))
 
     verdict = world.verdict()
 
@@ -124,7 +124,7 @@ def test_a_total_that_moved_meanwhile_is_busy_until_it_rests(world: World) -> No
 
 
 def _handled(world: World) -> bool:
-    return any(item["part"] == "total" for item in world.door.items(COUNTERS))
+    return any(item["part"] == "total" for item in world.dynamo.items(COUNTERS))
 
 
 def test_a_total_that_never_rests_is_busy(world: World) -> None:
@@ -138,11 +138,11 @@ def test_a_total_that_never_rests_is_busy(world: World) -> None:
             nonlocal reads
             reads += 1
             update = Update(COUNTERS, keys.total_key(counter), (Assign("version", 100 + reads),))
-            world.door.update(update)
+            world.dynamo.update(update)
             return TotalsReader.item(self, counter)
 
-    restless = Restless(world.door, COUNTERS)
-    exact = ExactReader(world.door, LEDGER)
+    restless = Restless(world.dynamo, COUNTERS)
+    exact = ExactReader(world.dynamo, LEDGER)
     verifier = Verifier(restless, exact, world.stream, world.clock)
 
     verdict = next(verifier.verify([COUNTER]))
@@ -244,7 +244,7 @@ def test_a_hundred_counters_share_one_proof(world: World) -> None:
     names = [f"a:{n}" for n in range(150)]
     for name in names:
         world.handle(world.emit(1, counter=name), 1)
-    world.door.update(Update(COUNTERS, keys.total_key("a:7"), (Add("total", 1),)))
+    world.dynamo.update(Update(COUNTERS, keys.total_key("a:7"), (Add("total", 1),)))
 
     verdicts = list(world.verifier().verify(names))
 
@@ -269,10 +269,10 @@ def test_an_entry_that_was_spoilt_by_hand_stops_no_other_counter(
     """The service holds numbers that no entry carries; no verdict on the other hangs on them."""
     for counter in ("a:spoilt", "a:sound"):
         world.handle(world.emit(10**37, counter=counter), 10**37)
-    (item,) = (one for one in world.door.items(LEDGER) if one["counter"] == "a:spoilt")
-    world.door.put(Put(LEDGER, {**item, attribute: value}))
+    (item,) = (one for one in world.dynamo.items(LEDGER) if one["counter"] == "a:spoilt")
+    world.dynamo.put(Put(LEDGER, {**item, attribute: value}))
     beside = f"{item['entry'][:-1]}{'1' if item['entry'].endswith('0') else '0'}"
-    world.door.put(Put(LEDGER, {**item, "entry": beside, "delta": 10**37}))
+    world.dynamo.put(Put(LEDGER, {**item, "entry": beside, "delta": 10**37}))
 
     spoilt, sound = world.verifier().verify(["a:spoilt", "a:sound"])
 
@@ -284,7 +284,7 @@ def test_an_entry_that_was_spoilt_by_hand_stops_no_other_counter(
 def test_a_total_that_was_spoilt_by_hand_can_be_told(world: World, value: int | Decimal) -> None:
     """Whatever number stands there: how far it is off is exact."""
     world.handle(world.emit(10**37), 10**37)
-    world.door.tables[COUNTERS][COUNTER, "total"]["total"] = amount.canonical(value)
+    world.dynamo.tables[COUNTERS][COUNTER, "total"]["total"] = amount.canonical(value)
 
     verdict = world.verdict()
 

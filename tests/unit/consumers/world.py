@@ -23,7 +23,7 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.limits import LATE_WRITE_MS
 from countledger.ledger.operations import Put, Update
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -83,7 +83,7 @@ class MemoryStream(LedgerStream):
 class World:
     """A ledger, its stream, and totals that somebody keeps, or not."""
 
-    door: MemoryDoor = field(default_factory=MemoryDoor)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     stream: MemoryStream = field(default_factory=MemoryStream)
     clock: ManualClock = field(default_factory=ManualClock)
     quarantine: Kept = field(default_factory=Kept)
@@ -107,7 +107,7 @@ class World:
         at_ms = self.clock.now_ms()
         entry = Entry(counter=counter, id=new_id(at_ms), delta=delta, at_ms=at_ms, origin="r")
         item = encode_entry(entry, 1)
-        self.door.put(Put(LEDGER, item))
+        self.dynamo.put(Put(LEDGER, item))
         return item
 
     def show(
@@ -134,7 +134,7 @@ class World:
 
     def deliver(self, records: Sequence[dict[str, Any]], shard: str = "s") -> Outcome:
         """Give records to the materializer itself, as Lambda does."""
-        materializer = Materializer(self.door, COUNTERS, self.quarantine, self.clock)
+        materializer = Materializer(self.dynamo, COUNTERS, self.quarantine, self.clock)
         return materializer.apply(events_of(records), Shard("label", shard))
 
     def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:
@@ -142,7 +142,7 @@ class World:
         counter = record["dynamodb"]["Keys"]["counter"]["S"]
         ones = (Add("events", 1), Add("entries", 1), Add("version", 1))
         key = keys.total_key(counter)
-        self.door.update(Update(COUNTERS, key, (Add("total", delta), *ones)))
+        self.dynamo.update(Update(COUNTERS, key, (Add("total", delta), *ones)))
         self.pass_over(record, shard)
 
     def pass_over(self, record: dict[str, Any], shard: str = "s") -> None:
@@ -151,15 +151,15 @@ class World:
         sequence = record["dynamodb"]["SequenceNumber"]
         now_ms = self.clock.now_ms()
         name = Shard("label", shard)
-        before = ShardDirectory().open(self.door, COUNTERS, name, now_ms)
+        before = ShardDirectory().open(self.dynamo, COUNTERS, name, now_ms)
         history = history_after(before, now_ms, LATE_WRITE_MS)
         one = ShardProgress(str(name), sequence, made_ms, now_ms, 1, 1, 2.0, *history)
-        self.door.update(advance_of(COUNTERS, one))
+        self.dynamo.update(advance_of(COUNTERS, one))
 
     def verifier(self) -> Verifier:
         """The product's, at our clock."""
-        totals = TotalsReader(self.door, COUNTERS)
-        return Verifier(totals, ExactReader(self.door, LEDGER), self.stream, self.clock)
+        totals = TotalsReader(self.dynamo, COUNTERS)
+        return Verifier(totals, ExactReader(self.dynamo, LEDGER), self.stream, self.clock)
 
     def verdict(self, counter: str = COUNTER) -> Verdict:
         """Of one counter."""
@@ -171,11 +171,11 @@ class World:
 
     def total(self, counter: str = COUNTER) -> Item:
         """The total's item; an empty one where there is none."""
-        return self.door.get(COUNTERS, keys.total_key(counter), consistent=True) or {}
+        return self.dynamo.get(COUNTERS, keys.total_key(counter), consistent=True) or {}
 
     def spoil(self, counter: str = COUNTER, **attributes: object) -> None:
         """Edit a total by hand: no version tells of it."""
-        self.door.put(Put(COUNTERS, {**self.total(counter), **attributes}))
+        self.dynamo.put(Put(COUNTERS, {**self.total(counter), **attributes}))
 
 
 def events_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -194,13 +194,13 @@ def events_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def opened(shard: Shard, door: MemoryDoor | None = None) -> MemoryDoor:
-    """A door to a table in which a record of the shard was handled before; faults come after it."""
-    door = door or MemoryDoor()
-    kept, door.faults[:] = list(door.faults), []
-    ShardDirectory().open(door, COUNTERS, shard, NOW_MS)
+def opened(shard: Shard, dynamo: MemoryClient | None = None) -> MemoryClient:
+    """A client of a table in which a record of the shard was handled before; then faults."""
+    dynamo = dynamo or MemoryClient()
+    kept, dynamo.faults[:] = list(dynamo.faults), []
+    ShardDirectory().open(dynamo, COUNTERS, shard, NOW_MS)
     one = ShardProgress(str(shard), "1", NOW_MS - 1_000, NOW_MS - 1_000, 0, 0, 0)
-    door.update(advance_of(COUNTERS, one))
-    door.faults.extend(kept)
-    door.calls.clear()
-    return door
+    dynamo.update(advance_of(COUNTERS, one))
+    dynamo.faults.extend(kept)
+    dynamo.calls.clear()
+    return dynamo

@@ -106,7 +106,7 @@ def test_what_is_handled_is_done() -> None:
     """Success leaves nothing to do."""
     done = follow_up(Batch(records("1", "2")), Handled({}), BISECTING)
 
-    assert (done.handled, done.again, done.given_up) == (2, (), None)
+    assert (done.handled, done.again, done.withdrawn) == (2, (), None)
 
 
 def test_from_the_checkpoint_on_all_comes_again() -> None:
@@ -147,14 +147,14 @@ def test_after_the_last_retry_the_rest_is_given_up() -> None:
 
     assert next_.handled == 1
     assert next_.again == ()
-    assert next_.given_up == Batch(records("2"), failures=3)
+    assert next_.withdrawn == Batch(records("2"), failures=3)
 
 
 def test_without_a_limit_nothing_is_given_up() -> None:
     """With -1, not after a thousand failures either."""
     next_ = follow_up(Batch(records("1"), failures=1000), Failed("x"), BISECTING)
 
-    assert next_.given_up is None
+    assert next_.withdrawn is None
     assert next_.again == (Batch(records("1"), failures=1001),)
 
 
@@ -167,8 +167,8 @@ def test_no_record_is_lost_or_doubled_by_any_verdict() -> None:
         for verdict in verdicts:
             next_ = follow_up(batch, verdict, settings)
             parts = [batch.records[: next_.handled], *(one.records for one in next_.again)]
-            if next_.given_up is not None:
-                parts.append(next_.given_up.records)
+            if next_.withdrawn is not None:
+                parts.append(next_.withdrawn.records)
 
             assert sum(parts, ()) == batch.records
 
@@ -232,8 +232,8 @@ def test_an_event_of_a_window_says_where_and_when() -> None:
 
 def test_the_note_of_a_failure_names_the_range() -> None:
     """It says where the records lie, not what they hold."""
-    given_up = Batch(records("4", "7", encoded='{"secret":1}'), failures=3)
-    note = delivery.on_failure_note(given_up, shard_id="s", stream_arn="arn")
+    withdrawn = Batch(records("4", "7", encoded='{"secret":1}'), failures=3)
+    note = delivery.on_failure_note(withdrawn, shard_id="s", stream_arn="arn")
 
     assert note["requestContext"]["approximateInvokeCount"] == 3
     assert note["DDBStreamBatchInfo"]["startSequenceNumber"] == "4"

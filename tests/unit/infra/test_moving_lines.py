@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.infra.moving.lines import CounterLine, NamespaceLine, encode_line, parse_line
+from countledger.infra.portability.lines import CounterLine, NamespaceLine, encode_line, parse_line
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.namespace import Kind
 

@@ -1,6 +1,6 @@
-"""Tables in memory behind the door's own interface: our conditions and updates, judged here.
+"""Tables in memory behind the client's own interface: our conditions and updates, judged here.
 
-The engines' contract suite holds the real door to the same behaviour. Values pass through their
+The engines' contract suite holds the real dynamo to the same behaviour. Values pass through their
 stored form, so that nothing can be kept here that the service would not take.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from countledger.ledger.attributes import Item, Key, decode, encode
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import ConditionFailed, RequestRejected
 from countledger.ledger.limits import EXPRESSION_MAX_BYTES, EXPRESSION_OPERATORS_MAX
 from countledger.ledger.operations import Delete, Page, Put, Query, Scan, Update
@@ -46,8 +46,8 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryDoor(Door):
-    """A door whose tables are dicts.
+class MemoryClient(DynamoClient):
+    """A client whose tables are dicts.
 
     Attributes:
         tables: table name -> key -> item.
@@ -198,19 +198,19 @@ def _refuse_long(write: Update) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HesitantDoor(MemoryDoor):
+class HesitantDoor(MemoryClient):
     """Its queries begin with a page without items, although some follow."""
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """What matches, behind an empty page."""
         yield []
-        yield from MemoryDoor.pages(self, read)
+        yield from MemoryClient.pages(self, read)
 
     def page(self, read: Query | Scan) -> Page:
         """The empty one."""
         if isinstance(read, Query) and read.after is None:
             return Page([], {"counter": "", "entry": ""})
-        return MemoryDoor.page(self, read)
+        return MemoryClient.page(self, read)
 
 
 def _is_in(item: Item, read: Scan) -> bool:

@@ -14,7 +14,7 @@ from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 TABLE = "ledger"
 COUNTER = "a:b"
@@ -30,12 +30,12 @@ def _entry(number: int, at_ms: int, kind: str, counter: str = COUNTER) -> Entry:
     return Entry(counter=counter, id=made[kind], delta=number + 1, at_ms=at_ms, origin="r")
 
 
-def _door(entries: list[Entry], spread: int) -> MemoryDoor:
-    door = MemoryDoor()
+def _dynamo(entries: list[Entry], spread: int) -> MemoryClient:
+    dynamo = MemoryClient()
     items = [encode_entry(entry, spread) for entry in entries]
-    door.put_batch(TABLE, [{n: v for n, v in i.items() if v is not None} for i in items])
-    door.put_batch(TABLE, [{**keys.head_key(COUNTER), "generation": 1}])
-    return door
+    dynamo.put_batch(TABLE, [{n: v for n, v in i.items() if v is not None} for i in items])
+    dynamo.put_batch(TABLE, [{**keys.head_key(COUNTER), "generation": 1}])
+    return dynamo
 
 
 @settings(max_examples=60, deadline=None)
@@ -50,9 +50,9 @@ def test_entries_come_newest_first(
 ) -> None:
     """As sorting them all would do it; the head and other counters are not among them."""
     entries = [_entry(n, NOW_MS + ms, kinds[n]) for n, ms in enumerate(times_ms)]
-    door = _door([*entries, _entry(99, NOW_MS, "made", "a:c")], spread)
+    dynamo = _dynamo([*entries, _entry(99, NOW_MS, "made", "a:c")], spread)
 
-    found = list(newest_first(door, TABLE, COUNTER, spread, limit))
+    found = list(newest_first(dynamo, TABLE, COUNTER, spread, limit))
 
     newest = sorted((e.at_ms for e in entries), reverse=True)
     assert [entry.at_ms for entry in found] == newest[:limit]
@@ -63,15 +63,15 @@ def test_entries_come_newest_first(
 @pytest.mark.parametrize("spread", [1, 16, 256])
 def test_each_prefix_is_asked_twice_at_most(spread: int) -> None:
     """Once for ids with a time, once for those of bare keys."""
-    door = _door([_entry(n, NOW_MS + n, "made") for n in range(50)], spread)
+    dynamo = _dynamo([_entry(n, NOW_MS + n, "made") for n in range(50)], spread)
 
-    list(newest_first(door, TABLE, COUNTER, spread, 5))
+    list(newest_first(dynamo, TABLE, COUNTER, spread, 5))
 
-    assert door.calls.count("query") == 2 * spread
+    assert dynamo.calls.count("query") == 2 * spread
 
 
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_below_one_is_refused(limit: int) -> None:
     """It asks for no entries; the message says what to give."""
     with pytest.raises(BadSetting, match=r"limit .* is no number of entries"):
-        newest_first(_door([], 1), TABLE, COUNTER, 1, limit)
+        newest_first(_dynamo([], 1), TABLE, COUNTER, 1, limit)

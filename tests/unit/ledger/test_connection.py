@@ -19,7 +19,7 @@ def _proxies(endpoint_url: str | None) -> object:
         region_name="eu-west-1",
     )
     connection = Connection(Settings(), session, endpoint_url)
-    config: Any = connection.door("none").client.meta.config
+    config: Any = connection.dynamo("none").client.meta.config
     return config.proxies
 
 
@@ -42,7 +42,7 @@ def test_loopback_is_seen_in_the_environment(
 def test_every_sender_of_a_buffer_keeps_its_connection() -> None:
     """One beyond them would shake hands anew for each request, and botocore warn of each."""
     session = boto3.Session("a", "b", region_name="eu-west-1")
-    config: Any = Connection(Settings(), session).door("none").client.meta.config
+    config: Any = Connection(Settings(), session).dynamo("none").client.meta.config
 
     assert config.max_pool_connections >= buffering._SENDERS_MAX
 

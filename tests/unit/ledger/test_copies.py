@@ -34,7 +34,7 @@ from countledger.ledger.quarantined import (
     encode_copy,
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class MemoryBells(Bells):
 class Desk:
     """A desk over memory, whose cure answers as it is told."""
 
-    door: MemoryDoor = field(default_factory=MemoryDoor)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
     bells: MemoryBells = field(default_factory=MemoryBells)
     answer: Answer | Exception = field(default_factory=lambda: Answer(settled=True, said="done"))
@@ -87,7 +87,7 @@ class Desk:
     @property
     def copies(self) -> Copies:
         """Of the table."""
-        return Copies(self.door, COUNTERS, self.clock)
+        return Copies(self.dynamo, COUNTERS, self.clock)
 
     @property
     def desk(self) -> QuarantineDesk:
@@ -140,7 +140,7 @@ def test_a_record_delivered_again_meets_its_own_copy(world: Desk) -> None:
     world.copies.handle(copy, Handled(Handling.DISCARDED, "ann", NOW_MS))
     assert not world.copies.keep(copy)
 
-    (item,) = world.door.items(COUNTERS)
+    (item,) = world.dynamo.items(COUNTERS)
     assert item["kept_at"] == NOW_MS
 
 
@@ -176,13 +176,13 @@ def test_what_is_not_surely_kept_is_delivered_again(
 ) -> None:
     """And its message is owed until one was sent."""
     copy = copy_at()
-    world.door.faults.append(Fault(error, applied=applied))
+    world.dynamo.faults.append(Fault(error, applied=applied))
 
     with pytest.raises(ServiceFailed):
         world.copies.keep(copy)
 
     assert world.copies.keep(copy)
-    assert len(world.door.items(COUNTERS)) == 1
+    assert len(world.dynamo.items(COUNTERS)) == 1
 
 
 @pytest.mark.parametrize("error", [RequestRejected("r"), AccessDenied("a")])
@@ -190,17 +190,17 @@ def test_what_the_table_refuses_for_good_is_told_of_all_the_same(
     world: Desk, error: Exception
 ) -> None:
     """Its stream goes on; the queue alone has it."""
-    world.door.faults.append(Fault(error))
+    world.dynamo.faults.append(Fault(error))
 
     assert world.copies.keep(copy_at())
     world.copies.told(copy_at())
-    assert world.door.items(COUNTERS) == []
+    assert world.dynamo.items(COUNTERS) == []
 
 
 def test_a_mark_that_fails_holds_nothing_up(world: Desk) -> None:
     """The next delivery sends one message more."""
     world.copies.keep(copy_at())
-    world.door.faults.append(Fault(Unclear("u")))
+    world.dynamo.faults.append(Fault(Unclear("u")))
 
     world.copies.told(copy_at())
 
@@ -215,12 +215,12 @@ def test_what_waits_is_listed_newest_first_over_all_sources(world: Desk) -> None
     ]
     world.keep(*made)
     world.copies.handle(made[4], Handled(Handling.DISCARDED, "ann", NOW_MS))
-    world.door.calls.clear()
+    world.dynamo.calls.clear()
 
     listed = [copy.at_ms - NOW_MS for copy in world.desk.list()]
 
     assert listed == [8, 7, 6, 5, 3, 2, 1, 0]
-    assert set(world.door.calls) == {"query"}
+    assert set(world.dynamo.calls) == {"query"}
     assert [c.at_ms - NOW_MS for c in world.desk.list(handled=True, limit=5)] == [8, 7, 6, 5, 4]
     assert [c.at_ms - NOW_MS for c in world.desk.list("kinesis")] == [8, 5, 2]
 
@@ -234,7 +234,7 @@ def test_what_is_settled_is_handled_and_its_message_goes(world: Desk) -> None:
     assert (treated.settled, treated.said) == (True, "done")
     assert treated.copy.handled == Handled(Handling.RESENT, "ann", world.clock.now_ms())
     assert [copies_in(body) for body in world.bells.bodies] == [[second]]
-    (item, other) = world.door.items(COUNTERS)
+    (item, other) = world.dynamo.items(COUNTERS)
     assert item["expires_at"] == (world.clock.now_ms() + QUARANTINE_HANDLED_LIFE_MS) // 1_000
     assert "expires_at" not in other
 
@@ -271,7 +271,7 @@ def test_a_crash_before_it_is_noted_lets_it_be_done_again(
 ) -> None:
     """Whether or not the note was written; the second one ends its alarm."""
     ids = world.keep(copy_at())
-    world.door.faults.append(Fault(Unclear("u"), applied=applied))
+    world.dynamo.faults.append(Fault(Unclear("u"), applied=applied))
 
     with pytest.raises(Unclear):
         list(world.desk.resend(ids, by="ann"))
@@ -304,7 +304,7 @@ def test_what_no_copy_is_called_is_refused(world: Desk, copy_id: object) -> None
     """Before anything is read."""
     with pytest.raises(NotQuarantined, match="quarantine list"):
         world.desk.show(cast("str", copy_id))
-    assert world.door.calls == []
+    assert world.dynamo.calls == []
 
 
 def test_a_copy_that_is_gone_is_not_marked(world: Desk) -> None:
@@ -313,7 +313,7 @@ def test_a_copy_that_is_gone_is_not_marked(world: Desk) -> None:
         world.desk.show(copy_at().id)
     with pytest.raises(NotQuarantined):
         world.copies.handle(copy_at(), Handled(Handling.DISCARDED, "ann", NOW_MS))
-    assert world.door.items(COUNTERS) == []
+    assert world.dynamo.items(COUNTERS) == []
 
 
 @pytest.mark.parametrize("by", ["", "x" * 257, "a\nb"])
@@ -333,7 +333,7 @@ def test_bad_choices_are_refused(world: Desk) -> None:
 
 def test_an_item_spoilt_by_hand_is_named(world: Desk) -> None:
     """Not passed over."""
-    world.door.put(Put(COUNTERS, {**encode_copy(copy_at()), "content": "text"}))
+    world.dynamo.put(Put(COUNTERS, {**encode_copy(copy_at()), "content": "text"}))
 
     with pytest.raises(CorruptItem, match="content"):
         list(world.desk.list())

@@ -37,7 +37,7 @@ core._credentials = RefreshableCredentials(
     "OLD", "s", "t", datetime.now(UTC) - timedelta(hours=1), refresh, "by-hand"
 )
 session = boto3.Session(region_name="eu-west-1", botocore_session=core)
-door = Connection(Settings(), session).door("none")
+dynamo = Connection(Settings(), session).dynamo("none")
 pools = lambda: [id(one._manager.pools) for one in (instance._session, sts._endpoint.http_session)]
 before = pools()
 thread = threading.Thread(target=core._credentials.get_frozen_credentials)
@@ -46,15 +46,15 @@ refreshing.wait(20)
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    door.client.meta
+    dynamo.client.meta
     print(core.get_credentials().get_frozen_credentials().access_key, flush=True)
     print(len(set(pools()) & set(before)), flush=True)
-    door.client.meta
+    dynamo.client.meta
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 go_on.set()
 thread.join()
-door.client.meta
+dynamo.client.meta
 print(core.get_credentials().get_frozen_credentials().access_key, pools() == before)
 """
 

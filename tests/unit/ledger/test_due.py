@@ -25,7 +25,7 @@ from countledger.ledger.expressions import Add
 from countledger.ledger.limits import HOUR_MS
 from countledger.ledger.operations import Update
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,14 +39,14 @@ class World:
     """A total, and those who write it, each one step at a time."""
 
     def __init__(self) -> None:
-        self.door = MemoryDoor()
+        self.dynamo = MemoryClient()
         self.now_ms = NOW_MS
         self.head = 0
         self.entries = 0
 
     def standing(self) -> Standing:
         """Where the counter stands."""
-        item = self.door.get(TABLE, keys.total_key(COUNTER))
+        item = self.dynamo.get(TABLE, keys.total_key(COUNTER))
         return standing_in(item) if item else Standing(COUNTER, 0)
 
     def materialize(self, count: int) -> Iterator[None]:
@@ -54,7 +54,7 @@ class World:
         clauses = (Add("entries", count), Add("version", 1))
         self.entries += count
         update = Update(TABLE, keys.total_key(COUNTER), clauses, returning="ALL_NEW")
-        item = self.door.update(update)
+        item = self.dynamo.update(update)
         yield
         mark = mark_of(TABLE, standing_in(item or {}), RULE, self.now_ms)
         self._write(mark)
@@ -75,7 +75,7 @@ class World:
     def _write(self, update: Update | None) -> bool:
         try:
             if update is not None:
-                self.door.update(update)
+                self.dynamo.update(update)
         except ConditionFailed:
             return False
         return True
@@ -133,11 +133,11 @@ def test_a_removal_that_meets_a_new_entry_is_refused() -> None:
     for _ in world.materialize(3):
         pass
     with pytest.raises(ConditionFailed):
-        world.door.update(note)
+        world.dynamo.update(note)
 
     again = settlement_of(TABLE, world.standing(), 3, RULE, world.now_ms)
     assert again is not None
-    world.door.update(again)
+    world.dynamo.update(again)
     assert world.standing() == Standing(COUNTER, 6, 3, world.now_ms + HOUR_MS)
 
 
@@ -148,8 +148,8 @@ def test_a_run_that_left_too_little_takes_the_counter_out() -> None:
         pass
     note = settlement_of(TABLE, world.standing(), 3, RULE, world.now_ms)
     assert note is not None
-    world.door.update(note)
-    item = world.door.get(TABLE, keys.total_key(COUNTER))
+    world.dynamo.update(note)
+    item = world.dynamo.get(TABLE, keys.total_key(COUNTER))
     assert item is not None
     assert "due_at" not in item
     assert "due_bucket" not in item
@@ -170,15 +170,15 @@ def test_a_slower_run_takes_nothing_back() -> None:
     fast = settlement_of(TABLE, world.standing(), 10, RULE, world.now_ms)
     assert slow is not None
     assert fast is not None
-    world.door.update(fast)
+    world.dynamo.update(fast)
 
     with pytest.raises(ConditionFailed):
-        world.door.update(slow)
+        world.dynamo.update(slow)
 
     late = settlement_of(TABLE, world.standing(), 4, RULE, world.now_ms)
     assert late is not None
     with pytest.raises(ConditionFailed):
-        world.door.update(late)
+        world.dynamo.update(late)
     assert world.standing().compacted == 10
 
 

@@ -13,12 +13,12 @@ from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
 from countledger.ledger.exact import ExactReader, moved_too_far
+from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.head import Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.operations import Put, Query, Scan
-from countledger.ledger.seen import Seen
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def test_the_sum_is_the_second_head_and_what_neither_covers(
         Head(generation=g, covers=dict.fromkeys(c, Covered(0)))
         for g, c in ((1, first), (2, second))
     ]
-    read = Seen(heads[0])
+    read = ExactAccumulator(heads[0])
     for key, delta in seen.items():
         read.note(key, Entry(counter=COUNTER, id=key, delta=delta, at_ms=1, origin="r", events=2))
 
@@ -96,8 +96,8 @@ def _entry_item(number: int, delta: int, events: int = 1) -> Item:
 
 
 @dataclass(frozen=True, slots=True)
-class BusyDoor(MemoryDoor):
-    """A door behind which somebody works between any two calls and any two items."""
+class BusyClient(MemoryClient):
+    """A client behind which somebody works between any two calls and any two items."""
 
     work: list[Callable[[], None]] = field(default_factory=list)
 
@@ -109,7 +109,7 @@ class BusyDoor(MemoryDoor):
         """One item; strongly consistent, or the five steps prove nothing."""
         assert consistent
         self._step()
-        return MemoryDoor.get(self, table, key, consistent=consistent)
+        return MemoryClient.get(self, table, key, consistent=consistent)
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
         """No snapshot: item after item, as it is when its turn comes."""
@@ -130,21 +130,21 @@ class BusyDoor(MemoryDoor):
 class Compactor:
     """The verbs of a run, each a step that can be put anywhere."""
 
-    door: MemoryDoor
+    dynamo: MemoryClient
     take: int = 2
 
     def head(self) -> Head:
         """As it stands."""
-        return decode_head(self.door.tables[TABLE].get((COUNTER, keys.HEAD)))
+        return decode_head(self.dynamo.tables[TABLE].get((COUNTER, keys.HEAD)))
 
     def publish(self) -> None:
         """The next generation takes in some entries, once those of the last are gone."""
         head = self.head()
-        there = [i for i in self.door.items(TABLE) if i["entry"].startswith(keys.ENTRY_PREFIX)]
+        there = [i for i in self.dynamo.items(TABLE) if i["entry"].startswith(keys.ENTRY_PREFIX)]
         if any(i["entry"] in head.covers for i in there):
             return
         taken = there[: self.take]
-        self.door.tables[TABLE][COUNTER, keys.HEAD] = {
+        self.dynamo.tables[TABLE][COUNTER, keys.HEAD] = {
             **keys.head_key(COUNTER),
             "generation": head.generation + 1,
             "run": "r",
@@ -158,7 +158,7 @@ class Compactor:
     def retire(self) -> None:
         """Delete one covered entry, the last one first."""
         for key in reversed(list(self.head().covers)):
-            if self.door.tables[TABLE].pop((COUNTER, key), None) is not None:
+            if self.dynamo.tables[TABLE].pop((COUNTER, key), None) is not None:
                 return
 
 
@@ -171,25 +171,25 @@ def test_the_sum_is_exact_whatever_a_compactor_does_meanwhile(
     deltas: list[int], steps: list[str]
 ) -> None:
     """Between any two calls and any two items."""
-    door = BusyDoor()
-    door.put_batch(TABLE, [_entry_item(n, d) for n, d in enumerate(deltas)])
-    compactor = Compactor(door)
+    dynamo = BusyClient()
+    dynamo.put_batch(TABLE, [_entry_item(n, d) for n, d in enumerate(deltas)])
+    compactor = Compactor(dynamo)
     verbs = {"publish": compactor.publish, "retire": compactor.retire, "rest": lambda: None}
-    door.work.extend(verbs[step] for step in steps)
+    dynamo.work.extend(verbs[step] for step in steps)
 
-    found = ExactReader(door, TABLE).read(COUNTER)
+    found = ExactReader(dynamo, TABLE).read(COUNTER)
 
     assert (found.sum, found.events, found.entries) == (sum(deltas), len(deltas), len(deltas))
 
 
-def _switched_off(door: BusyDoor, rule: str) -> int:
+def _switched_off(dynamo: BusyClient, rule: str) -> int:
     """The read with one rule left out."""
-    reader = ExactReader(door, TABLE)
-    first = reader._head(door, COUNTER)
+    reader = ExactReader(dynamo, TABLE)
+    first = reader._head(dynamo, COUNTER)
     if rule == "covers of the first head":
         first = Head(generation=first.generation)
-    seen = reader._entries(door, COUNTER, first)
-    second = reader._head(door, COUNTER)
+    seen = reader._entries(dynamo, COUNTER, first)
+    second = reader._head(dynamo, COUNTER)
     if rule == "second head":
         second = first
     seen.leave_out(second)
@@ -211,12 +211,14 @@ def test_without_one_of_its_rules_the_sum_goes_wrong(rule: str, steps: list[str]
     """Each is needed: the same steps, read by the whole rule, are exact."""
     results = []
     for whole in (True, False):
-        door = BusyDoor()
-        door.put_batch(TABLE, [_entry_item(n, 10**n) for n in range(5)])
-        compactor = Compactor(door)
+        dynamo = BusyClient()
+        dynamo.put_batch(TABLE, [_entry_item(n, 10**n) for n in range(5)])
+        compactor = Compactor(dynamo)
         verbs = {"publish": compactor.publish, "retire": compactor.retire, "rest": lambda: None}
-        door.work.extend(verbs[step] for step in steps)
-        read = ExactReader(door, TABLE).read(COUNTER).sum if whole else _switched_off(door, rule)
+        dynamo.work.extend(verbs[step] for step in steps)
+        read = (
+            ExactReader(dynamo, TABLE).read(COUNTER).sum if whole else _switched_off(dynamo, rule)
+        )
         results.append(read == 11111)
 
     assert results == [True, False]
@@ -224,37 +226,37 @@ def test_without_one_of_its_rules_the_sum_goes_wrong(rule: str, steps: list[str]
 
 def test_a_read_that_is_overtaken_starts_over_and_gives_up_in_the_end() -> None:
     """Twenty times: then somebody publishes without end."""
-    door = BusyDoor()
-    door.put_batch(TABLE, [_entry_item(1, 5)])
-    compactor = Compactor(door, take=0)
+    dynamo = BusyClient()
+    dynamo.put_batch(TABLE, [_entry_item(1, 5)])
+    compactor = Compactor(dynamo, take=0)
     for _ in range(200):
-        door.work.extend([lambda: None, compactor.publish, compactor.publish])
+        dynamo.work.extend([lambda: None, compactor.publish, compactor.publish])
 
     with pytest.raises(ServiceFailed, match="overtook 20 exact reads"):
-        ExactReader(door, TABLE).read(COUNTER)
+        ExactReader(dynamo, TABLE).read(COUNTER)
 
 
 def test_a_sum_says_what_it_cost_and_counts_events() -> None:
     """Two heads, and the pages of the query."""
-    door = MemoryDoor()
-    door.put_batch(TABLE, [_entry_item(1, 5, events=3), _entry_item(2, -1)])
+    dynamo = MemoryClient()
+    dynamo.put_batch(TABLE, [_entry_item(1, 5, events=3), _entry_item(2, -1)])
 
-    found = ExactReader(door, TABLE).read(COUNTER)
+    found = ExactReader(dynamo, TABLE).read(COUNTER)
 
     assert (found.sum, found.events, found.entries, found.entries_read) == (4, 4, 2, 2)
     assert (found.generation, found.read_units) == (0, 2.0)
-    assert door.meter.read_units == found.read_units
+    assert dynamo.meter.read_units == found.read_units
 
 
 def test_what_cannot_be_read_is_never_left_out_of_a_sum() -> None:
     """A malformed entry, a malformed head, a bad name."""
-    door = MemoryDoor()
-    door.put_batch(TABLE, [{**_entry_item(1, 5), "delta": "5"}])
-    reader = ExactReader(door, TABLE)
+    dynamo = MemoryClient()
+    dynamo.put_batch(TABLE, [{**_entry_item(1, 5), "delta": "5"}])
+    reader = ExactReader(dynamo, TABLE)
 
     with pytest.raises(CorruptItem):
         reader.read(COUNTER)
-    door.put(Put(TABLE, {**keys.head_key("a:c"), "generation": 1}))
+    dynamo.put(Put(TABLE, {**keys.head_key("a:c"), "generation": 1}))
     with pytest.raises(CorruptItem):
         reader.read("a:c")
     with pytest.raises(BadCounterName):

@@ -35,7 +35,7 @@ def use_in_a_fork(use):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 for lock, use in (
-    (connection._ONE_CLIENT_AT_A_TIME, lambda: made.door("none")),
+    (connection._ONE_CLIENT_AT_A_TIME, lambda: made.dynamo("none")),
     (meter._COUNTING, lambda: made.meter.refused()),
 ):
     holding.clear()

@@ -23,14 +23,14 @@ from countledger.ledger.namespace import (
     decode_namespace,
     encode_namespace,
 )
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 TABLE = "ledger"
 HOME = "eu-west-1"
 
 
-def _namespaces(door: MemoryDoor, region: str = HOME) -> Namespaces:
-    return Namespaces(door, TABLE, region, HOME)
+def _namespaces(dynamo: MemoryClient, region: str = HOME) -> Namespaces:
+    return Namespaces(dynamo, TABLE, region, HOME)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def _namespaces(door: MemoryDoor, region: str = HOME) -> Namespaces:
 def test_a_namespace_is_stored_and_read_as_it_is(arguments: dict[str, Any]) -> None:
     """Every setting of it."""
     namespace = Namespace("likes", **arguments)
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     item = {name: v for name, v in encode_namespace(namespace).items() if v is not None}
-    door.put_batch(TABLE, [item])
+    dynamo.put_batch(TABLE, [item])
 
-    assert decode_namespace(door.items(TABLE)[0]) == namespace
+    assert decode_namespace(dynamo.items(TABLE)[0]) == namespace
 
 
 @pytest.mark.parametrize(
@@ -86,22 +86,22 @@ def test_any_other_namespace_never_comes_into_being(arguments: dict[str, Any], r
 
 def test_a_namespace_is_made_with_defaults_at_its_first_use() -> None:
     """And read once per process."""
-    door = MemoryDoor()
-    namespaces = _namespaces(door)
+    dynamo = MemoryClient()
+    namespaces = _namespaces(dynamo)
 
     first = namespaces.for_use("likes:post-1", Kind.LEDGER)
     namespaces.for_use("likes:post-2", Kind.LEDGER)
 
     assert first == Namespace("likes", Kind.LEDGER, 1, HORIZON_DEFAULT_MS)
-    assert door.calls == ["get", "put"]
-    assert _namespaces(door).get("likes") == first
+    assert dynamo.calls == ["get", "put"]
+    assert _namespaces(dynamo).get("likes") == first
 
 
 def test_whoever_comes_first_decides() -> None:
     """Another process made it between our look and our write."""
-    door = MemoryDoor()
-    door.faults.append(Fault(ConditionFailed(encode_namespace(Namespace("likes", spread=16)))))
-    slow = _namespaces(door)
+    dynamo = MemoryClient()
+    dynamo.faults.append(Fault(ConditionFailed(encode_namespace(Namespace("likes", spread=16)))))
+    slow = _namespaces(dynamo)
 
     assert slow.for_use("likes:x", Kind.LEDGER).spread == 16
     assert slow.get("likes").spread == 16
@@ -109,7 +109,7 @@ def test_whoever_comes_first_decides() -> None:
 
 def test_making_a_namespace_again_is_no_error() -> None:
     """With the same fixed settings; the description is not one of them."""
-    namespaces = _namespaces(MemoryDoor())
+    namespaces = _namespaces(MemoryClient())
     namespaces.create("likes", spread=16, description="first")
 
     assert namespaces.create("likes", spread=16).description == "first"
@@ -120,7 +120,7 @@ def test_making_a_namespace_again_is_no_error() -> None:
 )
 def test_what_is_fixed_cannot_be_changed(other: dict[str, Any]) -> None:
     """The message tells what is there and what was asked for."""
-    namespaces = _namespaces(MemoryDoor())
+    namespaces = _namespaces(MemoryClient())
     namespaces.create("likes", spread=16)
 
     with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*you asked for kind"):
@@ -129,8 +129,8 @@ def test_what_is_fixed_cannot_be_changed(other: dict[str, Any]) -> None:
 
 def test_namespaces_are_made_in_the_home_region_alone() -> None:
     """A producer elsewhere that cannot see one refuses."""
-    door = MemoryDoor()
-    elsewhere = _namespaces(door, "us-east-1")
+    dynamo = MemoryClient()
+    elsewhere = _namespaces(dynamo, "us-east-1")
 
     refusal = r"home region eu-west-1 only.*us-east-1"
     with pytest.raises(NamespaceUnknown, match=refusal):
@@ -139,26 +139,26 @@ def test_namespaces_are_made_in_the_home_region_alone() -> None:
         elsewhere.for_use("likes:x", Kind.LEDGER)
     with pytest.raises(NamespaceUnknown, match=refusal):
         elsewhere.describe("likes", "x")
-    assert door.items(TABLE) == []
+    assert dynamo.items(TABLE) == []
 
-    _namespaces(door).create("likes")
+    _namespaces(dynamo).create("likes")
     assert elsewhere.for_use("likes:x", Kind.LEDGER).name == "likes"
 
 
 def test_a_namespace_nobody_made_is_unknown() -> None:
     """The message says how to make it; asking did not."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
     with pytest.raises(NamespaceUnknown, match="countledger namespace create likes` makes"):
-        _namespaces(door).get("likes")
+        _namespaces(dynamo).get("likes")
     with pytest.raises(NamespaceUnknown, match="create likes --kind sequence` makes"):
-        _namespaces(door).expect("likes:a", Kind.SEQUENCE)
-    assert door.items(TABLE) == []
+        _namespaces(dynamo).expect("likes:a", Kind.SEQUENCE)
+    assert dynamo.items(TABLE) == []
 
 
 def test_counters_of_another_kind_are_refused() -> None:
     """The message names both kinds."""
-    namespaces = _namespaces(MemoryDoor())
+    namespaces = _namespaces(MemoryClient())
     namespaces.create("stock", kind=Kind.STRICT)
 
     with pytest.raises(WrongKind, match=r"'stock:x'.*kind strict.*kind ledger"):
@@ -167,8 +167,8 @@ def test_counters_of_another_kind_are_refused() -> None:
 
 def test_namespaces_are_listed_and_described() -> None:
     """A description is all that changes."""
-    door = MemoryDoor()
-    namespaces = _namespaces(door)
+    dynamo = MemoryClient()
+    namespaces = _namespaces(dynamo)
     for name in ("b", "a"):
         namespaces.create(name, spread=16)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from countledger.ledger import amount
 from countledger.ledger.entry import Entry
+from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.head import NO_HEAD, Covered, Head
-from countledger.ledger.seen import Seen
 
 _AMOUNTS = st.one_of(
     st.integers(-(10**37), 10**37),
@@ -35,7 +35,7 @@ def test_what_a_head_covers_is_left_out(drawn: list[tuple[int | Decimal, int, st
         }
         for number in ("1", "2")
     }
-    seen = Seen(Head(generation=1, covers=covered["1"]))
+    seen = ExactAccumulator(Head(generation=1, covers=covered["1"]))
     for key, entry in entries.items():
         seen.note(key, entry)
 
@@ -50,7 +50,7 @@ def test_what_a_head_covers_is_left_out(drawn: list[tuple[int | Decimal, int, st
 def test_under_a_bare_key_only_the_entry_of_that_time_is_left_out() -> None:
     """One made later is another one."""
     for at_ms, left in ((7, 0), (8, 1)):
-        seen = Seen(NO_HEAD)
+        seen = ExactAccumulator(NO_HEAD)
         seen.note("e#k", _entry(5, at_ms=at_ms))
 
         seen.leave_out(Head(generation=1, covers={"e#k": Covered(5, at_ms=7)}))
@@ -60,7 +60,7 @@ def test_under_a_bare_key_only_the_entry_of_that_time_is_left_out() -> None:
 
 def test_an_entry_takes_less_than_a_hundred_bytes() -> None:
     """What is kept of each until the second head is known."""
-    seen, count = Seen(NO_HEAD), 20_000
+    seen, count = ExactAccumulator(NO_HEAD), 20_000
     entry = _entry(5)
     tracemalloc.start()
     for number in range(count):

@@ -9,7 +9,7 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import NewConnectionError
 
-from countledger.ledger.departure import leave
+from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
     AccessDenied,
     BadSetting,

@@ -133,11 +133,11 @@ def test_a_malformed_endpoint_is_named(url: str, monkeypatch: pytest.MonkeyPatch
     """Given, or from the environment."""
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     with pytest.raises(BadSetting, match="endpoint"):
-        Connection.open(Settings(), endpoint_url=url).door("none")
+        Connection.open(Settings(), endpoint_url=url).dynamo("none")
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
     with pytest.raises(BadSetting, match="endpoint"):
-        Connection.open(Settings()).door("none")
+        Connection.open(Settings()).dynamo("none")
 
 
 def test_a_setting_that_is_given_needs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:

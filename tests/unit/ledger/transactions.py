@@ -13,7 +13,7 @@ from countledger.ledger.errors import (
     TransactionCancelled,
 )
 from countledger.ledger.operations import Check, Delete, Put, Update, action
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactingDoor(MemoryDoor):
-    """A door in memory that takes transactions, and remembers their tokens for good.
+class TransactingClient(MemoryClient):
+    """A client in memory that takes transactions, and remembers their tokens for good.
 
     Attributes:
         tokens: what was written under each.
@@ -66,11 +66,11 @@ class TransactingDoor(MemoryDoor):
         try:
             match write:
                 case Put():
-                    MemoryDoor.put(self, write)
+                    MemoryClient.put(self, write)
                 case Update():
-                    MemoryDoor.update(self, write)
+                    MemoryClient.update(self, write)
                 case Delete():
-                    MemoryDoor.delete(self, write)
+                    MemoryClient.delete(self, write)
                 case Check():
                     self._judged(write.table, write.key, write.condition)
                 case _:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from countledger.producers.buffer.errors import Failure
-    from tests.unit.ledger.memory import MemoryDoor
+    from tests.unit.ledger.memory import MemoryClient
 
 # Longer than any test: what is sent is sent for another reason than its age.
 PATIENT_MS = 30_000
 
 
 def producer_on(
-    door: MemoryDoor,
+    dynamo: MemoryClient,
     buffering: Buffering | None = None,
     *,
     clock: ManualClock | None = None,
@@ -34,7 +34,7 @@ def producer_on(
     clock = clock or ManualClock()
 
     def make_delivery() -> Delivery:
-        return Delivery(sender_on(door, clock), buffering.attempts)
+        return Delivery(sender_on(dynamo, clock), buffering.attempts)
 
     return BufferedProducer(
         buffering, make_delivery, EntryMaker(REGION, clock), ledger=ledger, on_failure=on_failure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from countledger.ledger.departure import leave
+from countledger.ledger.before_send import leave
 from countledger.ledger.errors import (
     BadDelta,
     IdempotencyKeyReused,
@@ -36,7 +36,7 @@ from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event
 from countledger.producers.receipt import Status
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS
 from tests.unit.producers.senders import REGION, TABLE, entries_in
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Put
-    from countledger.producers.asynchronous.door import AsyncDoor
+    from countledger.producers.asynchronous.dynamo import AsyncDynamoClient
     from countledger.producers.buffer.errors import Failure
 
 
-class LoopDoor(MemoryDoor):
-    """Tables in memory, behind the interface of a door for event loops."""
+class LoopClient(MemoryClient):
+    """Tables in memory, behind the interface of a client for event loops."""
 
     async def put_soon(self, write: Put) -> None:
         """As `put`."""
@@ -65,7 +65,7 @@ class LoopDoor(MemoryDoor):
 
 
 def producer_on(
-    door: LoopDoor,
+    dynamo: LoopClient,
     buffering: Buffering | None = None,
     clock: ManualClock | None = None,
     on_failure: Callable[[Failure], object] | None = None,
@@ -76,8 +76,8 @@ def producer_on(
 
     @asynccontextmanager
     async def open_sender() -> AsyncIterator[AsyncSender]:
-        namespaces = Namespaces(MemoryDoor(tables=door.tables), TABLE, REGION, REGION)
-        yield AsyncSender(cast("AsyncDoor", door), TABLE, namespaces, clock)
+        namespaces = Namespaces(MemoryClient(tables=dynamo.tables), TABLE, REGION, REGION)
+        yield AsyncSender(cast("AsyncDynamoClient", dynamo), TABLE, namespaces, clock)
 
     def open_spool() -> Spool | None:
         return None if buffering.spool is None else Spool.open(buffering.spool, ledger="memory")
@@ -98,10 +98,10 @@ def run(work: Coroutine[object, object, None]) -> None:
 
 def test_each_event_has_a_receipt_to_be_awaited() -> None:
     """Plain ones by batches of 25, keyed ones by conditional puts."""
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
-        async with producer_on(door) as producer:
+        async with producer_on(dynamo) as producer:
             plain = [await producer.add("a:b", 1) for _ in range(60)]
             first = await producer.add("a:b", 5, key="k")
             again = await producer.add("a:b", 5, key="k")
@@ -115,16 +115,16 @@ def test_each_event_has_a_receipt_to_be_awaited() -> None:
             assert producer.statistics.recorded == 61
 
     run(work())
-    assert len(entries_in(door)) == 61
-    assert door.calls.count("put_batch") == 3
+    assert len(entries_in(dynamo)) == 61
+    assert dynamo.calls.count("put_batch") == 3
 
 
 def test_time_alone_sends_what_waits() -> None:
     """Nobody flushes."""
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
-        async with producer_on(door, Buffering(linger_ms=5)) as producer:
+        async with producer_on(dynamo, Buffering(linger_ms=5)) as producer:
             assert (await (await producer.add("a:b", 1))).status is Status.RECORDED
 
     run(work())
@@ -132,16 +132,16 @@ def test_time_alone_sends_what_waits() -> None:
 
 def test_coalesced_events_are_one_entry() -> None:
     """Sum and number."""
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
         buffering = Buffering(coalesce=True, linger_ms=PATIENT_MS)
-        async with producer_on(door, buffering) as producer:
+        async with producer_on(dynamo, buffering) as producer:
             for delta in (1, 2, 4):
                 await producer.add("a:b", delta)
 
     run(work())
-    (item,) = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+    (item,) = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
     assert (item["delta"], item["events"]) == (7, 3)
 
 
@@ -149,7 +149,7 @@ def test_bad_input_is_refused_at_once() -> None:
     """From the call itself."""
 
     async def work() -> None:
-        async with producer_on(LoopDoor()) as producer:
+        async with producer_on(LoopClient()) as producer:
             with pytest.raises(BadDelta):
                 await producer.add("a:b", 0)
         with pytest.raises(ProducerClosed):
@@ -165,10 +165,10 @@ def test_a_fault_is_got_over_and_faults_without_end_come_back(
 ) -> None:
     """With the entry, which can be sent again and counts once."""
     applied = isinstance(error, Unclear) and key is None
-    door = LoopDoor(faults=[Fault(error, applied=applied)] * 3)
+    dynamo = LoopClient(faults=[Fault(error, applied=applied)] * 3)
 
     async def work() -> None:
-        async with producer_on(door, Buffering(linger_ms=1, attempts=2)) as producer:
+        async with producer_on(dynamo, Buffering(linger_ms=1, attempts=2)) as producer:
             pending = await producer.add("a:b", 1, key=key)
             with pytest.raises(Unacknowledged) as raised:
                 await pending
@@ -177,16 +177,16 @@ def test_a_fault_is_got_over_and_faults_without_end_come_back(
             assert producer.statistics.waits == 2
 
     run(work())
-    assert entries_in(door) == [1]
+    assert entries_in(dynamo) == [1]
 
 
 def test_an_old_entry_is_refused_and_a_rejected_batch_is_sent_one_by_one() -> None:
     """The rules of the horizon and of the culprit are the same."""
     clock = ManualClock()
-    door = LoopDoor(faults=[Fault(RequestRejected("no"))])
+    dynamo = LoopClient(faults=[Fault(RequestRejected("no"))])
 
     async def work() -> None:
-        async with producer_on(door, clock=clock) as producer:
+        async with producer_on(dynamo, clock=clock) as producer:
             pendings = [await producer.add("a:b", n) for n in (1, 2)]
             await producer.flush()
             assert {(await pending).status for pending in pendings} == {Status.RECORDED}
@@ -197,7 +197,7 @@ def test_an_old_entry_is_refused_and_a_rejected_batch_is_sent_one_by_one() -> No
             assert old.done
 
     run(work())
-    assert len(entries_in(door)) == 2
+    assert len(entries_in(dynamo)) == 2
 
 
 @pytest.mark.parametrize("key", [None, "k"])
@@ -205,7 +205,7 @@ def test_what_stands_still_behind_its_check_is_not_sent(key: str | None) -> None
     """The last look is taken as the request leaves, whichever way it goes."""
     clock = ManualClock()
 
-    class Frozen(LoopDoor):
+    class Frozen(LoopClient):
         async def put_soon(self, write: Put) -> None:
             clock.at_ms += DAY_MS + 1
             leave()
@@ -216,26 +216,26 @@ def test_what_stands_still_behind_its_check_is_not_sent(key: str | None) -> None
             leave()
             return await super().put_batch_soon(table, items)
 
-    door = Frozen()
+    dynamo = Frozen()
 
     async def work() -> None:
-        async with producer_on(door, Buffering(linger_ms=1), clock) as producer:
+        async with producer_on(dynamo, Buffering(linger_ms=1), clock) as producer:
             with pytest.raises(KeyExpired):
                 await (await producer.add("a:b", 1, key=key))
 
     run(work())
-    assert entries_in(door) == []
+    assert entries_in(dynamo) == []
 
 
 def test_a_failure_is_told_once_and_is_its_counters_alone() -> None:
     """By flush, where nobody has asked."""
-    door = LoopDoor()
-    Namespaces(MemoryDoor(tables=door.tables), TABLE, REGION, REGION).create(
+    dynamo = LoopClient()
+    Namespaces(MemoryClient(tables=dynamo.tables), TABLE, REGION, REGION).create(
         "stock", kind=Kind.STRICT
     )
 
     async def work() -> None:
-        async with producer_on(door) as producer:
+        async with producer_on(dynamo) as producer:
             good = await producer.add("a:b", 1)
             await producer.add("stock:b", 1)
             with pytest.raises(NotRecorded) as raised:
@@ -250,15 +250,15 @@ def test_a_failure_is_told_once_and_is_its_counters_alone() -> None:
 def test_a_failure_whose_waiter_gave_up_is_told_by_flush() -> None:
     """A request that is cancelled hears nothing; of two that wait, the other one does."""
 
-    class Shut(LoopDoor):
+    class Shut(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
             return await super().put_batch_soon(table, items)
 
-    gate, door = asyncio.Event(), Shut(faults=[Fault(NoCredentials("expired"))] * 2)
+    gate, dynamo = asyncio.Event(), Shut(faults=[Fault(NoCredentials("expired"))] * 2)
 
     async def work() -> None:
-        async with producer_on(door) as producer:
+        async with producer_on(dynamo) as producer:
             for others in (0, 1):
                 gate.clear()
                 pending = await producer.add("a:b", 1)
@@ -279,10 +279,10 @@ def test_a_failure_whose_waiter_gave_up_is_told_by_flush() -> None:
 
 def test_a_result_is_never_waited_for_on_the_loop_itself() -> None:
     """Nothing could be sent meanwhile: it would wait for ever."""
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
-        async with producer_on(door) as producer:
+        async with producer_on(dynamo) as producer:
             pending = await producer.add("a:b", 1)
             with pytest.raises(TimeoutError, match="await it"):
                 pending.result()
@@ -294,28 +294,28 @@ def test_a_result_is_never_waited_for_on_the_loop_itself() -> None:
 
 def test_a_full_buffer_refuses_or_waits() -> None:
     """As chosen; nothing is lost."""
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
         error = Buffering(max_entries=25, linger_ms=PATIENT_MS, when_full="error")
-        async with producer_on(door, error) as producer:
+        async with producer_on(dynamo, error) as producer:
             await producer.add_many([Event("a:b", 1)] * 25)
             with pytest.raises(BufferFull):
                 await producer.add("a:b", 1)
-        async with producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
+        async with producer_on(dynamo, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
             await asyncio.gather(*(producer.add("a:b", 1) for _ in range(200)))
 
     run(work())
-    assert len(entries_in(door)) == 225
+    assert len(entries_in(dynamo)) == 225
 
 
 def test_add_many_says_which_events_were_taken_where_it_fails() -> None:
     """The first ones, in their order; of events that cannot be gathered none is taken."""
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
         buffering = Buffering(max_entries=25, when_full="error", linger_ms=PATIENT_MS)
-        async with producer_on(door, buffering) as producer:
+        async with producer_on(dynamo, buffering) as producer:
             with pytest.raises(BadDelta):
                 await producer.add_many(Event("a:b", delta) for delta in (1, 2, 0))
             with pytest.raises(BufferFull) as raised:
@@ -323,7 +323,7 @@ def test_add_many_says_which_events_were_taken_where_it_fails() -> None:
             assert [one.delta for one in raised.value.taken] == list(range(1, 26))
 
     run(work())
-    assert len(entries_in(door)) == 25
+    assert len(entries_in(dynamo)) == 25
 
 
 def test_of_many_who_wait_for_room_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,14 +336,14 @@ def test_of_many_who_wait_for_room_one_looks(monkeypatch: pytest.MonkeyPatch) ->
         return has_room(holdings, entries, size)
 
     monkeypatch.setattr(Holdings, "has_room", counted)
-    door = LoopDoor()
+    dynamo = LoopClient()
 
     async def work() -> None:
-        async with producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
+        async with producer_on(dynamo, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
             await asyncio.gather(*(producer.add("a:b", 1) for _ in range(1_000)))
 
     run(work())
-    assert len(entries_in(door)) == 1_000
+    assert len(entries_in(dynamo)) == 1_000
     assert len(looks) <= 2 * 1_000
 
 
@@ -351,15 +351,15 @@ def test_who_gives_up_waiting_for_room_holds_up_nobody() -> None:
     """Nor does the end of the producer leave anybody waiting."""
     gate = asyncio.Event()
 
-    class Shut(LoopDoor):
+    class Shut(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
             return await super().put_batch_soon(table, items)
 
-    door = Shut()
+    dynamo = Shut()
 
     async def work() -> None:
-        async with producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
+        async with producer_on(dynamo, Buffering(max_entries=25, linger_ms=PATIENT_MS)) as producer:
             await producer.add_many([Event("a:b", 1)] * 25)
             waiting = [asyncio.create_task(producer.add("a:b", 1)) for _ in range(5)]
             await asyncio.sleep(0)
@@ -379,13 +379,13 @@ def test_who_gives_up_waiting_for_room_holds_up_nobody() -> None:
             await closing
 
     run(work())
-    assert len(entries_in(door)) == 50
+    assert len(entries_in(dynamo)) == 50
 
 
 def test_close_ends_in_time_and_nobody_waits_for_ever() -> None:
     """What is under way comes back, and so does what never was."""
 
-    class Stuck(LoopDoor):
+    class Stuck(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             await asyncio.sleep(60)
             return await super().put_batch_soon(table, items)
@@ -411,16 +411,16 @@ def test_a_delivery_that_is_cancelled_hands_its_batch_back(tmp_path: Path, *, be
     """By a library that cancels every task: nobody waits for it for ever, and it counts once."""
     gate = asyncio.Event()
 
-    class Shut(LoopDoor):
+    class Shut(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
             return await super().put_batch_soon(table, items)
 
-    door = Shut()
+    dynamo = Shut()
     buffering = Buffering(linger_ms=PATIENT_MS, spool=tmp_path / "spool", coalesce=True)
 
     async def work() -> None:
-        async with producer_on(door, buffering) as producer:
+        async with producer_on(dynamo, buffering) as producer:
             pendings = [await producer.add(f"a:{n}", 1) for n in range(30)]
             producer._desk.holdings.buffer.hurry()
             producer._desk.wake()
@@ -440,11 +440,11 @@ def test_a_delivery_that_is_cancelled_hands_its_batch_back(tmp_path: Path, *, be
             for entry in back:
                 assert entry is not None
                 await producer.resend(entry)
-        async with producer_on(door, buffering) as again:
+        async with producer_on(dynamo, buffering) as again:
             assert again.statistics.waiting == 0
 
     run(work())
-    assert entries_in(door) == [1] * 30
+    assert entries_in(dynamo) == [1] * 30
 
 
 @pytest.mark.parametrize("end", ["close", "flush"])
@@ -452,17 +452,17 @@ def test_an_end_waits_as_long_as_there_is_progress(end: str) -> None:
     """It takes much longer in all than it is patient; and gives up where nothing is done."""
     gate = asyncio.Event()
 
-    class Slow(LoopDoor):
+    class Slow(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             if len(entries_in(self)) == 500:
                 await gate.wait()
             await asyncio.sleep(0.05)
             return await super().put_batch_soon(table, items)
 
-    door = Slow()
+    dynamo = Slow()
 
     async def work() -> None:
-        producer = producer_on(door, Buffering(senders=1, patience_ms=500, linger_ms=PATIENT_MS))
+        producer = producer_on(dynamo, Buffering(senders=1, patience_ms=500, linger_ms=PATIENT_MS))
         await producer.__aenter__()
         await producer.add_many([Event("a:b", 1)] * 525)
         began_s = asyncio.get_running_loop().time()
@@ -478,14 +478,14 @@ def test_an_end_waits_as_long_as_there_is_progress(end: str) -> None:
             await producer.close()
 
     run(work())
-    assert len(entries_in(door)) == (525 if end == "flush" else 500)
+    assert len(entries_in(dynamo)) == (525 if end == "flush" else 500)
 
 
 def test_whoever_hears_of_failures_hears_once_of_what_a_close_leaves() -> None:
     """And `close` raises nothing."""
     told: list[Failure] = []
 
-    class Stuck(LoopDoor):
+    class Stuck(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             await asyncio.sleep(60)
             return await super().put_batch_soon(table, items)
@@ -509,16 +509,16 @@ def test_a_close_that_is_cancelled_lets_go_of_everything(
     """As a server does that has waited for long enough: nobody waits for ever, all is told."""
     gate = asyncio.Event()
 
-    class Shut(LoopDoor):
+    class Shut(LoopClient):
         async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
             return await super().put_batch_soon(table, items)
 
     buffering = Buffering(senders=1, linger_ms=PATIENT_MS, spool=tmp_path / "spool")
-    door = Shut()
+    dynamo = Shut()
 
     async def work() -> None:
-        producer = producer_on(door, buffering)
+        producer = producer_on(dynamo, buffering)
         await producer.__aenter__()
         pendings = await producer.add_many([Event("a:b", 1)] * 30)
         waiters = [asyncio.create_task(_awaited(one)) for one in (pendings[0], pendings[-1])]
@@ -529,11 +529,11 @@ def test_a_close_that_is_cancelled_lets_go_of_everything(
             await closing
         assert [type(await one) for one in waiters] == [Unacknowledged] * 2
         gate.set()
-        async with producer_on(door, buffering) as again:
+        async with producer_on(dynamo, buffering) as again:
             await again.flush()
 
     run(work())
-    assert len(entries_in(door)) == 30
+    assert len(entries_in(dynamo)) == 30
     assert "29 entries were in hand" in caplog.text
 
 
@@ -546,26 +546,26 @@ async def _awaited(pending: object) -> object:
 
 def test_a_spool_keeps_what_is_not_acknowledged(tmp_path: Path) -> None:
     """For the next start, which sends it under the same id."""
-    door = LoopDoor(faults=[Fault(NoCredentials("expired"))])
+    dynamo = LoopClient(faults=[Fault(NoCredentials("expired"))])
     buffering = Buffering(spool=tmp_path / "spool", linger_ms=PATIENT_MS)
 
     async def first() -> None:
         with pytest.raises(NotRecorded):
-            async with producer_on(door, buffering) as producer:
+            async with producer_on(dynamo, buffering) as producer:
                 await producer.add("a:b", 1)
 
     async def second() -> None:
-        async with producer_on(door, buffering) as producer:
+        async with producer_on(dynamo, buffering) as producer:
             assert producer.statistics.waiting == 1
 
     run(first())
-    assert entries_in(door) == []
+    assert entries_in(dynamo) == []
     run(second())
-    run(second_is_empty(door, buffering))
-    assert entries_in(door) == [1]
+    run(second_is_empty(dynamo, buffering))
+    assert entries_in(dynamo) == [1]
 
 
-async def second_is_empty(door: LoopDoor, buffering: Buffering) -> None:
+async def second_is_empty(dynamo: LoopClient, buffering: Buffering) -> None:
     """What was acknowledged has left the spool."""
-    async with producer_on(door, buffering) as producer:
+    async with producer_on(dynamo, buffering) as producer:
         assert producer.statistics.waiting == 0

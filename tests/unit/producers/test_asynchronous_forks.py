@@ -11,9 +11,9 @@ FORKING = """
 import asyncio, ctypes, os, signal, sys
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.errors import ProducerClosed
-from tests.unit.producers.test_asynchronous import LoopDoor, producer_on
+from tests.unit.producers.test_asynchronous import LoopClient, producer_on
 
-class Loud(LoopDoor):
+class Loud(LoopClient):
     async def put_batch_soon(self, table, items):
         os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
         return await super().put_batch_soon(table, items)

@@ -37,7 +37,7 @@ from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 
 
-class GatedDoor(MemoryDoor):
-    """A door that lets nothing through until it is opened."""
+class GatedDoor(MemoryClient):
+    """A client that lets nothing through until it is opened."""
 
     gate = threading.Event()
 
@@ -65,27 +65,27 @@ class GatedDoor(MemoryDoor):
 
 @pytest.fixture
 def gated() -> GatedDoor:
-    """A door whose gate is shut."""
+    """A client whose gate is shut."""
     GatedDoor.gate = threading.Event()
     return GatedDoor()
 
 
 def test_each_event_has_a_receipt_to_come() -> None:
     """The future of each tells when it is acknowledged."""
-    door = MemoryDoor()
-    with producer_on(door) as producer:
+    dynamo = MemoryClient()
+    with producer_on(dynamo) as producer:
         pendings = [producer.add("a:b", n) for n in range(1, 61)]
         producer.flush()
         receipts = [pending.result() for pending in pendings]
 
     assert {receipt.status for receipt in receipts} == {Status.RECORDED}
-    assert sorted(map(str, entries_in(door))) == sorted(map(str, range(1, 61)))
+    assert sorted(map(str, entries_in(dynamo))) == sorted(map(str, range(1, 61)))
 
 
 def test_an_event_waits_for_others_no_longer_than_it_lingers() -> None:
     """Nobody flushes; time alone sends it."""
-    door = MemoryDoor()
-    producer = producer_on(door, Buffering(linger_ms=5))
+    dynamo = MemoryClient()
+    producer = producer_on(dynamo, Buffering(linger_ms=5))
 
     assert producer.add("a:b", 1).result(20).status is Status.RECORDED
     producer.close()
@@ -93,9 +93,9 @@ def test_an_event_waits_for_others_no_longer_than_it_lingers() -> None:
 
 def test_bad_input_is_refused_at_once_and_nothing_is_taken() -> None:
     """The same errors as `record`, from the call itself; when coalescing, too."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     for buffering in (Buffering(), COALESCING):
-        with producer_on(door, buffering) as producer:
+        with producer_on(dynamo, buffering) as producer:
             producer.add("a:b", 1)
             with pytest.raises(BadCounterName):
                 producer.add("a#b", 1)
@@ -107,13 +107,13 @@ def test_bad_input_is_refused_at_once_and_nothing_is_taken() -> None:
                 producer.add("a:b", 0.5)  # type: ignore[arg-type]
             assert producer.statistics.events == 1
 
-    assert entries_in(door) == [1, 1]
+    assert entries_in(dynamo) == [1, 1]
 
 
 def test_keyed_events_go_by_conditional_put_and_are_known_again() -> None:
     """Same key, same delta: duplicate. Another delta: refused, and handed back."""
-    door = MemoryDoor()
-    with producer_on(door) as producer:
+    dynamo = MemoryClient()
+    with producer_on(dynamo) as producer:
         first, again, other = (producer.add("a:b", d, key="k") for d in (1, 1, 2))
         plain = producer.add("a:b", 5)
         assert first.result().status is Status.RECORDED
@@ -123,13 +123,13 @@ def test_keyed_events_go_by_conditional_put_and_are_known_again() -> None:
         producer.flush()
         assert plain.done
 
-    assert sorted(map(str, entries_in(door))) == ["1", "5"]
+    assert sorted(map(str, entries_in(dynamo))) == ["1", "5"]
 
 
 def test_coalesced_events_are_one_entry_with_their_sum_and_number() -> None:
     """Those with a key, a note or a time of their own stay what they are."""
-    door = MemoryDoor()
-    with producer_on(door, COALESCING) as producer:
+    dynamo = MemoryClient()
+    with producer_on(dynamo, COALESCING) as producer:
         pendings = [producer.add("a:b", delta) for delta in (1, 2, -5)]
         zero = [producer.add("a:zero", delta) for delta in (1, -1)]
         producer.add("a:b", 7, key="k")
@@ -138,7 +138,7 @@ def test_coalesced_events_are_one_entry_with_their_sum_and_number() -> None:
         producer.flush()
         assert len({pending.result().id for pending in pendings}) == 1
 
-    items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+    items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
     facts = sorted((i["counter"], i["delta"], i.get("events", 1)) for i in items)
     assert facts == [("a:b", -2, 3), *[("a:b", 7, 1)] * 3, ("a:zero", 0, 2)]
     assert zero[0] is zero[1]
@@ -146,8 +146,8 @@ def test_coalesced_events_are_one_entry_with_their_sum_and_number() -> None:
 
 def test_what_fails_comes_back_with_its_entry_and_can_be_sent_again() -> None:
     """Under the same id: sent again it is the same entry."""
-    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied=True)] * 3)
-    producer = producer_on(door, Buffering(linger_ms=PATIENT_MS, attempts=3))
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"), applied=True)] * 3)
+    producer = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, attempts=3))
     producer.add("a:b", 1)
 
     with pytest.raises(NotRecorded) as raised:
@@ -160,19 +160,19 @@ def test_what_fails_comes_back_with_its_entry_and_can_be_sent_again() -> None:
     producer.close()
 
     assert pending.result().id == entry.id
-    assert entries_in(door) == [1]
+    assert entries_in(dynamo) == [1]
 
 
 def test_a_failure_is_told_once() -> None:
     """To the callback, to who asked for its result, or else by the next flush."""
     told: list[Failure] = []
-    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))] * 2)
-    with producer_on(door, on_failure=told.append) as producer:
+    dynamo = MemoryClient(faults=[Fault(NoCredentials("expired"))] * 2)
+    with producer_on(dynamo, on_failure=told.append) as producer:
         producer.add("a:b", 1)
         producer.flush()
     assert [type(failure.error) for failure in told] == [NoCredentials]
 
-    with producer_on(door) as producer:
+    with producer_on(dynamo) as producer:
         pending = producer.add("a:b", 2)
         heard: list[Pending] = []
         called = producer.add("a:b", 3)
@@ -183,16 +183,16 @@ def test_a_failure_is_told_once() -> None:
         assert heard == [called]
         assert isinstance(pending.wait(), NoCredentials)
 
-    door.faults.append(Fault(NoCredentials("expired")))
-    with producer_on(door, Buffering(linger_ms=1)) as producer, pytest.raises(NoCredentials):
+    dynamo.faults.append(Fault(NoCredentials("expired")))
+    with producer_on(dynamo, Buffering(linger_ms=1)) as producer, pytest.raises(NoCredentials):
         producer.add("a:b", 4).result(20)
 
 
 def test_a_failure_can_be_sent_again_from_its_callback() -> None:
     """Also while the buffer is full: the thread that calls back does not wait for itself."""
-    door = MemoryDoor(faults=[Fault(Unclear("lost"))] * 2)
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"))] * 2)
     producer = producer_on(
-        door,
+        dynamo,
         Buffering(max_entries=25, senders=1, attempts=1, linger_ms=PATIENT_MS),
         on_failure=lambda failure: failure.entry and producer.resend(failure.entry),
     )
@@ -203,38 +203,38 @@ def test_a_failure_can_be_sent_again_from_its_callback() -> None:
         producer.flush(20)
     producer.close()
 
-    assert len(entries_in(door)) == 200
+    assert len(entries_in(dynamo)) == 200
 
 
 def test_a_callback_that_fails_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Its error is logged, and the entries behind it are sent."""
-    door = MemoryDoor()
-    with producer_on(door) as producer, caplog.at_level(logging.ERROR):
+    dynamo = MemoryClient()
+    with producer_on(dynamo) as producer, caplog.at_level(logging.ERROR):
         producer.add("a:b", 1).add_done_callback(lambda _: 1 / 0)
         producer.flush()
         producer.add("a:b", 2)
 
-    assert sorted(map(str, entries_in(door))) == ["1", "2"]
+    assert sorted(map(str, entries_in(dynamo))) == ["1", "2"]
     assert "a callback of a buffered producer failed" in caplog.text
 
 
 def test_a_callback_that_ends_its_thread_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever wants to end the process from there is told that it goes on."""
-    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))])
-    with producer_on(door, on_failure=lambda _: sys.exit("enough")) as producer:
+    dynamo = MemoryClient(faults=[Fault(NoCredentials("expired"))])
+    with producer_on(dynamo, on_failure=lambda _: sys.exit("enough")) as producer:
         producer.add("a:b", 1)
         producer.flush(20)
         producer.add("a:b", 2)
 
-    assert entries_in(door) == [2]
+    assert entries_in(dynamo) == [2]
     assert "a callback of a buffered producer failed" in caplog.text
 
 
 def test_an_error_of_one_counter_is_no_other_counters() -> None:
     """A strict counter in the same batch is refused alone."""
-    door = MemoryDoor()
-    sender_on(door, ManualClock()).namespaces.create("stock", kind=Kind.STRICT)
-    with producer_on(door) as producer:
+    dynamo = MemoryClient()
+    sender_on(dynamo, ManualClock()).namespaces.create("stock", kind=Kind.STRICT)
+    with producer_on(dynamo) as producer:
         good, bad = producer.add("a:b", 1), producer.add("stock:x", 1)
         with pytest.raises(NotRecorded) as raised:
             producer.flush()
@@ -264,16 +264,16 @@ def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
 
 def test_a_full_buffer_hurries() -> None:
     """Who waits for room does not wait for company as well, nor does what would coalesce."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     buffering = Buffering(max_entries=30, linger_ms=PATIENT_MS, coalesce=True)
-    with producer_on(door, buffering) as producer:
+    with producer_on(dynamo, buffering) as producer:
         events = [Event(f"a:{n}", 1) for n in range(100)]
         adder = threading.Thread(target=producer.add_many, args=(events,), daemon=True)
         adder.start()
         adder.join(20)
         assert not adder.is_alive()
 
-    assert len(entries_in(door)) == 100
+    assert len(entries_in(dynamo)) == 100
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -285,9 +285,9 @@ def test_an_interrupted_add_holds_no_room(
     spooled: bool,  # noqa: FBT001
 ) -> None:
     """Ctrl-C strikes anywhere; `close` does not wait for what nobody will bring any more."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     spool = tmp_path / "spool" if spooled else None
-    producer = producer_on(door, Buffering(linger_ms=PATIENT_MS, spool=spool))
+    producer = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, spool=spool))
     producer.add("a:b", 1)
     take = Desk._take
 
@@ -303,14 +303,14 @@ def test_an_interrupted_add_holds_no_room(
     waiting = producer.statistics.waiting
     producer.close(20)
 
-    assert waiting == len(entries_in(door)) == 1 + taken
+    assert waiting == len(entries_in(dynamo)) == 1 + taken
     assert producer.statistics.waiting == 0
 
 
 def test_failures_that_nobody_asks_after_are_bounded() -> None:
     """They hold memory; at last the producer takes no more and says why."""
-    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))] * 2)
-    producer = producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS))
+    dynamo = MemoryClient(faults=[Fault(NoCredentials("expired"))] * 2)
+    producer = producer_on(dynamo, Buffering(max_entries=25, linger_ms=PATIENT_MS))
     last = [producer.add("a:b", 1) for _ in range(25)][-1]
     while not last.done:
         threading.Event().wait(0.001)
@@ -355,22 +355,22 @@ def test_what_coalesced_and_was_not_sent_comes_back_as_entries(gated: GatedDoor)
 
 def test_throttling_slows_down_and_loses_nothing() -> None:
     """Fewer batches on their way at once, and every entry acknowledged in the end."""
-    door = MemoryDoor(faults=[Fault(Throttled("slow down"))] * 10)
-    with producer_on(door, Buffering(linger_ms=PATIENT_MS, senders=4)) as producer:
+    dynamo = MemoryClient(faults=[Fault(Throttled("slow down"))] * 10)
+    with producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, senders=4)) as producer:
         for _ in range(500):
             producer.add("a:b", 1)
         producer.flush()
         statistics = producer.statistics
 
-    assert len(entries_in(door)) == statistics.recorded == 500
+    assert len(entries_in(dynamo)) == statistics.recorded == 500
     assert statistics.waits == 10
 
 
 def test_threads_add_at_once_and_every_event_counts_once() -> None:
     """Eight of them, coalescing and not."""
     for buffering in (Buffering(linger_ms=1), Buffering(coalesce=True, linger_ms=1)):
-        door = MemoryDoor()
-        with producer_on(door, buffering) as producer:
+        dynamo = MemoryClient()
+        with producer_on(dynamo, buffering) as producer:
 
             def add(name: int, producer: BufferedProducer = producer) -> None:
                 for n in range(500):
@@ -383,16 +383,16 @@ def test_threads_add_at_once_and_every_event_counts_once() -> None:
                 thread.join()
             producer.flush()
             assert producer.statistics.events == 4_000
-        items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+        items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
         assert total_of(item["delta"] for item in items) == 4_000
         assert sum(item.get("events", 1) for item in items) == 4_000
 
 
 def test_record_many_gives_each_events_outcome_in_order() -> None:
     """Errors are values, as everywhere."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     events = [Event("a:b", 1), Event("a:b", 1, "k"), Event("a:b", 2, "k"), Event("a:c", 3)]
-    with producer_on(door, Buffering(linger_ms=1)) as producer:
+    with producer_on(dynamo, Buffering(linger_ms=1)) as producer:
         outcomes = list(producer.record_many(events))
 
     assert [type(outcome) for outcome in outcomes] == [
@@ -405,14 +405,14 @@ def test_record_many_gives_each_events_outcome_in_order() -> None:
 
 def test_record_many_has_sent_all_when_it_returns() -> None:
     """Nobody has to look at the outcomes; the form that streams adds only while it is iterated."""
-    door = MemoryDoor()
-    with producer_on(door) as producer:
+    dynamo = MemoryClient()
+    with producer_on(dynamo) as producer:
         producer.record_many(Event("a:b", 1) for _ in range(30))
-        assert len(entries_in(door)) == 30
+        assert len(entries_in(dynamo)) == 30
         outcomes = producer.record_stream(Event("a:b", 1) for _ in range(30))
         assert producer.statistics.events == 30
         assert len(list(outcomes)) == 30
-        assert len(entries_in(door)) == 60
+        assert len(entries_in(dynamo)) == 60
 
 
 def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedDoor) -> None:
@@ -432,7 +432,7 @@ def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedDoor) -> None:
 
 def test_events_that_a_closed_producer_does_not_take_are_outcomes_at_once() -> None:
     """A stream of events goes on behind the first of them."""
-    producer = producer_on(MemoryDoor())
+    producer = producer_on(MemoryClient())
     producer.close()
 
     outcomes = list(producer.record_stream(Event("a:b", 1) for _ in range(3)))
@@ -459,8 +459,8 @@ def test_add_many_says_which_events_were_taken_where_it_fails(gated: GatedDoor) 
 
 def test_a_lambda_sends_all_before_it_ends() -> None:
     """Also when the handler fails; and it fails when there was no time to send."""
-    door = MemoryDoor()
-    producer = producer_on(door)
+    dynamo = MemoryClient()
+    producer = producer_on(dynamo)
 
     class Context:
         left_ms = 10_000
@@ -476,16 +476,16 @@ def test_a_lambda_sends_all_before_it_ends() -> None:
         return context.left_ms
 
     assert handler(1, Context()) == 10_000
-    assert entries_in(door) == [1]
+    assert entries_in(dynamo) == [1]
     with pytest.raises(ValueError, match="-2"):
         handler(-2, Context())
-    assert sorted(map(str, entries_in(door))) == ["-2", "1"]
+    assert sorted(map(str, entries_in(dynamo))) == ["-2", "1"]
     hurried = Context()
     hurried.left_ms = 500
     with pytest.raises(StillBuffered):
         handler(3, hurried)
     producer.close()
-    assert len(entries_in(door)) == 3
+    assert len(entries_in(dynamo)) == 3
 
 
 def test_where_no_thread_can_be_started_who_waits_sends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,17 +494,17 @@ def test_where_no_thread_can_be_started_who_waits_sends(monkeypatch: pytest.Monk
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    producer = producer_on(door, Buffering(max_entries=25, linger_ms=PATIENT_MS))
+    producer = producer_on(dynamo, Buffering(max_entries=25, linger_ms=PATIENT_MS))
     for _ in range(70):
         producer.add("a:b", 1)
     producer.flush(20)
-    assert len(entries_in(door)) == 70
+    assert len(entries_in(dynamo)) == 70
     producer.add("a:b", 1)
     producer.close(20)
 
-    assert len(entries_in(door)) == 71
+    assert len(entries_in(dynamo)) == 71
 
 
 def test_an_interrupt_while_the_caller_sends_hands_the_batch_back(
@@ -515,7 +515,7 @@ def test_an_interrupt_while_the_caller_sends_hands_the_batch_back(
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    class Interrupted(MemoryDoor):
+    class Interrupted(MemoryClient):
         def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
             if self.calls:
                 return super().put_batch(table, items)
@@ -536,17 +536,17 @@ def test_an_interrupt_while_the_caller_sends_hands_the_batch_back(
 
 def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
     """The others of the batch are recorded; once it can be read, so are these."""
-    door, clock = MemoryDoor(), ManualClock()
+    dynamo, clock = MemoryClient(), ManualClock()
     unreadable = {"namespace#bad"}
 
-    class Unreadable(MemoryDoor):
+    class Unreadable(MemoryClient):
         def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:
             if key["counter"] in unreadable:
                 raise Throttled("slow down")
             return super().get(table, key, consistent=consistent)
 
-    reads = Unreadable(tables=door.tables)
-    sender = replace(sender_on(door, clock), namespaces=Namespaces(reads, TABLE, REGION, REGION))
+    reads = Unreadable(tables=dynamo.tables)
+    sender = replace(sender_on(dynamo, clock), namespaces=Namespaces(reads, TABLE, REGION, REGION))
     with BufferedProducer(
         Buffering(linger_ms=PATIENT_MS),
         lambda: Delivery(sender, 3),
@@ -558,13 +558,13 @@ def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
         with pytest.raises(NotRecorded) as raised:
             producer.flush()
         ((entry, error),) = raised.value.failures
-        assert entries_in(door) == [1]
+        assert entries_in(dynamo) == [1]
         assert isinstance(error, Throttled)
         assert entry is not None
         unreadable.clear()
         producer.resend(entry)
 
-    assert sorted(map(str, entries_in(door))) == ["1", "2"]
+    assert sorted(map(str, entries_in(dynamo))) == ["1", "2"]
 
 
 @pytest.mark.parametrize("error", [NoCredentials("none"), OSError("too many open files")])

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.departure import leave
+from countledger.ledger.before_send import leave
 from countledger.ledger.errors import ClockSkew, KeyExpired
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS, SECOND_MS
 from countledger.producers.event import Event, make_entry
 from countledger.producers.receipt import Receipt
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.senders import REGION, entries_in, sender_on
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingDoor(MemoryDoor):
-    """A door whose clock is set before each request leaves.
+class LeavingDoor(MemoryClient):
+    """A client whose clock is set before each request leaves.
 
     Attributes:
         clock: of the process.
@@ -40,12 +40,12 @@ class LeavingDoor(MemoryDoor):
     def put(self, write: Put) -> None:
         """Write one item."""
         self._leave()
-        MemoryDoor.put(self, write)
+        MemoryClient.put(self, write)
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items."""
         self._leave()
-        return MemoryDoor.put_batch(self, table, items)
+        return MemoryClient.put_batch(self, table, items)
 
     def _leave(self) -> None:
         self.clock.at_ms += self.set_by_ms.pop(0) if self.set_by_ms else 0
@@ -70,10 +70,10 @@ def test_an_entry_leaves_only_while_the_clock_allows_it(
     by_ms: int, refused: type[Exception] | None
 ) -> None:
     """Not too late, and not dated ahead either: another clock might merge what comes after it."""
-    door = LeavingDoor()
-    sender = sender_on(door, door.clock)
+    dynamo = LeavingDoor()
+    sender = sender_on(dynamo, dynamo.clock)
     sender.send(_entry(1))
-    door.set_by_ms.append(by_ms)
+    dynamo.set_by_ms.append(by_ms)
 
     if refused is None:
         sender.send(_entry(2))
@@ -81,7 +81,7 @@ def test_an_entry_leaves_only_while_the_clock_allows_it(
         with pytest.raises(refused):
             sender.send(_entry(2))
 
-    assert sorted(map(str, entries_in(door))) == (["1", "2"] if refused is None else ["1"])
+    assert sorted(map(str, entries_in(dynamo))) == (["1", "2"] if refused is None else ["1"])
 
 
 @pytest.mark.parametrize(("by_ms", "refused"), MOVES)
@@ -89,14 +89,14 @@ def test_a_batch_leaves_without_the_entry_that_the_clock_does_not_allow(
     by_ms: int, refused: type[Exception] | None
 ) -> None:
     """The others are sent again at once."""
-    door = LeavingDoor()
-    sender = sender_on(door, door.clock)
+    dynamo = LeavingDoor()
+    sender = sender_on(dynamo, dynamo.clock)
     sender.send(_entry(1))
-    door.set_by_ms.append(by_ms)
+    dynamo.set_by_ms.append(by_ms)
     other_ms = NOW_MS + (-SECOND_MS if by_ms < 0 else SECOND_MS)
 
     first, second = sender.send_batch([_entry(2), _entry(3, other_ms)])
 
     assert isinstance(second, Receipt)
     assert isinstance(first, Receipt if refused is None else refused)
-    assert sorted(map(str, entries_in(door))) == ["1", *(["2"] if refused is None else []), "3"]
+    assert sorted(map(str, entries_in(dynamo))) == ["1", *(["2"] if refused is None else []), "3"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.producers.buffer.errors import ProducerClosed
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE, entries_in
 
@@ -34,8 +34,8 @@ FORKS = pytest.mark.parametrize("fork", [os.fork, without_hooks])
 @FORKS
 def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
     """Its own events are its own, its parent's entries are its parent's, and no id comes twice."""
-    door = MemoryDoor()
-    producer = producer_on(door)
+    dynamo = MemoryClient()
+    producer = producer_on(dynamo)
     before = producer.add("a:parent", 1)
     read, write = os.pipe()
     child = fork()
@@ -50,7 +50,7 @@ def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
                     ask()
                 except ProducerClosed:
                     refused += 1
-            parents = [i for i in door.items(TABLE) if i["counter"] == "a:parent"]
+            parents = [i for i in dynamo.items(TABLE) if i["counter"] == "a:parent"]
             ids = ",".join(pending.result().id for pending in mine)
             os.write(write, f"{refused} {len(parents)} {ids}".encode())
         finally:
@@ -64,17 +64,17 @@ def test_a_fork_begins_with_nothing_in_hand(fork: Callable[[], int]) -> None:
 
     assert (refused_there, parents_there) == ("2", "0")
     assert not set(ids.split(",")) & {pending.result().id for pending in ours}
-    assert len(entries_in(door)) == 31
+    assert len(entries_in(dynamo)) == 31
 
 
 ENDING = """
 import ctypes, os, signal, sys
 from pathlib import Path
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
 from countledger.producers.buffer.buffering import Buffering
 
-class Loud(MemoryDoor):
+class Loud(MemoryClient):
     def put_batch(self, table, items):
         os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
         return super().put_batch(table, items)
@@ -132,13 +132,13 @@ def test_a_process_that_ends_sends_what_it_has_in_hand() -> None:
     """Without a word of its own: at its exit, also where nothing of `multiprocessing` is loaded."""
     code = (
         "import atexit, sys\n"
-        "atexit.register(lambda: print(len(entries_in(door))))\n"
-        "from tests.unit.ledger.memory import MemoryDoor\n"
-        "door = MemoryDoor()\n"
+        "atexit.register(lambda: print(len(entries_in(dynamo))))\n"
+        "from tests.unit.ledger.memory import MemoryClient\n"
+        "dynamo = MemoryClient()\n"
         "from tests.unit.producers.buffers import producer_on\n"
         "from tests.unit.producers.senders import entries_in\n"
         "sys.modules.pop('multiprocessing.util', None)\n"
-        "[producer_on(door).add('a:b', 1) for _ in range(3)]\n"
+        "[producer_on(dynamo).add('a:b', 1) for _ in range(3)]\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
@@ -155,9 +155,9 @@ def test_a_fork_is_silent_where_nothing_of_multiprocessing_is_loaded() -> None:
     """An error in a hook of a fork is printed, and raised nowhere."""
     code = (
         "import os, sys\n"
-        "from tests.unit.ledger.memory import MemoryDoor\n"
+        "from tests.unit.ledger.memory import MemoryClient\n"
         "from tests.unit.producers.buffers import producer_on\n"
-        "producer = producer_on(MemoryDoor())\n"
+        "producer = producer_on(MemoryClient())\n"
         "sys.modules.pop('multiprocessing.util', None)\n"
         "child = os.fork()\n"
         "if child == 0:\n"
@@ -173,10 +173,10 @@ def test_a_fork_is_silent_where_nothing_of_multiprocessing_is_loaded() -> None:
 
 WORKER = """
 import multiprocessing, sys
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.buffers import producer_on
 
-class Loud(MemoryDoor):
+class Loud(MemoryClient):
     def put_batch(self, table, items):
         print(len(items), flush=True)
         return super().put_batch(table, items)
@@ -207,9 +207,9 @@ def test_a_worker_of_multiprocessing_that_ends_sends_what_it_has_in_hand() -> No
 def test_producers_that_are_closed_leave_nothing_behind() -> None:
     """A process may make one for each piece of its work."""
     registry = multiprocessing.util._finalizer_registry  # type: ignore[attr-defined]
-    producer_on(MemoryDoor()).close()
+    producer_on(MemoryClient()).close()
     before = len(registry)
     for _ in range(5):
-        producer_on(MemoryDoor()).close()
+        producer_on(MemoryClient()).close()
 
     assert len(registry) == before

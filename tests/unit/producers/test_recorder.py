@@ -22,7 +22,7 @@ from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from countledger.producers.recorder import Recorder
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.senders import REGION, TABLE, entries_in, recorder_on, sender_on
 
 if TYPE_CHECKING:
@@ -35,19 +35,19 @@ def _ones(number: int) -> Iterator[Event]:
 
 def test_every_event_has_its_outcome_in_order() -> None:
     """Plain and keyed ones, more than one chunk of them."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     events = [Event(f"a:{n}", n + 1, f"key-{n}" if n % 3 == 0 else None) for n in range(450)]
 
-    outcomes = list(recorder_on(door).record_many(events))
+    outcomes = list(recorder_on(dynamo).record_many(events))
 
     assert [o.counter for o in outcomes if isinstance(o, Receipt)] == [e.counter for e in events]
-    assert len(entries_in(door)) == 450
+    assert len(entries_in(dynamo)) == 450
 
 
 def test_an_error_of_one_event_is_a_value() -> None:
     """The others are recorded."""
-    door = MemoryDoor()
-    recorder = recorder_on(door)
+    dynamo = MemoryClient()
+    recorder = recorder_on(dynamo)
     recorder.sender.namespaces.create("stock", kind=Kind.STRICT)
     recorder.record(Event("a:b", 1, "used"))
 
@@ -60,11 +60,11 @@ def test_an_error_of_one_event_is_a_value() -> None:
 
 def test_plain_events_go_by_batches_of_25() -> None:
     """A thousand events are forty round trips."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
-    list(recorder_on(door).record_many(_ones(1000)))
+    list(recorder_on(dynamo).record_many(_ones(1000)))
 
-    assert door.calls == ["put_batch"] * 40
+    assert dynamo.calls == ["put_batch"] * 40
 
 
 def _until_raised(outcomes: Iterator[Receipt | CountledgerError]) -> tuple[list[object], Exception]:
@@ -78,22 +78,22 @@ def _until_raised(outcomes: Iterator[Receipt | CountledgerError]) -> tuple[list[
 
 def test_credentials_that_expire_on_the_way_lose_no_receipt() -> None:
     """Events without a key could never be sent again safely, were their outcomes lost."""
-    door = MemoryDoor(faults=[None, Fault(NoCredentials("expired")), None])
+    dynamo = MemoryClient(faults=[None, Fault(NoCredentials("expired")), None])
 
-    seen, error = _until_raised(recorder_on(door).record_stream(_ones(400)))
+    seen, error = _until_raised(recorder_on(dynamo).record_stream(_ones(400)))
 
     assert isinstance(error, NoCredentials)
     recorded = [o for o in seen if isinstance(o, Receipt)]
     assert len(seen) == 200
-    assert len(recorded) == len(entries_in(door)) == 175
+    assert len(recorded) == len(entries_in(dynamo)) == 175
     assert {o.status for o in recorded} == {Status.RECORDED}
 
 
 def test_what_concerns_every_event_is_raised_at_once() -> None:
     """No table: two hundred outcomes would say the same."""
-    door = MemoryDoor(faults=[Fault(TableNotFound("no such table"))] * 8)
+    dynamo = MemoryClient(faults=[Fault(TableNotFound("no such table"))] * 8)
 
-    seen, error = _until_raised(recorder_on(door).record_stream(_ones(200)))
+    seen, error = _until_raised(recorder_on(dynamo).record_stream(_ones(200)))
 
     assert isinstance(error, TableNotFound)
     assert seen == []
@@ -101,32 +101,32 @@ def test_what_concerns_every_event_is_raised_at_once() -> None:
 
 def test_all_is_written_when_it_returns() -> None:
     """Nobody has to look at the outcomes."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
-    recorder_on(door).record_many(_ones(450))
+    recorder_on(dynamo).record_many(_ones(450))
 
-    assert len(entries_in(door)) == 450
+    assert len(entries_in(dynamo)) == 450
 
 
 def test_a_stream_writes_only_while_it_is_iterated() -> None:
     """200 at a time, so that any number of events fits into memory."""
-    door = MemoryDoor()
-    outcomes = recorder_on(door).record_stream(_ones(450))
+    dynamo = MemoryClient()
+    outcomes = recorder_on(dynamo).record_stream(_ones(450))
 
-    assert door.calls == []
+    assert dynamo.calls == []
     next(outcomes)
-    assert len(entries_in(door)) == 200
+    assert len(entries_in(dynamo)) == 200
 
 
 def test_a_list_hides_no_receipt_where_something_concerns_every_event() -> None:
     """Credentials expired on the way: that is the outcome of all events that were not sent."""
-    door = MemoryDoor(faults=[None, Fault(NoCredentials("expired")), None])
+    dynamo = MemoryClient(faults=[None, Fault(NoCredentials("expired")), None])
 
-    outcomes = recorder_on(door).record_many(_ones(450))
+    outcomes = recorder_on(dynamo).record_many(_ones(450))
 
     assert len(outcomes) == 450
     recorded = [o for o in outcomes if isinstance(o, Receipt)]
-    assert len(recorded) == len(entries_in(door)) == 175
+    assert len(recorded) == len(entries_in(dynamo)) == 175
     assert all(isinstance(o, NoCredentials) for o in outcomes if o not in recorded)
 
 
@@ -139,40 +139,40 @@ def test_a_namespace_that_cannot_be_read_hides_no_receipt() -> None:
                 raise AccessDenied("not allowed")
             return super().for_use(counter, kind)
 
-    door = MemoryDoor()
-    sender = sender_on(door, ManualClock())
-    shut = replace(sender, namespaces=Shut(door, TABLE, REGION, REGION))
+    dynamo = MemoryClient()
+    sender = sender_on(dynamo, ManualClock())
+    shut = replace(sender, namespaces=Shut(dynamo, TABLE, REGION, REGION))
     recorder = Recorder(shut, REGION, sender.clock)
 
     outcomes = recorder.record_many([*_ones(300), Event("shut:x", 1)])
 
     assert [type(o) for o in outcomes] == [Receipt] * 200 + [AccessDenied] * 101
-    assert len(entries_in(door)) == 200
+    assert len(entries_in(dynamo)) == 200
 
 
 def test_a_list_that_wrote_nothing_raises_what_concerns_every_event() -> None:
     """No table: two hundred outcomes would say the same."""
-    door = MemoryDoor(faults=[Fault(TableNotFound("no such table"))] * 8)
+    dynamo = MemoryClient(faults=[Fault(TableNotFound("no such table"))] * 8)
 
     with pytest.raises(TableNotFound):
-        recorder_on(door).record_many(_ones(200))
+        recorder_on(dynamo).record_many(_ones(200))
 
 
 def test_events_that_cannot_be_gathered_write_nothing() -> None:
     """An event that is refused at birth comes before the first write."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
     with pytest.raises(BadDelta):
-        recorder_on(door).record_many(Event("a:b", delta) for delta in [*[1] * 300, 0])
-    assert door.calls == []
+        recorder_on(dynamo).record_many(Event("a:b", delta) for delta in [*[1] * 300, 0])
+    assert dynamo.calls == []
 
 
 def test_of_several_with_one_key_the_first_is_recorded() -> None:
     """Also when an unclear answer delays it: a later one of the same call never overtakes it."""
-    door = MemoryDoor(faults=[Fault(Throttled("try again"))])
+    dynamo = MemoryClient(faults=[Fault(Throttled("try again"))])
     events = [Event("a:b", delta, "key") for delta in (1, 2, 3)]
 
-    outcomes = list(recorder_on(door).record_many(events))
+    outcomes = list(recorder_on(dynamo).record_many(events))
 
-    assert entries_in(door) == [1]
+    assert entries_in(dynamo) == [1]
     assert [type(o) for o in outcomes] == [Receipt, IdempotencyKeyReused, IdempotencyKeyReused]

@@ -25,7 +25,7 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.producers.event import Event, make_entry
 from countledger.producers.receipt import Receipt, Status
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
@@ -41,47 +41,47 @@ def _entry(delta: int = 5, key: str | IdempotencyKey | None = None) -> Entry:
 
 def test_an_entry_that_is_absent_is_recorded_by_one_put() -> None:
     """One round trip, no read."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
 
-    receipt = sender_on(door, ManualClock()).send(_entry())
+    receipt = sender_on(dynamo, ManualClock()).send(_entry())
 
     assert receipt.status is Status.RECORDED
-    assert door.calls == ["put"]
+    assert dynamo.calls == ["put"]
 
 
 def test_the_same_key_and_delta_is_a_duplicate() -> None:
     """Success, and it counts once."""
-    door = MemoryDoor()
-    sender = sender_on(door, ManualClock())
+    dynamo = MemoryClient()
+    sender = sender_on(dynamo, ManualClock())
 
     statuses = [sender.send(_entry(5, "order-1")).status for _ in range(3)]
 
     assert statuses == [Status.RECORDED, Status.DUPLICATE, Status.DUPLICATE]
-    assert entries_in(door) == [5]
+    assert entries_in(dynamo) == [5]
 
 
 def test_the_same_key_with_another_delta_is_refused() -> None:
     """The message tells both deltas."""
-    door = MemoryDoor()
-    sender = sender_on(door, ManualClock())
+    dynamo = MemoryClient()
+    sender = sender_on(dynamo, ManualClock())
     sender.send(_entry(5, "order-1"))
 
     with pytest.raises(IdempotencyKeyReused, match=r"'order-1'.*delta of 5.*with 7"):
         sender.send(_entry(7, "order-1"))
 
-    assert entries_in(door) == [5]
+    assert entries_in(dynamo) == [5]
 
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_lost_answer_is_asked_again_and_counts_once(*, applied: bool) -> None:
     """Whether or not the lost attempt was applied, the receipt says recorded."""
-    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied)])
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"), applied)])
 
-    receipt = sender_on(door, ManualClock()).send(_entry())
+    receipt = sender_on(dynamo, ManualClock()).send(_entry())
 
     assert receipt.status is Status.RECORDED
-    assert entries_in(door) == [5]
-    assert door.calls == ["put", "put"]
+    assert entries_in(dynamo) == [5]
+    assert dynamo.calls == ["put", "put"]
 
 
 @pytest.mark.parametrize("error", [Throttled("slow"), Unreachable("nobody")])
@@ -89,11 +89,11 @@ def test_a_retry_of_an_earlier_call_is_a_duplicate_also_behind_a_throttle(
     error: CountledgerError,
 ) -> None:
     """An attempt that certainly wrote nothing cannot have written the item that is found."""
-    door = MemoryDoor()
-    sender = sender_on(door, ManualClock())
+    dynamo = MemoryClient()
+    sender = sender_on(dynamo, ManualClock())
     entry = _entry(5, IdempotencyKey("order-1", _AT))
     sender.send(entry)
-    door.faults.append(Fault(error))
+    dynamo.faults.append(Fault(error))
 
     assert sender.send(entry).status is Status.DUPLICATE
 
@@ -101,49 +101,49 @@ def test_a_retry_of_an_earlier_call_is_a_duplicate_also_behind_a_throttle(
 @pytest.mark.parametrize("later", _FINAL)
 def test_an_error_behind_a_lost_answer_still_hands_the_entry_back(later: CountledgerError) -> None:
     """The lost attempt may have been applied, so `nothing was written` would be untrue."""
-    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied=True), Fault(later)])
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"), applied=True), Fault(later)])
     entry = _entry()
 
     with pytest.raises(Unacknowledged) as caught:
-        sender_on(door, ManualClock()).send(entry)
+        sender_on(dynamo, ManualClock()).send(entry)
 
     assert caught.value.entry == entry
-    assert entries_in(door) == [5]
+    assert entries_in(dynamo) == [5]
 
 
 @pytest.mark.parametrize("error", [Unclear("lost"), Throttled("slow")])
 def test_an_entry_without_clear_answer_comes_back_to_be_resent(error: CountledgerError) -> None:
     """Eight attempts, then the very entry is handed back; resent, it counts once."""
     clock = ManualClock()
-    door = MemoryDoor(faults=[Fault(error)] * 8)
-    sender = sender_on(door, clock)
+    dynamo = MemoryClient(faults=[Fault(error)] * 8)
+    sender = sender_on(dynamo, clock)
 
     with pytest.raises(Unacknowledged, match="resend this very entry") as caught:
         sender.send(_entry())
 
-    assert len(door.calls) == 8
+    assert len(dynamo.calls) == 8
     assert len(clock.slept_ms) == 7
     sender.send(caught.value.entry)
-    assert entries_in(door) == [5]
+    assert entries_in(dynamo) == [5]
 
 
 @pytest.mark.parametrize("error", [AccessDenied("no"), NoCredentials("who"), RequestRejected("?")])
 def test_what_no_retry_can_mend_is_raised_at_once(error: CountledgerError) -> None:
     """One attempt."""
-    door = MemoryDoor(faults=[Fault(error)])
+    dynamo = MemoryClient(faults=[Fault(error)])
 
     with pytest.raises(type(error)):
-        sender_on(door, ManualClock()).send(_entry())
+        sender_on(dynamo, ManualClock()).send(_entry())
 
-    assert door.calls == ["put"]
+    assert dynamo.calls == ["put"]
 
 
 def test_nothing_reachable_is_a_matter_of_setup() -> None:
     """No attempt left this machine, so there is nothing to resend."""
-    door = MemoryDoor(faults=[Fault(Unreachable("nobody"))] * 8)
+    dynamo = MemoryClient(faults=[Fault(Unreachable("nobody"))] * 8)
 
     with pytest.raises(Unreachable):
-        sender_on(door, ManualClock()).send(_entry())
+        sender_on(dynamo, ManualClock()).send(_entry())
 
 
 def test_the_horizon_is_asked_before_every_attempt() -> None:
@@ -154,13 +154,13 @@ def test_the_horizon_is_asked_before_every_attempt() -> None:
         clock.at_ms += HORIZON_DEFAULT_MS + 1
 
     clock.on_sleep = freeze
-    door = MemoryDoor(faults=[Fault(Unclear("lost"))])
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"))])
 
     with pytest.raises(KeyExpired):
-        sender_on(door, clock).send(_entry())
+        sender_on(dynamo, clock).send(_entry())
 
-    assert door.calls == ["put"]
-    assert entries_in(door) == []
+    assert dynamo.calls == ["put"]
+    assert entries_in(dynamo) == []
 
 
 def test_a_batch_asks_the_horizon_before_every_attempt_too() -> None:
@@ -171,35 +171,35 @@ def test_a_batch_asks_the_horizon_before_every_attempt_too() -> None:
         clock.at_ms += HORIZON_DEFAULT_MS + 1
 
     clock.on_sleep = freeze
-    door = MemoryDoor(faults=[Fault(Throttled("slow"))])
+    dynamo = MemoryClient(faults=[Fault(Throttled("slow"))])
 
-    outcomes = sender_on(door, clock).send_batch([_entry(1), _entry(2)])
+    outcomes = sender_on(dynamo, clock).send_batch([_entry(1), _entry(2)])
 
     assert [type(outcome) for outcome in outcomes] == [KeyExpired, KeyExpired]
-    assert entries_in(door) == []
+    assert entries_in(dynamo) == []
 
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_batch_whose_answer_is_lost_is_put_again_and_counts_once(*, applied: bool) -> None:
     """An identical put over itself changes nothing."""
-    door = MemoryDoor(faults=[Fault(Unclear("lost"), applied)])
+    dynamo = MemoryClient(faults=[Fault(Unclear("lost"), applied)])
 
-    outcomes = sender_on(door, ManualClock()).send_batch([_entry(n) for n in range(1, 26)])
+    outcomes = sender_on(dynamo, ManualClock()).send_batch([_entry(n) for n in range(1, 26)])
 
     assert {o.status for o in outcomes if isinstance(o, Receipt)} == {Status.RECORDED}
     assert len(outcomes) == 25
-    assert sorted(map(str, entries_in(door))) == sorted(map(str, range(1, 26)))
+    assert sorted(map(str, entries_in(dynamo))) == sorted(map(str, range(1, 26)))
 
 
 def test_a_batch_that_is_called_invalid_is_sent_one_by_one() -> None:
     """The service names no culprit; only it fails."""
     bad = Fault(RequestRejected("too large"))
-    door = MemoryDoor(faults=[bad, None, bad, None])
+    dynamo = MemoryClient(faults=[bad, None, bad, None])
 
-    outcomes = sender_on(door, ManualClock()).send_batch([_entry(1), _entry(2), _entry(3)])
+    outcomes = sender_on(dynamo, ManualClock()).send_batch([_entry(1), _entry(2), _entry(3)])
 
     assert [type(outcome) for outcome in outcomes] == [Receipt, RequestRejected, Receipt]
-    assert sorted(map(str, entries_in(door))) == ["1", "3"]
+    assert sorted(map(str, entries_in(dynamo))) == ["1", "3"]
 
 
 @pytest.mark.parametrize("error", _FINAL)
@@ -207,24 +207,24 @@ def test_a_batch_that_fails_for_good_says_so_for_each_of_its_entries(
     error: CountledgerError,
 ) -> None:
     """A failure of one batch takes no other batch's receipts with it."""
-    door = MemoryDoor(faults=[Fault(error)])
+    dynamo = MemoryClient(faults=[Fault(error)])
 
-    outcomes = sender_on(door, ManualClock()).send_batch([_entry(1), _entry(2)])
+    outcomes = sender_on(dynamo, ManualClock()).send_batch([_entry(1), _entry(2)])
 
     assert outcomes == [error, error]
 
 
 def test_a_batch_that_fails_behind_a_lost_answer_hands_its_entries_back() -> None:
     """They may be in; each can be resent."""
-    door = MemoryDoor(
+    dynamo = MemoryClient(
         faults=[Fault(Unclear("lost"), applied=True), Fault(NoCredentials("expired"))]
     )
     entries = [_entry(1), _entry(2)]
 
-    outcomes = sender_on(door, ManualClock()).send_batch(entries)
+    outcomes = sender_on(dynamo, ManualClock()).send_batch(entries)
 
     assert [o.entry for o in outcomes if isinstance(o, Unacknowledged)] == entries
-    assert TABLE in door.tables
+    assert TABLE in dynamo.tables
 
 
 @pytest.mark.parametrize("then", _FINAL)
@@ -235,11 +235,11 @@ def test_a_batch_that_was_lost_and_then_refused_may_still_be_in(then: Countledge
         Fault(RequestRejected("one")),
         Fault(then),
     ]
-    door = MemoryDoor(faults=met)
+    dynamo = MemoryClient(faults=met)
     entry = _entry()
 
-    (outcome,) = sender_on(door, ManualClock()).send_batch([entry])
+    (outcome,) = sender_on(dynamo, ManualClock()).send_batch([entry])
 
     assert isinstance(outcome, Unacknowledged)
     assert outcome.entry == entry
-    assert entries_in(door) == [5]
+    assert entries_in(dynamo) == [5]

@@ -36,7 +36,7 @@ from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
 from countledger.producers.event import Event
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 from tests.unit.producers.test_buffer import NOBODY
@@ -104,8 +104,8 @@ def test_an_entry_comes_out_as_it_went_in(
 @pytest.mark.parametrize("coalesce", [False, True])
 def test_what_is_acknowledged_leaves_the_spool(tmp_path: Path, coalesce: bool) -> None:  # noqa: FBT001
     """A process that ends well leaves nothing to send."""
-    door = MemoryDoor()
-    with producer_on(door, spooling(tmp_path, coalesce=coalesce)) as producer:
+    dynamo = MemoryClient()
+    with producer_on(dynamo, spooling(tmp_path, coalesce=coalesce)) as producer:
         for n in range(60):
             producer.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
 
@@ -117,16 +117,16 @@ def test_what_is_acknowledged_leaves_the_spool(tmp_path: Path, coalesce: bool) -
 @pytest.mark.parametrize("coalesce", [False, True])
 def test_what_a_crash_leaves_is_sent_at_the_next_start(tmp_path: Path, coalesce: bool) -> None:  # noqa: FBT001
     """Everything that `add` took, each once, whatever the next process is told to do."""
-    door = MemoryDoor()
-    doomed = producer_on(door, spooling(tmp_path, coalesce=coalesce))
+    dynamo = MemoryClient()
+    doomed = producer_on(dynamo, spooling(tmp_path, coalesce=coalesce))
     doomed._desk.buffer.limit = 0
     for n in range(40):
         doomed.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
     crash(doomed)
 
-    with producer_on(door, spooling(tmp_path, coalesce=not coalesce)) as next_one:
+    with producer_on(dynamo, spooling(tmp_path, coalesce=not coalesce)) as next_one:
         assert next_one.statistics.waiting > 0
-    items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+    items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
 
     assert sum(item["delta"] for item in items) == 40
     assert sum(item.get("events", 1) for item in items) == 40
@@ -141,17 +141,17 @@ def test_what_was_sent_without_an_answer_is_sent_again_under_its_id(
 ) -> None:
     """Whether the lost attempt was applied or not, it counts once."""
     faults: list[Fault | None] = [Fault(Unclear("lost"), applied=applied)] * 2
-    door = MemoryDoor(faults=faults)
-    doomed = producer_on(door, spooling(tmp_path, coalesce=coalesce))
+    dynamo = MemoryClient(faults=faults)
+    doomed = producer_on(dynamo, spooling(tmp_path, coalesce=coalesce))
     pending, *_ = [doomed.add("a:b", 1) for _ in range(3)]
     with pytest.raises(NotRecorded):
         doomed.flush()
     assert pending.entry is not None
     crash(doomed)
 
-    with producer_on(door, spooling(tmp_path)):
+    with producer_on(dynamo, spooling(tmp_path)):
         pass
-    items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+    items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
 
     assert sum(item["delta"] for item in items) == 3
     assert len(items) == (1 if coalesce else 3)
@@ -160,8 +160,8 @@ def test_what_was_sent_without_an_answer_is_sent_again_under_its_id(
 
 def test_an_entry_that_is_sent_again_and_arrives_leaves_the_spool(tmp_path: Path) -> None:
     """Its row is the one of its first attempt."""
-    door = MemoryDoor(faults=[Fault(Throttled("slow down"))] * 2)
-    producer = producer_on(door, spooling(tmp_path))
+    dynamo = MemoryClient(faults=[Fault(Throttled("slow down"))] * 2)
+    producer = producer_on(dynamo, spooling(tmp_path))
     producer.add("a:b", 1)
     with pytest.raises(NotRecorded) as raised:
         producer.flush()
@@ -173,14 +173,14 @@ def test_an_entry_that_is_sent_again_and_arrives_leaves_the_spool(tmp_path: Path
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
     assert spool.kept() == []
     spool.close()
-    assert entries_in(door) == [1]
+    assert entries_in(dynamo) == [1]
 
 
 def test_an_entry_that_finds_no_room_keeps_its_row(tmp_path: Path) -> None:
     """It is sent again a little later, and leaves the spool all the same."""
-    door = MemoryDoor(faults=[Fault(NoCredentials("expired"))])
+    dynamo = MemoryClient(faults=[Fault(NoCredentials("expired"))])
     buffering = replace(spooling(tmp_path), max_entries=25, when_full="error")
-    producer = producer_on(door, buffering)
+    producer = producer_on(dynamo, buffering)
     producer.add("a:b", 1)
     with pytest.raises(NotRecorded) as raised:
         producer.flush()
@@ -198,18 +198,18 @@ def test_an_entry_that_finds_no_room_keeps_its_row(tmp_path: Path) -> None:
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
     assert spool.kept() == []
     spool.close()
-    assert entries_in(door) == [1] * 26
+    assert entries_in(dynamo) == [1] * 26
 
 
 def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
     """Coalesced events come back as an entry, and stay in the spool as that entry alone."""
-    door, clock = MemoryDoor(), ManualClock()
+    dynamo, clock = MemoryClient(), ManualClock()
     failures = [NoCredentials("none")]
 
     def make_delivery() -> Delivery:
         if failures:
             raise failures.pop()
-        return Delivery(sender_on(door, clock), 2)
+        return Delivery(sender_on(dynamo, clock), 2)
 
     buffering = spooling(tmp_path, coalesce=True)
     maker = EntryMaker(REGION, clock)
@@ -221,10 +221,10 @@ def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
     assert entry is not None
     producer.resend(entry)
     producer.close()
-    with producer_on(door, buffering, clock=clock):
+    with producer_on(dynamo, buffering, clock=clock):
         pass
 
-    assert entries_in(door) == [3]
+    assert entries_in(dynamo) == [3]
 
 
 def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
@@ -260,15 +260,15 @@ def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path)
 
 def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
     """It is never sent, and never dropped without a word."""
-    door, clock = MemoryDoor(), ManualClock()
-    doomed = producer_on(door, spooling(tmp_path), clock=clock)
+    dynamo, clock = MemoryClient(), ManualClock()
+    doomed = producer_on(dynamo, spooling(tmp_path), clock=clock)
     doomed._desk.buffer.limit = 0
     doomed.add("a:b", 1)
     crash(doomed)
     clock.at_ms += DAY_MS + 1
 
     for reported in (True, False):
-        producer = producer_on(door, spooling(tmp_path), clock=clock)
+        producer = producer_on(dynamo, spooling(tmp_path), clock=clock)
         producer.add("a:b", 2)
         if reported:
             with pytest.raises(NotRecorded) as raised:
@@ -282,21 +282,21 @@ def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
             assert producer.refused() == []
         producer.close()
 
-    assert entries_in(door) == [2, 2]
+    assert entries_in(dynamo) == [2, 2]
 
 
 def test_events_that_wait_to_be_coalesced_never_expire(tmp_path: Path) -> None:
     """They were never sent: nothing can double them."""
-    door, clock = MemoryDoor(), ManualClock()
-    doomed = producer_on(door, spooling(tmp_path, coalesce=True), clock=clock)
+    dynamo, clock = MemoryClient(), ManualClock()
+    doomed = producer_on(dynamo, spooling(tmp_path, coalesce=True), clock=clock)
     doomed.add("a:b", 1)
     doomed.add("a:b", 4)
     crash(doomed)
     clock.at_ms += 10 * DAY_MS
 
-    with producer_on(door, spooling(tmp_path, coalesce=True), clock=clock):
+    with producer_on(dynamo, spooling(tmp_path, coalesce=True), clock=clock):
         pass
-    assert entries_in(door) == [5]
+    assert entries_in(dynamo) == [5]
 
 
 OPENING = """
@@ -316,14 +316,14 @@ def test_a_sender_that_outlives_its_spool_says_nothing(
     """What it sent stays in the spool, is sent again under its id, and counts once."""
     gate, done = threading.Event(), threading.Event()
 
-    class Gated(MemoryDoor):
+    class Gated(MemoryClient):
         def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
             assert gate.wait(20)
             return super().put_batch(table, items)
 
-    door, buffering = Gated(), spooling(tmp_path)
+    dynamo, buffering = Gated(), spooling(tmp_path)
     told: list[Failure] = []
-    producer = producer_on(door, buffering, on_failure=told.append)
+    producer = producer_on(dynamo, buffering, on_failure=told.append)
     pending = producer.add("a:b", 1)
     pending.add_done_callback(lambda _: done.set())
     producer.close(0)
@@ -333,9 +333,9 @@ def test_a_sender_that_outlives_its_spool_says_nothing(
     with pytest.raises(SpoolRefused, match="is closed with its producer"):
         producer.refused()
 
-    with producer_on(door, buffering) as again:
+    with producer_on(dynamo, buffering) as again:
         assert again.statistics.waiting == 1
-    assert entries_in(door) == [1]
+    assert entries_in(dynamo) == [1]
     assert caplog.records == []
 
 
@@ -345,12 +345,12 @@ def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -
     An app that sent the first entry again would count them twice.
     """
     gate, under_way, done = threading.Event(), threading.Event(), threading.Event()
-    door, clock, buffering = MemoryDoor(), ManualClock(), spooling(tmp_path, coalesce=True)
+    dynamo, clock, buffering = MemoryClient(), ManualClock(), spooling(tmp_path, coalesce=True)
 
     def make_delivery() -> Delivery:
         under_way.set()
         assert gate.wait(20)
-        return Delivery(sender_on(door, clock), 2)
+        return Delivery(sender_on(dynamo, clock), 2)
 
     told: list[Failure] = []
     maker = EntryMaker(REGION, clock)
@@ -368,16 +368,16 @@ def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -
     assert [failure.entry for failure in told] == [None]
     gate.set()
     assert done.wait(20)
-    assert entries_in(door) == []
-    with producer_on(door, buffering, clock=clock):
+    assert entries_in(dynamo) == []
+    with producer_on(dynamo, buffering, clock=clock):
         pass
-    assert entries_in(door) == [3]
+    assert entries_in(dynamo) == [3]
 
 
 def test_a_spool_is_one_processs(tmp_path: Path) -> None:
     """Another one is refused for as long as it is open."""
     path = tmp_path / "spool"
-    with producer_on(MemoryDoor(), spooling(tmp_path)):
+    with producer_on(MemoryClient(), spooling(tmp_path)):
         done = subprocess.run(
             [sys.executable, "-c", OPENING, str(path)], check=True, capture_output=True, text=True
         )
@@ -388,8 +388,8 @@ def test_a_spool_is_one_processs(tmp_path: Path) -> None:
 
 def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     """It may not add to it, and its end does not take the file away from under its parent."""
-    door = MemoryDoor()
-    producer = producer_on(door, spooling(tmp_path))
+    dynamo = MemoryClient()
+    producer = producer_on(dynamo, spooling(tmp_path))
     producer._desk.buffer.limit = 0
     producer.add("a:b", 1)
     child = os.fork()
@@ -412,7 +412,7 @@ def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     copied.close()
     producer._desk.buffer.limit = 1
     producer.close()
-    assert entries_in(door) == [1, 1]
+    assert entries_in(dynamo) == [1, 1]
 
 
 FORKING = """
@@ -482,12 +482,12 @@ def test_a_spool_that_was_tampered_with_says_so(tmp_path: Path) -> None:
     database.close()
 
     with pytest.raises(SpoolRefused, match="holds what is no entry"):
-        producer_on(MemoryDoor(), spooling(tmp_path))
+        producer_on(MemoryClient(), spooling(tmp_path))
 
 
 def test_many_events_are_spooled_by_one_commit(tmp_path: Path) -> None:
     """What makes `add_many` cheap."""
-    producer = producer_on(MemoryDoor(), spooling(tmp_path))
+    producer = producer_on(MemoryClient(), spooling(tmp_path))
     assert producer._spool is not None
     commits: list[str] = []
     producer._spool.connection.set_trace_callback(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.errors import NoCredentials, Throttled, Unclear
 from countledger.producers.buffer.errors import NotRecorded
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import producer_on
 from tests.unit.producers.senders import TABLE
 from tests.unit.producers.test_spool import crash, spooling
@@ -49,13 +49,13 @@ def test_p1_whatever_happens_each_event_counts_once(
     steps: list[str], coalescing: list[bool]
 ) -> None:
     """Lost answers, crashes and restarts in any order, coalescing or not from life to life."""
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     with tempfile.TemporaryDirectory() as folder:
         path, lives, added = Path(folder), iter(coalescing), 0
-        producer = producer_on(door, spooling(path, coalesce=next(lives), attempts=1))
+        producer = producer_on(dynamo, spooling(path, coalesce=next(lives), attempts=1))
         for step in steps:
             if step in FAULTS:
-                door.faults.append(FAULTS[step])
+                dynamo.faults.append(FAULTS[step])
             elif step == "flush":
                 with suppress(NotRecorded):
                     producer.flush()
@@ -67,11 +67,11 @@ def test_p1_whatever_happens_each_event_counts_once(
             else:
                 with suppress(NotRecorded):
                     kill(producer) if step == "crash" else producer.close()
-                producer = producer_on(door, spooling(path, coalesce=next(lives), attempts=1))
+                producer = producer_on(dynamo, spooling(path, coalesce=next(lives), attempts=1))
         kill(producer)
-        door.faults.clear()
-        producer_on(door, spooling(path)).close()
+        dynamo.faults.clear()
+        producer_on(dynamo, spooling(path)).close()
 
-        items = [item for item in door.items(TABLE) if item["entry"].startswith("e#")]
+        items = [item for item in dynamo.items(TABLE) if item["entry"].startswith("e#")]
         assert sum(item["delta"] for item in items) == added
         assert sum(item.get("events", 1) for item in items) == added

@@ -14,15 +14,15 @@ from countledger.ledger.operations import Put
 from countledger.producers.sequences.appending import Appending, Numbered, Pending
 from countledger.producers.sequences.collection import DIGITS_MAX, Collection
 from countledger.producers.sequences.sequence import check_number, check_size
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 PLACE: dict[str, Any] = {"table": "posts", "partition": ("counter", "p-1"), "sort": "part"}
 
 
-def _means(door: MemoryDoor) -> Means:
-    return Means(door, door, "counters", clock=ManualClock())
+def _means(dynamo: MemoryClient) -> MethodContext:
+    return MethodContext(dynamo, dynamo, "counters", clock=ManualClock())
 
 
 @given(st.integers(1, DIGITS_MAX), st.text(max_size=8), st.data())
@@ -83,22 +83,22 @@ def test_what_is_no_collection_is_refused(wrong: dict[str, Any]) -> None:
 def test_a_full_collection_says_so() -> None:
     """Behind its last digit there is no room, and order would end."""
     collection = Collection(**PLACE, prefix="c#", digits=1)
-    door = MemoryDoor()
-    door.put(Put("posts", {"counter": "p-1", "part": "c#9"}))
+    dynamo = MemoryClient()
+    dynamo.put(Put("posts", {"counter": "p-1", "part": "c#9"}))
 
     with pytest.raises(SequenceExhausted, match="last number is 9"):
-        Appending.begin(_means(door), Pending(collection, {}, "tag")).carry_out()
+        Appending.begin(_means(dynamo), Pending(collection, {}, "tag")).carry_out()
 
 
 def test_other_items_of_the_partition_do_not_count() -> None:
     """Before and behind the numbers; the order of keys keeps them apart."""
     collection = Collection(**PLACE, prefix="c#", digits=3)
-    door = MemoryDoor()
+    dynamo = MemoryClient()
     for other in ("a", "c!", "c#", "c#a", "d#999", "zzz"):
-        door.put(Put("posts", {"counter": "p-1", "part": other}))
+        dynamo.put(Put("posts", {"counter": "p-1", "part": other}))
 
     told = [
-        Appending.begin(_means(door), Pending(collection, {"n": n}, f"tag {n}")).carry_out()
+        Appending.begin(_means(dynamo), Pending(collection, {"n": n}, f"tag {n}")).carry_out()
         for n in range(3)
     ]
 
@@ -111,20 +111,20 @@ def test_a_number_that_another_writer_takes_meanwhile_keeps_its_item() -> None:
     collection = Collection(**PLACE, prefix="c#", digits=3)
 
     def append(tag: str) -> Numbered:
-        return Appending.begin(_means(door), Pending(collection, {}, tag)).carry_out()
+        return Appending.begin(_means(dynamo), Pending(collection, {}, tag)).carry_out()
 
     others = [lambda: append("other")]
 
-    class Overtaken(MemoryDoor):
+    class Overtaken(MemoryClient):
         def put(self, write: Put) -> None:
             while others:
                 others.pop()()
             super().put(write)
 
-    door = Overtaken()
+    dynamo = Overtaken()
 
     assert append("mine").number == 2
-    assert [item[collection.tag] for item in door.items("posts")] == ["other", "mine"]
+    assert [item[collection.tag] for item in dynamo.items("posts")] == ["other", "mine"]
 
 
 @pytest.mark.parametrize("size", [0, -1, 1_000_001, 1.0, "5", None, True, 10**400])

@@ -11,9 +11,9 @@ import pytest
 from countledger.ledger.errors import ConditionFailed, Unclear
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.sequences.sequences import Sequences
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ NAME = "q:orders"
 
 
 @dataclass(frozen=True, slots=True)
-class RepeatingDoor(MemoryDoor):
-    """A door whose SDK repeats a deletion, as after a lost answer; and holds an update back.
+class RepeatingClient(MemoryClient):
+    """A client whose SDK repeats a deletion, as after a lost answer; and holds an update back.
 
     Attributes:
         between: what happens between the two requests of the next deletion.
@@ -40,10 +40,10 @@ class RepeatingDoor(MemoryDoor):
 
     def delete(self, write: Delete) -> None:
         """Remove one item, perhaps twice."""
-        MemoryDoor.delete(self, write)
+        MemoryClient.delete(self, write)
         if self.between:
             self.between.pop()()
-            MemoryDoor.delete(self, write)
+            MemoryClient.delete(self, write)
 
     def update(self, write: Update) -> Item | None:
         """Change one item, or keep the request back."""
@@ -51,41 +51,43 @@ class RepeatingDoor(MemoryDoor):
             self.hold.pop()
             self.held.append(write)
             raise Unclear("the answer was lost")
-        return MemoryDoor.update(self, write)
+        return MemoryClient.update(self, write)
 
     def land(self) -> bool:
         """The request that was held back arrives; whether its condition held."""
         try:
-            MemoryDoor.update(self, self.held.pop())
+            MemoryClient.update(self, self.held.pop())
         except ConditionFailed:
             return False
         return True
 
 
 @pytest.fixture
-def door() -> RepeatingDoor:
+def dynamo() -> RepeatingClient:
     """One table."""
-    return RepeatingDoor()
+    return RepeatingClient()
 
 
 @pytest.fixture
-def sequences(door: RepeatingDoor) -> Sequences:
+def sequences(dynamo: RepeatingClient) -> Sequences:
     """A process."""
-    return _sequences(door)
+    return _sequences(dynamo)
 
 
-def _sequences(door: RepeatingDoor) -> Sequences:
+def _sequences(dynamo: RepeatingClient) -> Sequences:
     numbers = iter(range(10**6))
     random = Random(1)  # noqa: S311 - jitter
-    means = Means(door, door, "counters", ManualClock(), random, lambda _ms: f"id-{next(numbers)}")
-    namespaces = Namespaces(door, "ledger", "eu", "eu")
+    context = MethodContext(
+        dynamo, dynamo, "counters", ManualClock(), random, lambda _ms: f"id-{next(numbers)}"
+    )
+    namespaces = Namespaces(dynamo, "ledger", "eu", "eu")
     namespaces.create("q", kind=Kind.SEQUENCE)
-    return Sequences(means, namespaces, "eu", "eu")
+    return Sequences(context, namespaces, "eu", "eu")
 
 
 @pytest.mark.parametrize("how", ["draw", "expected", "create"])
 def test_a_deletion_that_is_repeated_leaves_the_next_sequence_alone(
-    door: RepeatingDoor, sequences: Sequences, how: str
+    dynamo: RepeatingClient, sequences: Sequences, how: str
 ) -> None:
     """Its numbers would be given out a second time."""
     sequences.draw(NAME)
@@ -98,50 +100,50 @@ def test_a_deletion_that_is_repeated_leaves_the_next_sequence_alone(
         else:
             sequences.draw(NAME)
 
-    door.between.append(begin)
+    dynamo.between.append(begin)
     sequences.delete(NAME)
 
     assert sequences.draw(NAME) == (7 if how == "create" else 2)
 
 
 def test_a_late_draw_by_expectation_leaves_no_gap_in_the_next_sequence(
-    door: RepeatingDoor, sequences: Sequences
+    dynamo: RepeatingClient, sequences: Sequences
 ) -> None:
     """The number that it expects is reached again."""
     sequences.draw_block(NAME, 5)
-    door.hold.append(None)
+    dynamo.hold.append(None)
     assert sequences.draw_expected(NAME) == 6
     sequences.delete(NAME)
     sequences.draw_block(NAME, 5)
 
-    assert not door.land()
+    assert not dynamo.land()
     assert sequences.draw(NAME) == 6
 
 
 def test_a_draw_by_expectation_that_lands_before_its_retry_leaves_no_gap() -> None:
     """The retry carries the same tag, so it finds its own number."""
 
-    class LateDoor(RepeatingDoor):
+    class LateDoor(RepeatingClient):
         def update(self, write: Update) -> Item | None:
             if self.held:
                 assert self.land()
-            return RepeatingDoor.update(self, write)
+            return RepeatingClient.update(self, write)
 
-    door = LateDoor()
-    sequences = _sequences(door)
+    dynamo = LateDoor()
+    sequences = _sequences(dynamo)
     sequences.draw_block(NAME, 5)
-    door.hold.append(None)
+    dynamo.hold.append(None)
 
     assert [sequences.draw_expected(NAME) for _ in range(2)] == [6, 7]
 
 
 def test_a_sequence_keeps_its_incarnation_while_it_lives(
-    door: RepeatingDoor, sequences: Sequences
+    dynamo: RepeatingClient, sequences: Sequences
 ) -> None:
     """However it is drawn from; the next one has another."""
 
     def stored() -> object:
-        (item,) = (one for one in door.items("counters") if one["counter"] == NAME)
+        (item,) = (one for one in dynamo.items("counters") if one["counter"] == NAME)
         return item["incarnation"]
 
     sequences.draw_expected(NAME)

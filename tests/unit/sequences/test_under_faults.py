@@ -14,9 +14,9 @@ from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, Pending
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
-from countledger.producers.strict.means import Means
+from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, HesitantDoor, MemoryDoor
+from tests.unit.ledger.memory import Fault, HesitantDoor, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,24 +35,26 @@ COURSES: Final = st.lists(
 COLLECTION: Final = Collection("posts", ("counter", "p-1"), "part", prefix="c#", digits=3)
 
 
-def _means(course: Iterable[Fault | None]) -> Means:
-    door = MemoryDoor(faults=list(course))
+def _means(course: Iterable[Fault | None]) -> MethodContext:
+    dynamo = MemoryClient(faults=list(course))
     ids = iter(range(10_000))
     random = Random(1)  # noqa: S311 - jitter
-    return Means(door, door, "counters", ManualClock(), random, lambda _ms: f"id-{next(ids)}")
+    return MethodContext(
+        dynamo, dynamo, "counters", ManualClock(), random, lambda _ms: f"id-{next(ids)}"
+    )
 
 
 @given(COURSES, st.lists(st.sampled_from(["one", "block", "expected"]), max_size=9))
 def test_no_number_is_given_out_twice(course: list[Fault | None], ways: list[str]) -> None:
     """By whatever ways they are drawn in turn."""
-    means = _means(course)
+    context = _means(course)
     drawn: list[int] = []
     for way in ways:
         try:
             if way == "expected":
-                drawn.append(Expecting.begin(means, "n:a").draw(None))
+                drawn.append(Expecting.begin(context, "n:a").draw(None))
             else:
-                drawn += drawing.draw(means, "n:a", 1 if way == "one" else 4)
+                drawn += drawing.draw(context, "n:a", 1 if way == "one" else 4)
         except (Unclear, Throttled):
             pass
 
@@ -62,21 +64,21 @@ def test_no_number_is_given_out_twice(course: list[Fault | None], ways: list[str
 @given(COURSES)
 def test_expectation_loses_no_number_where_nobody_else_draws(course: list[Fault | None]) -> None:
     """A lost answer is found out, as long as the call has attempts left."""
-    means = _means(course[:20])  # fewer than the attempts of one call
+    context = _means(course[:20])  # fewer than the attempts of one call
 
-    assert [Expecting.begin(means, "n:a").draw(None) for _ in range(3)] == [1, 2, 3]
+    assert [Expecting.begin(context, "n:a").draw(None) for _ in range(3)] == [1, 2, 3]
 
 
 @given(COURSES, st.integers(1, 5))
 def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], items: int) -> None:
     """What stays unclear is resumed, in turn with the others, until it is told."""
-    means = _means(course)
+    context = _means(course)
     left = [Pending(COLLECTION, {"text": n}, f"tag-{n}") for n in range(items)]
     told: dict[int, int] = {}
     while left:
         pending = left.pop(0)
         try:
-            put = Appending.begin(means, pending).resume()
+            put = Appending.begin(context, pending).resume()
             told[put.number] = put.item["text"]
         except Unnumbered as unclear:
             left.append(unclear.pending)
@@ -85,15 +87,17 @@ def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], it
 
     assert sorted(told) == list(range(1, items + 1))
     assert sorted(told.values()) == list(range(items))
-    stored = MemoryDoor.items(means.door, "posts")  # type: ignore[arg-type]
+    stored = MemoryClient.items(context.dynamo, "posts")  # type: ignore[arg-type]
     assert {COLLECTION.number_of(item): item["text"] for item in stored} == told
 
 
 def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
     """The service may answer with one although more follow: the highest number is behind it."""
-    door = HesitantDoor()
-    means = replace(_means([]), door=door, reads=door)
+    dynamo = HesitantDoor()
+    context = replace(_means([]), dynamo=dynamo, reads=dynamo)
 
-    put = [Appending.begin(means, Pending(COLLECTION, {}, f"tag-{n}")).carry_out() for n in (1, 2)]
+    put = [
+        Appending.begin(context, Pending(COLLECTION, {}, f"tag-{n}")).carry_out() for n in (1, 2)
+    ]
 
     assert [one.number for one in put] == [1, 2]

@@ -14,7 +14,7 @@ from countledger.producers.strict.definition import define
 from countledger.producers.strict.exact_value import plan_value
 from countledger.producers.strict.state import State, decode_state, encode_state
 from tests.simulation.judgement import holds
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 AMOUNTS = st.integers(-(10**9), 10**9) | st.decimals(-1000, 1000, places=2).map(amount.canonical)
 
@@ -31,9 +31,9 @@ def counters(draw: st.DrawFn) -> tuple[State, Amount, int]:
 
 
 def _item_after(update: Update, before: Item) -> Item:
-    door = MemoryDoor(tables={"t": {("n:c", "total"): before}})
-    door.update(Update("t", {"counter": "n:c", "part": "total"}, update.clauses))
-    return door.items("t")[0]
+    dynamo = MemoryClient(tables={"t": {("n:c", "total"): before}})
+    dynamo.update(Update("t", {"counter": "n:c", "part": "total"}, update.clauses))
+    return dynamo.items("t")[0]
 
 
 @given(counters())

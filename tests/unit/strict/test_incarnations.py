@@ -15,12 +15,12 @@ from countledger.ledger import keys
 from countledger.ledger.errors import IdempotencyKeyReused, NoSuchCounter, Unclear
 from countledger.ledger.limits import MINUTE_MS, TOKEN_LIFE_MS
 from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.means import Means
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingDoor
+from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +33,8 @@ LOST = Unclear("the answer was lost")
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetfulDoor(TransactingDoor):
-    """A door whose transactions can be preceded by something else.
+class ForgetfulClient(TransactingClient):
+    """A client whose transactions can be preceded by something else.
 
     Attributes:
         before: what happens before the next transaction is carried out.
@@ -46,7 +46,7 @@ class ForgetfulDoor(TransactingDoor):
         """All or nothing, after what happens."""
         while self.before:
             self.before.pop()()
-        return TransactingDoor.transact(self, writes, token)
+        return TransactingClient.transact(self, writes, token)
 
     def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
         """Items as of one moment."""
@@ -57,23 +57,23 @@ class ForgetfulDoor(TransactingDoor):
 class Process:
     """A process with strict counters of its own knowledge, over shared tables."""
 
-    door: ForgetfulDoor
+    dynamo: ForgetfulClient
     clock: ManualClock = field(default_factory=ManualClock)
 
     def __post_init__(self) -> None:
         """Nothing known yet."""
         numbers = iter(range(10**6))
         random = Random(1)  # noqa: S311 - jitter
-        means = Means(
-            self.door,
-            self.door,
+        context = MethodContext(
+            self.dynamo,
+            self.dynamo,
             "counters",
             self.clock,
             random,
             lambda _ms: f"{id(self)}-{next(numbers)}",
         )
-        self.namespaces = Namespaces(self.door, "ledger", "eu", "eu")
-        self.strict = StrictCounters(means, self.namespaces, "eu", "eu")
+        self.namespaces = Namespaces(self.dynamo, "ledger", "eu", "eu")
+        self.strict = StrictCounters(context, self.namespaces, "eu", "eu")
 
     def make(self, **more: Any) -> None:  # noqa: ANN401 - of the method
         """The counter."""
@@ -81,13 +81,13 @@ class Process:
 
     def tidy(self, bins: int = 1) -> None:
         """As a deletion does once the counter is gone."""
-        groups = Groups(TotalsReader(self.door, "counters"), self.namespaces)
+        groups = Groups(TotalsReader(self.dynamo, "counters"), self.namespaces)
         Leftovers(groups).remove_markers(COUNTER, bins)
 
     @property
     def markers(self) -> list[str]:
         """The keys of all markers that are stored."""
-        found = (item["part"] for item in self.door.items("counters"))
+        found = (item["part"] for item in self.dynamo.items("counters"))
         return [part for part in found if part.startswith(keys.MARKER_PREFIX)]
 
     @property
@@ -99,14 +99,14 @@ class Process:
 @pytest.fixture
 def remover() -> Process:
     """A process, whose namespace is made."""
-    process = Process(ForgetfulDoor())
+    process = Process(ForgetfulClient())
     process.namespaces.create("s", kind=Kind.STRICT)
     return process
 
 
 def _other(remover: Process, *, late_ms: int = 0) -> Process:
     return Process(
-        ForgetfulDoor(tables=remover.door.tables, tokens=remover.door.tokens),
+        ForgetfulClient(tables=remover.dynamo.tables, tokens=remover.dynamo.tokens),
         ManualClock(NOW_MS - late_ms),
     )
 
@@ -135,9 +135,9 @@ def test_giving_up_says_what_became_of_the_change_that_has_the_marker(remover: P
     remover.make()
     remover.strict.change(COUNTER, -1, key="order-1")
 
-    outcomes = [remover.strict.give_up(COUNTER, key) for key in ["order-1", "order-2", "order-2"]]
+    outcomes = [remover.strict.withdraw(COUNTER, key) for key in ["order-1", "order-2", "order-2"]]
 
-    assert [type(one) for one in outcomes] == [Duplicate, GivenUp, GivenUp]
+    assert [type(one) for one in outcomes] == [Duplicate, Withdrawn, Withdrawn]
 
 
 def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(remover: Process) -> None:
@@ -145,7 +145,7 @@ def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(remover: Proces
     for key in ("first", "second"):
         remover.make()
         remover.strict.change(COUNTER, -1, key=key)
-        remover.strict.give_up(COUNTER, f"{key} given up")
+        remover.strict.withdraw(COUNTER, f"{key} given up")
         remover.strict.delete(COUNTER)
     assert len(remover.markers) == 4
 
@@ -163,7 +163,7 @@ def test_a_deletion_deletes_no_counter_that_was_made_after_it_began(remover: Pro
         other.strict.delete(COUNTER)
         other.make(opening=3)
 
-    remover.door.before.append(again)
+    remover.dynamo.before.append(again)
     remover.strict.delete(COUNTER)
 
     assert other.value == 3
@@ -186,12 +186,12 @@ def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(remover:
 
 def _stands_still(process: Process, happens: Callable[[], object]) -> None:
     """The first answer is lost; then the process sleeps until its token is forgotten."""
-    process.door.transact_faults.append(Fault(LOST, applied=True))
+    process.dynamo.transact_faults.append(Fault(LOST, applied=True))
 
     def sleep(_now_ms: int) -> None:
         process.clock.on_sleep = None
         process.clock.at_ms += TOKEN_LIFE_MS + MINUTE_MS
-        process.door.tokens.clear()
+        process.dynamo.tokens.clear()
         happens()
 
     process.clock.on_sleep = sleep
@@ -247,7 +247,7 @@ def pair(remover: Process) -> Process:
 
 
 def _repeat(process: Process) -> Callable[[], object]:
-    return lambda: process.strict.at_once.change({COUNTER: -1, OTHER: 1}, key="order-1")
+    return lambda: process.strict.transactions.change({COUNTER: -1, OTHER: 1}, key="order-1")
 
 
 @pytest.mark.parametrize("warm", [True, False], ids=["knows the old one", "knows the new one"])
@@ -269,7 +269,7 @@ def test_a_joint_change_is_no_duplicate_for_a_counter_that_was_made_again(
     with pytest.raises(IdempotencyKeyReused, match="made again"):
         repeated()
     with pytest.raises(IdempotencyKeyReused, match="made again"):
-        other.strict.at_once.give_up("order-1")
+        other.strict.transactions.withdraw("order-1")
 
     values = {name: other.strict.show(name).value for name in (COUNTER, OTHER)}
     assert values == {COUNTER: 9, OTHER: 11} | {again: 10}
@@ -285,18 +285,18 @@ def test_a_joint_change_is_a_duplicate_for_a_process_that_knew_an_older_counter(
     assert isinstance(_repeat(other)(), Applied)
 
     assert isinstance(_repeat(pair)(), Duplicate)
-    assert isinstance(pair.strict.at_once.give_up("order-1"), Duplicate)
+    assert isinstance(pair.strict.transactions.withdraw("order-1"), Duplicate)
 
 
 def test_a_value_that_was_set_is_not_set_for_a_counter_that_was_made_again(pair: Process) -> None:
     """It stands where it was opened."""
-    assert isinstance(pair.strict.at_once.set_value(OTHER, 3, key="count-1"), Applied)
-    assert isinstance(pair.strict.at_once.set_value(OTHER, 3, key="count-1"), Duplicate)
+    assert isinstance(pair.strict.transactions.set_value(OTHER, 3, key="count-1"), Applied)
+    assert isinstance(pair.strict.transactions.set_value(OTHER, 3, key="count-1"), Duplicate)
     other = _other(pair)
     other.strict.delete(OTHER)
     other.strict.create(OTHER, method="atomic", lower=0, opening=10)
 
     with pytest.raises(IdempotencyKeyReused, match="made again"):
-        pair.strict.at_once.set_value(OTHER, 3, key="count-1")
+        pair.strict.transactions.set_value(OTHER, 3, key="count-1")
 
     assert other.strict.show(OTHER).value == 10

@@ -1,6 +1,6 @@
 """Strict counters on a table with multi-region strong consistency, which no local engine has.
 
-The in-memory door stands for such a table: it describes itself as one and takes no transactions.
+The in-memory dynamo stands for such a table: it describes itself as one and takes no transactions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from countledger.ledger.namespace import Kind, Namespaces
+from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method, define
-from countledger.producers.strict.means import Means
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, GivenUp
+from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from countledger.producers.strict.placement import ONE_REGION, Placed, Placement, placement_of
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import TableDescriptionTypeDef
@@ -68,19 +68,19 @@ class World:
         """A process in a region."""
         others = [one for one in (HOME, AWAY, FAR) if one != region]
         description = _described(self.consistency, *others) if says is None else says
-        door = MemoryDoor(tables=self.tables, description=description)
+        dynamo = MemoryClient(tables=self.tables, description=description)
         random = Random(7)  # noqa: S311 - jitter
-        means = Means(door, door, TABLE, clock=ManualClock(), random=random)
-        namespaces = Namespaces(door, "ledger", region=region, home_region=HOME)
-        return StrictCounters(means, namespaces, region, HOME)
+        context = MethodContext(dynamo, dynamo, TABLE, clock=ManualClock(), random=random)
+        namespaces = Namespaces(dynamo, "ledger", region=region, home_region=HOME)
+        return StrictCounters(context, namespaces, region, HOME)
 
     def parts(self) -> list[str]:
         """The sort keys in the table `counters`."""
         return [part for _, part in self.tables.get(TABLE, {})]
 
 
-def _door(seller: StrictCounters) -> MemoryDoor:
-    return cast("MemoryDoor", seller.means.door)
+def _dynamo(seller: StrictCounters) -> MemoryClient:
+    return cast("MemoryClient", seller.context.dynamo)
 
 
 @pytest.fixture
@@ -155,10 +155,10 @@ def test_a_table_that_may_not_be_described_is_of_one_region(
     world: World, refusal: type[CountledgerError]
 ) -> None:
     """Asked once, and elsewhere it stays refused."""
-    placed = Placed(world.seller(says=refusal("no")).means)
+    placed = Placed(world.seller(says=refusal("no")).context)
 
     assert [placed.get(), placed.get()] == [ONE_REGION, ONE_REGION]
-    assert cast("MemoryDoor", placed.means.door).calls == ["describe"]
+    assert cast("MemoryClient", placed.context.dynamo).calls == ["describe"]
     with pytest.raises(WrongRegion):
         world.seller(AWAY, says=refusal("no")).change(COUNTER, 1)
 
@@ -198,7 +198,7 @@ def test_a_counter_works_from_every_region_of_the_table(world: World, method: Me
     assert isinstance(home.change(COUNTER, 1), Applied)
     assert [one.value for one in away.list("n")] == [3]
     if method is Method.SET:
-        assert isinstance(away.give_up(COUNTER, "order-2"), GivenUp)
+        assert isinstance(away.withdraw(COUNTER, "order-2"), Withdrawn)
     away.delete(COUNTER)
     with pytest.raises(NoSuchCounter):
         home.change(COUNTER, 1)
@@ -233,15 +233,15 @@ def test_at_home_a_change_asks_for_no_description(world: World) -> None:
             seller.show(COUNTER)
             list(seller.list("n"))
 
-    assert _door(home).calls.count("describe") == 0
-    assert _door(away).calls.count("describe") == 1
+    assert _dynamo(home).calls.count("describe") == 0
+    assert _dynamo(away).calls.count("describe") == 1
 
 
 def test_a_crash_while_making_leaves_an_entry_that_list_skips(world: World) -> None:
     """The entry of the directory comes first; making again mends it."""
     seller = world.seller()
     seller.namespaces.for_use(COUNTER, Kind.STRICT)
-    _door(seller).faults.extend([None, Fault(Crash())])
+    _dynamo(seller).faults.extend([None, Fault(Crash())])
 
     with pytest.raises(Crash):
         seller.create(COUNTER, method="atomic")
@@ -258,7 +258,7 @@ def test_a_crash_while_deleting_leaves_an_entry_that_list_skips(world: World) ->
     """The item goes first, so a listed counter is one."""
     seller = world.seller()
     seller.create(COUNTER, method="atomic")
-    _door(seller).faults.extend([None, Fault(Crash())])
+    _dynamo(seller).faults.extend([None, Fault(Crash())])
 
     with pytest.raises(Crash):
         seller.delete(COUNTER)
@@ -273,17 +273,17 @@ def test_deleting_leaves_the_entry_of_one_made_again_meanwhile(world: World) -> 
     seller.create(COUNTER, method="atomic")
     main = keys.total_key(COUNTER)
 
-    class Between(MemoryDoor):
-        """A door behind which the counter is made again once its item is gone."""
+    class Between(MemoryClient):
+        """A client behind which the counter is made again once its item is gone."""
 
         def delete(self, write: Any) -> None:  # noqa: ANN401 - as handed on
             super().delete(write)
             if write.key == main:
                 other.create(COUNTER, method="atomic", opening=5)
 
-    door = Between(tables=world.tables, description=_door(seller).description)
-    means = Means(door, door, TABLE, clock=ManualClock())
-    StrictCounters(means, seller.namespaces, HOME, HOME).delete(COUNTER)
+    dynamo = Between(tables=world.tables, description=_dynamo(seller).description)
+    context = MethodContext(dynamo, dynamo, TABLE, clock=ManualClock())
+    StrictCounters(context, seller.namespaces, HOME, HOME).delete(COUNTER)
 
     assert [one.value for one in other.list("n")] == [5]
 
@@ -304,13 +304,13 @@ def test_making_and_deleting_survive_a_lost_answer(world: World, which: int, fau
     seller.namespaces.for_use(COUNTER, Kind.STRICT)
     faults = [None] * which + [fault]
 
-    _door(seller).faults.extend(faults)
+    _dynamo(seller).faults.extend(faults)
     made = seller.create(COUNTER, method="atomic", opening=3)
     assert (made.value, [one.value for one in seller.list("n")]) == (3, [3])
-    _door(seller).faults.extend(faults)
+    _dynamo(seller).faults.extend(faults)
     assert seller.set_bounds(COUNTER, upper=9).upper == 9
-    _door(seller).faults.clear()
-    _door(seller).faults.extend(faults)
+    _dynamo(seller).faults.clear()
+    _dynamo(seller).faults.extend(faults)
     seller.delete(COUNTER)
 
     assert world.parts() == []
@@ -335,7 +335,7 @@ def test_a_conflict_between_regions_is_tried_again_and_counts_once(
     """The service refuses one of two writes at the same moment; nothing of it is in."""
     seller = world.seller()
     seller.create(COUNTER, method=method)
-    _door(seller).faults.extend([Fault(Throttled("ReplicatedWriteConflict"))] * 3)
+    _dynamo(seller).faults.extend([Fault(Throttled("ReplicatedWriteConflict"))] * 3)
 
     assert isinstance(seller.change(COUNTER, 1), Applied)
     assert seller.show(COUNTER).value == 1

@@ -9,7 +9,7 @@ from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
 from tests.simulation.calm import calm_world
 from tests.simulation.product import Product
 from tests.unit.ledger.memory import Fault
-from tests.unit.strict.test_incarnations import LOST, ForgetfulDoor, Process
+from tests.unit.strict.test_incarnations import LOST, ForgetfulClient, Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -45,43 +45,43 @@ def test_a_split_with_a_clear_answer_sends_one_transaction() -> None:
     Another transaction would cost two units more, and if its answer was lost, an applied change
     would be called unknown.
     """
-    door = ForgetfulDoor()
-    process = Process(door)
+    dynamo = ForgetfulClient()
+    process = Process(dynamo)
     process.make(method="atomic", opening=40, bins=8)
-    calls, units = len(door.calls), door.meter.write_units
+    calls, units = len(dynamo.calls), dynamo.meter.write_units
 
     outcome = process.strict.change("s:hall", -33)
 
     assert isinstance(outcome, Applied)
-    assert door.calls[calls:].count("transact") == 1
+    assert dynamo.calls[calls:].count("transact") == 1
     # Eight bins with five each: all of them are read once, and seven of them have enough.
-    assert door.meter.write_units - units == 2 * 7
-    assert door.calls[calls:].count("get") == 8
+    assert dynamo.meter.write_units - units == 2 * 7
+    assert dynamo.calls[calls:].count("get") == 8
 
 
 def test_a_split_that_is_clearly_refused_sends_one_transaction() -> None:
     """No attempt of it can still be applied, so no token is used up."""
-    door = ForgetfulDoor()
-    process, other = Process(door), Process(door)
+    dynamo = ForgetfulClient()
+    process, other = Process(dynamo), Process(dynamo)
     process.make(method="atomic", opening=40, bins=8)
-    door.before.append(lambda: other.strict.change("s:hall", -40))
-    calls = len(door.calls)
+    dynamo.before.append(lambda: other.strict.change("s:hall", -40))
+    calls = len(dynamo.calls)
 
     outcome = process.strict.change("s:hall", -33)
 
     assert isinstance(outcome, BoundReached)
-    assert door.calls[calls:].count("transact") == 2  # the other's, and its own
+    assert dynamo.calls[calls:].count("transact") == 2  # the other's, and its own
 
 
 def test_a_split_that_was_applied_before_its_retry_sends_two_transactions() -> None:
     """The answer to the retry is clear: it needs no fence."""
-    door = ForgetfulDoor()
-    process = Process(door)
+    dynamo = ForgetfulClient()
+    process = Process(dynamo)
     process.make(method="atomic", opening=40, bins=8)
-    calls = len(door.calls)
-    door.transact_faults.append(Fault(LOST, applied=True))
+    calls = len(dynamo.calls)
+    dynamo.transact_faults.append(Fault(LOST, applied=True))
 
     outcome = process.strict.change("s:hall", -33)
 
     assert isinstance(outcome, Applied)
-    assert door.calls[calls:].count("transact") == 2
+    assert dynamo.calls[calls:].count("transact") == 2

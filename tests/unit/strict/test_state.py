@@ -21,7 +21,7 @@ from countledger.producers.strict.state import (
     refusal,
 )
 from tests.simulation.judgement import holds
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 
 KEY = {"counter": "n:c", "part": "total"}
 AMOUNTS = st.one_of(
@@ -51,12 +51,12 @@ def test_the_condition_and_the_judgement_agree(state: State, delta: amount.Amoun
 @given(state=STATES, deltas=st.lists(DELTAS, max_size=6))
 def test_rooms_follow_the_total(state: State, deltas: list[amount.Amount]) -> None:
     """After any changes the rooms are what the total and the bounds say."""
-    door = MemoryDoor()
-    door.put(Put("t", {**KEY, **stored(state)}))
+    dynamo = MemoryClient()
+    dynamo.put(Put("t", {**KEY, **stored(state)}))
     for delta in deltas:
-        door.update(Update("t", KEY, moved(delta, 5)))
+        dynamo.update(Update("t", KEY, moved(delta, 5)))
 
-    item = door.get("t", KEY) or {}
+    item = dynamo.get("t", KEY) or {}
     found = decode_state(item)
 
     assert found.total == amount.total_of([state.total, *deltas])
@@ -69,12 +69,12 @@ def test_moved_bounds_leave_the_rooms_right(
     state: State, lower: amount.Amount | None, upper: amount.Amount | None
 ) -> None:
     """Set, moved or taken away: the rooms are those of the new bounds, the total is untouched."""
-    door = MemoryDoor()
-    door.put(Put("t", {**KEY, **stored(state)}))
+    dynamo = MemoryClient()
+    dynamo.put(Put("t", {**KEY, **stored(state)}))
 
-    door.update(plan_bounds("t", KEY, state, (lower, upper), force=True))
+    dynamo.update(plan_bounds("t", KEY, state, (lower, upper), force=True))
 
-    item = door.get("t", KEY) or {}
+    item = dynamo.get("t", KEY) or {}
     found = decode_state(item)
     assert (found.total, found.lower, found.upper) == (state.total, lower, upper)
     assert {**item, **stored(found)} == item

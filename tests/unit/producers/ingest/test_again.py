@@ -23,7 +23,7 @@ from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.message import encode
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, TABLE, sender_on
@@ -52,13 +52,13 @@ def packed(*deltas: int) -> bytes:
 class Keeping(World):
     """The ingest, whose quarantine keeps copies."""
 
-    table: MemoryDoor = field(default_factory=MemoryDoor)
+    table: MemoryClient = field(default_factory=MemoryClient)
 
     @property
     def ingest(self) -> Ingest:
         """The ingest."""
         kept = KeptQuarantine(self.copies, self.quarantine)
-        return Ingest(Writer(sender_on(self.door, self.clock)), kept, REGION)
+        return Ingest(Writer(sender_on(self.dynamo, self.clock)), kept, REGION)
 
     @property
     def copies(self) -> Copies:
@@ -68,8 +68,8 @@ class Keeping(World):
     @property
     def again(self) -> TakeInAgain:
         """The product's."""
-        sender = sender_on(self.door, self.clock)
-        override = Override(sender, MemoryDoor(tables=self.door.tables), self.clock)
+        sender = sender_on(self.dynamo, self.clock)
+        override = Override(sender, MemoryClient(tables=self.dynamo.tables), self.clock)
         return TakeInAgain(Writer(sender), override, REGION)
 
     def kept(self) -> list[Copy]:
@@ -130,8 +130,8 @@ def test_what_was_refused_for_a_reason_that_is_gone_is_taken_in_once(world: Keep
     world.apply(keyed(5), keyed(6))
     (copy,) = world.kept()
     assert world.cure(copy)[0] is False
-    (there,) = (item for item in world.door.items(TABLE) if item["entry"].startswith("e#"))
-    world.door.delete(Delete(TABLE, {name: there[name] for name in ("counter", "entry")}))
+    (there,) = (item for item in world.dynamo.items(TABLE) if item["entry"].startswith("e#"))
+    world.dynamo.delete(Delete(TABLE, {name: there[name] for name in ("counter", "entry")}))
 
     assert [world.cure(copy) for _ in range(2)] == [(True, "recorded"), (True, "duplicate")]
     assert world.deltas() == [6]
@@ -174,7 +174,7 @@ def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> 
     """Rather twice than never is their decision."""
     late = entry(7, at_ms=LATE_MS)
     head = Head(generation=3, sum=5, events=9, entries=9, from_at_ms=0, to_at_ms=NOW_MS)
-    world.door.put(Put(TABLE, encode_head(late.counter, head)))
+    world.dynamo.put(Put(TABLE, encode_head(late.counter, head)))
     world.apply(encode(late))
     (copy,) = world.kept()
 

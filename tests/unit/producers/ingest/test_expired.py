@@ -18,7 +18,7 @@ from countledger.producers.ingest.expired import Override, Standing, standing_of
 from countledger.producers.ingest.expired_queue import entries_in
 from countledger.producers.receipt import Status
 from tests.unit.ledger.clocks import NOW_MS
-from tests.unit.ledger.memory import Fault, MemoryDoor
+from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
 from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, TABLE, sender_on
@@ -38,8 +38,8 @@ def head(from_at_ms: int, to_at_ms: int) -> Head:
 
 def override_on(world: World) -> Override:
     """An override that reads and writes the world's ledger."""
-    reads = MemoryDoor(tables=world.door.tables)
-    return Override(sender_on(world.door, world.clock), reads, world.clock)
+    reads = MemoryClient(tables=world.dynamo.tables)
+    return Override(sender_on(world.dynamo, world.clock), reads, world.clock)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_was_never_counted_is_sent_once_however_often_it_is_sent() -> None:
 
     assert (first.sent, again.sent) == (Status.RECORDED, Status.DUPLICATE)
     assert first.settled
-    (item,) = [i for i in world.door.items(TABLE) if i["entry"].startswith("e#")]
+    (item,) = [i for i in world.dynamo.items(TABLE) if i["entry"].startswith("e#")]
     assert (item["delta"], item["at"], item["occurred_at"]) == (7, NOW_MS, MADE_MS)
     assert item["key"] == f"override:{LATE.id}"
 
@@ -86,7 +86,7 @@ def test_what_was_never_counted_is_sent_once_however_often_it_is_sent() -> None:
 def test_what_may_have_been_counted_is_sent_only_if_a_person_says_so() -> None:
     """Else it stays."""
     world = World()
-    world.door.put(Put(TABLE, encode_head(LATE.counter, head(0, NOW_MS))))
+    world.dynamo.put(Put(TABLE, encode_head(LATE.counter, head(0, NOW_MS))))
     override = override_on(world)
 
     kept = override.late(LATE, send=True)
@@ -100,7 +100,7 @@ def test_what_may_have_been_counted_is_sent_only_if_a_person_says_so() -> None:
 def test_what_was_counted_is_never_sent_also_by_force() -> None:
     """An earlier sending was ingested in time."""
     world = World()
-    world.door.put(Put(TABLE, encode_entry(LATE, 1)))
+    world.dynamo.put(Put(TABLE, encode_entry(LATE, 1)))
 
     late = override_on(world).late(LATE, send=True, even_if_counted=True)
 
@@ -133,7 +133,9 @@ def test_what_could_not_be_sent_stays() -> None:
     """Its error is its own, and the next run knows it again."""
     world = World()
     override = override_on(world)
-    world.door.faults.extend([*[Fault(Unclear("lost"))] * 7, Fault(Unclear("lost"), applied=True)])
+    world.dynamo.faults.extend(
+        [*[Fault(Unclear("lost"))] * 7, Fault(Unclear("lost"), applied=True)]
+    )
 
     late = override.late(LATE, send=True)
 

@@ -56,7 +56,7 @@ def test_aggregated_and_plain_records_go_into_the_ledger() -> None:
 
     assert sorted(world.deltas()) == [*range(1, 51), 100, 200]
     assert (outcome.payloads, outcome.accepted, outcome.retry_from) == (52, 52, None)
-    assert world.door.calls.count("put_batch") == 3
+    assert world.dynamo.calls.count("put_batch") == 3
     assert world.quarantine.rejected() == []
     assert law_holds(outcome)
 
@@ -66,11 +66,11 @@ def test_a_batch_that_comes_again_changes_nothing() -> None:
     world = World()
     data = [packed(1, 2), keyed(3, "k"), keyed(4, "k", NOW_MS)]
     world.apply(*data)
-    before = world.door.items(TABLE)
+    before = world.dynamo.items(TABLE)
 
     outcome = world.apply(*data)
 
-    assert world.door.items(TABLE) == before
+    assert world.dynamo.items(TABLE) == before
     assert (outcome.accepted, outcome.duplicates) == (2, 2)
 
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_counted_does_not_stop_the_stream(data: bytes, kind: Kind
 def test_a_counter_of_another_kind_is_refused() -> None:
     """Its namespace is asked once for a batch."""
     world = World()
-    Namespaces(world.door, TABLE, REGION, REGION).create("tickets", kind=NamespaceKind.STRICT)
+    Namespaces(world.dynamo, TABLE, REGION, REGION).create("tickets", kind=NamespaceKind.STRICT)
     strict = [encode(entry(1, "tickets:hall")) for _ in range(3)]
 
     outcome = world.apply(*strict, packed(9))
@@ -180,7 +180,7 @@ def test_what_fails_for_now_is_delivered_again_from_its_record_on(error: Excepti
     world = World()
     many = [packed(*range(25 * n + 1, 25 * n + 26)) for n in range(3)]
     world.apply(packed(1_000))  # makes the namespace
-    world.door.faults.extend([None, *[Fault(error)] * 24])
+    world.dynamo.faults.extend([None, *[Fault(error)] * 24])
 
     outcome = world.apply(many[0], b"broken", many[1], b"spoilt", many[2])
     counted = outcome.payloads
@@ -189,7 +189,7 @@ def test_what_fails_for_now_is_delivered_again_from_its_record_on(error: Excepti
     assert outcome.errors
     assert law_holds(outcome)
     assert counted == outcome.accepted + len(world.quarantine.rejected())
-    world.door.faults.clear()
+    world.dynamo.faults.clear()
     rest = world.apply(*[many[0], b"broken", many[1], b"spoilt", many[2]][outcome.retry_from :])
     assert counted + rest.payloads == 77
     assert sorted(world.deltas()) == [*range(1, 76), 1_000]
@@ -200,7 +200,7 @@ def test_what_the_service_calls_invalid_goes_to_the_quarantine_alone() -> None:
     """Another try would end the same: it may not hold up its shard."""
     world = World()
     world.apply(packed(1))
-    world.door.faults.extend([Fault(RequestRejected("no"))] * 2)
+    world.dynamo.faults.extend([Fault(RequestRejected("no"))] * 2)
 
     outcome = world.apply(packed(2, 3))
 

@@ -56,7 +56,7 @@ def test_whatever_happens_on_the_way_every_event_counts_once(
             stream.faults.clear()
             producer.resend(outcome.entry)
     world.apply(b'{"v":1,"counter":"c","delta":1000,"key":"makes the namespace"}')
-    world.door.faults.extend([memory.Fault(Throttled("slow"))] * writes[0] + writes[1])
+    world.dynamo.faults.extend([memory.Fault(Throttled("slow"))] * writes[0] + writes[1])
     records = stream.delivered(arrived_s=NOW_MS / 1_000)
 
     position = deliveries = 0

@@ -10,7 +10,7 @@ from countledger.ledger.errors import RequestRejected
 from countledger.producers.ingest.ingest import Ingest, Outcome
 from countledger.producers.ingest.writing import Writer
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import MemoryDoor
+from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.kinesis.streams import delivered
 from tests.unit.producers.senders import REGION, TABLE, sender_on
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StrictDoor(MemoryDoor):
+class StrictDoor(MemoryClient):
     """As the service, it refuses a batch that names an item twice."""
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
         """Write several items."""
         if len({(item["counter"], item["entry"]) for item in items}) < len(items):
             raise RequestRejected("Provided list of item keys contains duplicates")
-        return MemoryDoor.put_batch(self, table, items)
+        return MemoryClient.put_batch(self, table, items)
 
 
 @dataclass(slots=True)
@@ -64,13 +64,13 @@ class World:
     """One ledger, one clock, one quarantine."""
 
     clock: ManualClock = field(default_factory=ManualClock)
-    door: StrictDoor = field(default_factory=StrictDoor)
+    dynamo: StrictDoor = field(default_factory=StrictDoor)
     quarantine: MemoryQuarantine = field(default_factory=MemoryQuarantine)
 
     @property
     def ingest(self) -> Ingest:
         """The ingest."""
-        return Ingest(Writer(sender_on(self.door, self.clock)), self.quarantine, REGION)
+        return Ingest(Writer(sender_on(self.dynamo, self.clock)), self.quarantine, REGION)
 
     def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> Outcome:
         """Deliver a batch of records."""
@@ -82,7 +82,7 @@ class World:
 
     def items(self) -> list[Item]:
         """The entries in the ledger."""
-        return [item for item in self.door.items(TABLE) if item["entry"][:2] == "e#"]
+        return [item for item in self.dynamo.items(TABLE) if item["entry"][:2] == "e#"]
 
     def deltas(self) -> list[Any]:
         """What the ledger holds."""

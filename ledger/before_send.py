@@ -50,7 +50,7 @@ _LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 
 @contextmanager
-def looking(look: Callable[[], None]) -> Iterator[None]:
+def guarded(look: Callable[[], None]) -> Iterator[None]:
     """Have every request of this thread looked at as it leaves, for as long as the block runs.
 
     Args:

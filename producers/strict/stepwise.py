@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.operations import Delete, Put
 from countledger.producers.last_word import raise_end
-from countledger.producers.strict.means import PASSING, POLICY, Attempts, Forgotten, Means
+from countledger.producers.strict.context import (
+    PASSING,
+    POLICY,
+    Attempts,
+    MethodContext,
+    RetryPeriodOver,
+)
 from countledger.producers.strict.tokens import life_ms
 
 if TYPE_CHECKING:
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 _ADVICE: Final = "it may have been done: look at the counter before you call again"
 
 
-def make(means: Means, listed: Put, main: Put) -> ConditionFailed | None:
+def make(context: MethodContext, listed: Put, main: Put) -> ConditionFailed | None:
     """Write a counter's items: one write unit each, and one read unit.
 
     Returns:
@@ -39,62 +45,64 @@ def make(means: Means, listed: Put, main: Put) -> ConditionFailed | None:
     """
     # Looked at first, so that who asks for a name that is taken does not touch its entry.
     key = {name: main.item[name] for name in ("counter", "part")}
-    there = means.reads.get(means.table, key, consistent=True)
+    there = context.reads.get(context.table, key, consistent=True)
     if there is not None:
         return ConditionFailed(there)
-    _write(means, listed)
-    return _write(means, main)[0]
+    _write(context, listed)
+    return _write(context, main)[0]
 
 
-def remove(means: Means, main: Delete, listed: Delete) -> None:
+def remove(context: MethodContext, main: Delete, listed: Delete) -> None:
     """Delete a counter's items: one write unit for each KB of each. One that is gone stays so.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         main: on condition of the making.
         listed: on the same condition: the entry may be that of a new making by now.
     """
-    refused, doubtful = _write(means, main)
-    if refused is None or doubtful:
-        _write(means, listed)
+    refused, maybe_applied = _write(context, main)
+    if refused is None or maybe_applied:
+        _write(context, listed)
 
 
-def move(means: Means, update: Update) -> bool:
+def move(context: MethodContext, update: Update) -> bool:
     """Move bounds: one write unit for each KB of the item. Whether the condition held."""
-    return _write(means, update)[0] is None
+    return _write(context, update)[0] is None
 
 
-def _write(means: Means, write: Put | Update | Delete) -> tuple[ConditionFailed | None, bool]:
+def _write(
+    context: MethodContext, write: Put | Update | Delete
+) -> tuple[ConditionFailed | None, bool]:
     """Carry one write out: why its condition refused it, and whether an earlier attempt may be in.
 
     Raises:
         Unclear: an attempt may have been carried out.
         Throttled, Unreachable: no attempt went through.
     """
-    until_ms = means.clock.now_ms() + life_ms(means)
-    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
+    until_ms = context.clock.now_ms() + life_ms(context)
+    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
     what = f"a write of a strict counter in table {write.table!r}"
     while True:
         failure: CountledgerError
         try:
             with attempts.sending():
-                _carry_out(means, write)
-        except Forgotten as late:
+                _carry_out(context, write)
+        except RetryPeriodOver as late:
             raise_end(attempts, what, late)
         except ConditionFailed as refused:
-            return refused, attempts.doubtful
+            return refused, attempts.maybe_applied
         except PASSING as error:
             failure = error
         else:
-            return None, attempts.doubtful
+            return None, attempts.maybe_applied
         if not attempts.again(failure):
             raise_end(attempts, what, failure)
 
 
-def _carry_out(means: Means, write: Put | Update | Delete) -> None:
+def _carry_out(context: MethodContext, write: Put | Update | Delete) -> None:
     if isinstance(write, Put):
-        means.door.put(write)
+        context.dynamo.put(write)
     elif isinstance(write, Delete):
-        means.door.delete(write)
+        context.dynamo.delete(write)
     else:
-        means.door.update(write)
+        context.dynamo.update(write)

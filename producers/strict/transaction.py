@@ -11,11 +11,11 @@ from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadBounds, BadDelta, BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind
-from countledger.producers.strict import exact_value, joint, marked
+from countledger.producers.strict import exact_value, keyed_write, multi_update
 from countledger.producers.strict.bounds import check_amount
+from countledger.producers.strict.context import PASSING, StaleDefinition
 from countledger.producers.strict.incarnations import check_counters
-from countledger.producers.strict.marked import MarkedSending, Request
-from countledger.producers.strict.means import PASSING, Redefined
+from countledger.producers.strict.keyed_write import MarkedSending, Request
 from countledger.producers.strict.outcome import Duplicate, Unknown
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.namespace import Namespaces
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.definitions import Definitions
-    from countledger.producers.strict.means import Means
     from countledger.producers.strict.outcome import Outcome
     from countledger.producers.strict.placement import Placed
 
@@ -41,7 +41,7 @@ class AtOnce:
     methods are: the same key and the same changes again answer `Duplicate`.
 
     Attributes:
-        means: doors, table, clock and randomness.
+        context: clients, table, clock and randomness.
         namespaces: tell which namespace is of kind strict.
         definitions: of the counters.
         placed: where the table lies.
@@ -49,7 +49,7 @@ class AtOnce:
         home_region: where strict counters live.
     """
 
-    means: Means
+    context: MethodContext
     namespaces: Namespaces
     definitions: Definitions
     placed: Placed
@@ -75,7 +75,7 @@ class AtOnce:
 
         Returns:
             `Applied`, `Duplicate`: all of them are in. `BoundReached`: none is, and this counter
-            has refused. `GivenUp`, `Contended`: none is. `Unknown`: ask again with the same key.
+            has refused. `Withdrawn`, `Contended`: none is. `Unknown`: ask again with the same key.
 
         Raises:
             TooManyCounters: one transaction does not take so many.
@@ -85,14 +85,14 @@ class AtOnce:
             KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
             BadInput: another argument breaks its rule, or a counter takes no part in this.
         """
-        joint.check_number(changes)
+        multi_update.check_number(changes)
         exact = {keys.check_counter(one): parse_delta(delta) for one, delta in changes.items()}
         request = self._request(tuple(exact), {"changes": exact}, key, note)
 
         def changed(definitions: Sequence[Definition]) -> Outcome:
-            legs = joint.legs_of(definitions, exact, self.means.random)
-            sending = MarkedSending.begin(self.means, request, definitions)
-            return joint.carry_out(self.means, legs, sending)
+            legs = multi_update.legs_of(definitions, exact, self.context.random)
+            sending = MarkedSending.begin(self.context, request, definitions)
+            return multi_update.carry_out(self.context, legs, sending)
 
         return self._with_definitions(request.counters, changed)
 
@@ -124,7 +124,7 @@ class AtOnce:
         moved = parse_delta(amount)
         if moved < 0:
             raise BadDelta(f"amount {moved} is below zero: transfer it the other way round")
-        return self.change(joint.transfer_of(source, target, moved), key=key, note=note)
+        return self.change(multi_update.transfer_of(source, target, moved), key=key, note=note)
 
     def set_value(
         self,
@@ -160,19 +160,19 @@ class AtOnce:
         request = self._request((counter,), facts, key, note, exact)
 
         def assigned(definitions: Sequence[Definition]) -> Outcome:
-            sending = MarkedSending.begin(self.means, request, definitions)
-            return exact_value.carry_out(self.means, definitions[0], exact, sending)
+            sending = MarkedSending.begin(self.context, request, definitions)
+            return exact_value.carry_out(self.context, definitions[0], exact, sending)
 
         return self._with_definitions((counter,), assigned)
 
-    def give_up(self, key: str | IdempotencyKey) -> Outcome:
+    def withdraw(self, key: str | IdempotencyKey) -> Outcome:
         """Make sure that nothing under a key is in and never will be, or learn that it is.
 
         For a day, as long as a key is remembered. One write unit; a read unit for the marker and
         one for each counter where the key was used.
 
         Returns:
-            `GivenUp`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+            `Withdrawn`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
 
         Raises:
             KeyExpired, ClockSkew: the key's time lies so far back that changes under it may be in
@@ -183,13 +183,13 @@ class AtOnce:
         self._refuse_elsewhere("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
-        until_ms = marked.remembered_until(self.means, key, "several changes")
+        until_ms = keyed_write.remembered_until(self.context, key, "several changes")
         change_id, what = id_of_key(key), "(all under this key)"
-        outcome = marked.give_up(self.means, change_id, what, until_ms)
+        outcome = keyed_write.withdraw(self.context, change_id, what, until_ms)
         if isinstance(outcome, Duplicate):
             text = key.key if isinstance(key, IdempotencyKey) else key
             try:
-                check_counters(self.means, change_id, text)
+                check_counters(self.context, change_id, text)
             except PASSING:
                 return Unknown(what, "it could not be read whether it is in: ask again")
         return outcome
@@ -205,7 +205,7 @@ class AtOnce:
         if not isinstance(key, IdempotencyKey):
             check_key(key)
         noted = None if note is None else check_note(note)
-        return Request(counters, facts, key, self.means.clock.now_ms(), noted, value)
+        return Request(counters, facts, key, self.context.clock.now_ms(), noted, value)
 
     def _with_definitions(
         self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Outcome]
@@ -218,7 +218,7 @@ class AtOnce:
             definitions = [self.definitions.get(counter)[0] for counter in counters]
             try:
                 return act(definitions)
-            except Redefined:
+            except StaleDefinition:
                 for counter in counters:
                     self.definitions.forget(counter)
         raise Throttled(f"of {', '.join(counters)}, one is being deleted and made again all along")

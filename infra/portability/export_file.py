@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from countledger.infra.moving.lines import NamespaceLine, UnreadLine, encode_line, parse_line
+from countledger.infra.portability.lines import NamespaceLine, UnreadLine, encode_line, parse_line
 from countledger.ledger.errors import BadPayload, BadSetting
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-    from countledger.infra.moving.lines import ExportLine
+    from countledger.infra.portability.lines import ExportLine
 
 
 def place_beside(path: Path) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from countledger.compaction.removal_stage import Removal, Stage
+from countledger.compaction.deletion_stage import Removal, Stage
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, NoSuchCounter, ServiceFailed
 from countledger.ledger.expressions import Compare
@@ -21,7 +21,7 @@ from countledger.ledger.operations import Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from countledger.compaction.removal import LedgerRemover
+    from countledger.compaction.deletion import LedgerRemover
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Removals:
     def pending(self, namespace: str) -> Iterator[str]:
         """The counters of a namespace whose removal was begun: half a read unit for each 4 KB."""
         marks = Compare("counter", "=", keys.REMOVAL_PREFIX + keys.check_namespace(namespace))
-        for page in self.ledger.door.pages(Query(self.ledger.table, marks)):
+        for page in self.ledger.dynamo.pages(Query(self.ledger.table, marks)):
             yield from (item["part"] for item in page)
 
     def cancel(self, counter: str) -> bool:
@@ -106,7 +106,7 @@ class Removals:
         What is put beside it later belongs to a counter that uses the name again.
         """
         remove_seen = self.seen(counter)
-        item = self.ledger.door.get(self.ledger.table, keys.total_key(counter)) or {}
+        item = self.ledger.dynamo.get(self.ledger.table, keys.total_key(counter)) or {}
         bins = item.get("bins") or 1
         try:
             self.at_once[kind](counter)

@@ -25,7 +25,7 @@ _SIZE: Final = _FIXED.size
 
 
 @dataclass(slots=True)
-class Seen:
+class ExactAccumulator:
     """The entries of one read, those that the first head covers left out.
 
     Attributes:

@@ -46,14 +46,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from countledger.compaction import plan, removal_mark
-from countledger.compaction.removal_mark import Mark, decode_mark
-from countledger.compaction.removal_plan import empty_head, plan_removal, refuse_more_regions
-from countledger.compaction.removal_stage import Removal, Stage, what_is_left
+from countledger.compaction import deletion_mark, plan
+from countledger.compaction.deletion_mark import Mark, decode_mark
+from countledger.compaction.deletion_plan import empty_head, plan_removal, refuse_more_regions
+from countledger.compaction.deletion_stage import Removal, Stage, what_is_left
 from countledger.compaction.report import Outcome
 from countledger.ledger import keys
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.departure import looking
 from countledger.ledger.errors import (
     ConditionFailed,
     NoSuchCounter,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from countledger.compaction.regions import Regions
     from countledger.compaction.report import Report
     from countledger.ledger.attributes import Item
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Head
     from countledger.ledger.namespace import Namespace, Namespaces
     from countledger.ledger.operations import Update
@@ -95,7 +95,7 @@ class LedgerRemover:
     """Removes ledger counters, in the home region.
 
     Attributes:
-        door: its SDK may retry; every write has a condition or can be repeated.
+        dynamo: its SDK may retry; every write has a condition or can be repeated.
         table: the table `counters`.
         regions: of the table `ledger`.
         namespaces: tell kind and horizon.
@@ -108,7 +108,7 @@ class LedgerRemover:
         new_id: makes an id that is never used again: of a removal, or of a request.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     regions: Regions
     namespaces: Namespaces
@@ -148,14 +148,14 @@ class LedgerRemover:
         if mark is None or mark.removed_at_ms is not None:
             return False
         try:
-            self.door.delete(removal_mark.cancel_of(self.table, mark))
+            self.dynamo.delete(deletion_mark.cancel_of(self.table, mark))
         except ConditionFailed:
             return self.mark(counter) is None
         return True
 
     def mark(self, counter: str) -> Mark | None:
         """The mark of a counter, or None: one read unit."""
-        item = self.door.get(self.table, keys.removal_key(counter), consistent=True)
+        item = self.dynamo.get(self.table, keys.removal_key(counter), consistent=True)
         return None if item is None else decode_mark(item)
 
     def _begin(self, counter: str, namespace: Namespace) -> Removal:
@@ -167,7 +167,7 @@ class LedgerRemover:
             )
         now_ms = self.clock.now_ms()
         try:
-            self.door.put(removal_mark.mark_of(self.table, counter, self.new_id(), now_ms))
+            self.dynamo.put(deletion_mark.mark_of(self.table, counter, self.new_id(), now_ms))
         except ConditionFailed as failed:
             # By somebody else, or by an attempt of ours whose answer was lost.
             now_ms = decode_mark(failed.item).at_ms if failed.item else now_ms
@@ -192,14 +192,14 @@ class LedgerRemover:
         removed_ms = self.clock.now_ms()
         writes = plan_removal((self.regions.table, self.table), mark, head, total, removed_ms)
         try:
-            with looking(partial(self._refuse_if_late, removed_ms)):
-                self.door.transact(writes, self.new_id())
+            with guarded(partial(self._refuse_if_late, removed_ms)):
+                self.dynamo.transact(writes, self.new_id())
         except TransactionCancelled:
             done = self.mark(counter)
             if done is None or done.removed_at_ms is None:
                 return self._left(counter, "it moved at the last moment; call again")
             return done
-        return removal_mark.removed(mark, head, removed_ms)
+        return deletion_mark.removed(mark, head, removed_ms)
 
     def _refuse_if_late(self, removed_ms: int) -> None:
         """The empty head stays for a day, counted from the time that is written with it."""
@@ -218,7 +218,7 @@ class LedgerRemover:
     def _mark_again(self, mark: Mark, namespace: Namespace) -> Removal:
         now_ms = self.clock.now_ms()
         try:
-            self.door.update(removal_mark.mark_again(self.table, mark, now_ms))
+            self.dynamo.update(deletion_mark.mark_again(self.table, mark, now_ms))
         except ConditionFailed:
             return self._left(mark.counter, "its mark was changed meanwhile; call again")
         ready_ms = self._ready_ms(now_ms, namespace, self._total(mark.counter))
@@ -231,7 +231,7 @@ class LedgerRemover:
         older_ms = removed_ms - self._doubt_ms(namespace)
         if not mark.tidied:
             self.tidy(counter, older_ms)
-            self._quietly(removal_mark.tidied_of(self.table, mark))
+            self._quietly(deletion_mark.tidied_of(self.table, mark))
         forget_ms = removed_ms + EMPTY_HEAD_LIFE_MS
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
@@ -239,14 +239,14 @@ class LedgerRemover:
         # Once more: what judged its last moves late has written its states since.
         stays = [*self.tidy(counter, older_ms)]
         # Before the head: whoever finds the name forgotten finds nothing of it.
-        if self.door.get(self.regions.table, keys.archived_key(counter), consistent=True):
+        if self.dynamo.get(self.regions.table, keys.archived_key(counter), consistent=True):
             self._quietly(plan.unarchived_of(self.regions.table, counter, mark.emptied))
         empty = empty_head(mark, mark.generation or 0)
         # Where that fails it is gone, or the name is in use again and this is the head of that.
         self._quietly(Delete(self.regions.table, keys.head_key(counter), plan.is_still(empty)))
         if self._has_numbers(counter):
             stays.insert(0, "what was recorded since")
-        self._quietly(removal_mark.unmark_of(self.table, mark))
+        self._quietly(deletion_mark.unmark_of(self.table, mark))
         return Removal(counter, Stage.FORGOTTEN, None, what_is_left(stays))
 
     def _doubt_ms(self, namespace: Namespace) -> int:
@@ -265,7 +265,7 @@ class LedgerRemover:
         return max(marked_ms + limit.age_ms, again_ms) + 1
 
     def _total(self, counter: str) -> Item | None:
-        return self.door.get(self.table, keys.total_key(counter), consistent=True)
+        return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
 
     def _head(self, counter: str) -> Head:
         return self.regions.metered().head(counter)
@@ -279,15 +279,15 @@ class LedgerRemover:
         entries = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
         read = Query(self.regions.table, entries, consistent=True, page_size=1)
         # A page may be empty although more follow.
-        return any(self.door.pages(read))
+        return any(self.dynamo.pages(read))
 
     def _quietly(self, write: Update | Delete) -> None:
         """Write, unless it was done before."""
         try:
             if isinstance(write, Delete):
-                self.door.delete(write)
+                self.dynamo.delete(write)
             else:
-                self.door.update(write)
+                self.dynamo.update(write)
         except ConditionFailed:
             return
 

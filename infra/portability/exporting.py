@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from countledger.consumers.audit import Audit
 from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
-from countledger.infra.moving.lines import CounterLine, NamespaceLine, UnreadLine
+from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadInput, CorruptItem, NoSuchCounter
 from countledger.ledger.namespace import Kind
@@ -124,7 +124,7 @@ class Exporter:
         ledger, totals = connection.setting("ledger_table"), connection.setting("counters_table")
         purpose = f"export of {self.namespace or 'all'} in {ledger} in {connection.region}"
         return Audit(
-            Walker(connection.door("standard"), ledger, totals),
+            Walker(connection.dynamo("standard"), ledger, totals),
             self._lines_of_use,
             _kind_of,
             self._is_wanted,

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event, IdempotencyKey, Receipt
-from countledger.infra.moving.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
+from countledger.infra.portability.lines import CounterLine, ExportLine, NamespaceLine, UnreadLine
 from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
@@ -89,7 +89,7 @@ class Importer:
         table = client.connection.setting("counters_table")
         item = {**keys.import_key(name), "at": at_ms}
         try:
-            client.connection.door("standard").put(Put(table, item, Absent("part")))
+            client.connection.dynamo("standard").put(Put(table, item, Absent("part")))
         except ConditionFailed as there:
             at_ms = require(there.item or {}, "at", int)
         return cls(client, name, to_datetime(at_ms))

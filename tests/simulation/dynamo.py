@@ -1,4 +1,4 @@
-"""The product's door, over simulated tables: the same interface, and anything may happen."""
+"""The product's dynamo, over simulated tables: the same interface, and anything may happen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from countledger.ledger.door import Door
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import Reason, RequestRejected, TransactionCancelled
 from countledger.ledger.expressions import AllOf, Compare
 from countledger.ledger.keys import MEMBER_PREFIX
@@ -40,11 +40,11 @@ _APART: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedDoor(Door):
-    """A door to one region.
+class SimulatedClient(DynamoClient):
+    """A client to one region.
 
     Attributes:
-        process: whose door it is.
+        process: whose client it is.
         region: where it leads.
         attempts: how often its SDK sends a call.
     """

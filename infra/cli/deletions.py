@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.compaction.removal_stage import Stage
+from countledger.compaction.deletion_stage import Stage
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show
 from countledger.infra.cli.usage import BadUsage
@@ -17,8 +17,8 @@ from countledger.ledger.clock import to_datetime
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from countledger.compaction.removal_stage import Removal
-    from countledger.compaction.removals import Removals
+    from countledger.compaction.deletion_stage import Removal
+    from countledger.compaction.deletions import Removals
     from countledger.infra.cli.output import Row
 
 _ENDED = frozenset({Stage.REMOVED, Stage.FORGOTTEN})

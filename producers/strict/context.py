@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.departure import looking
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear, Unreachable
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.producers.strict.outcome import Outcome
 
 # After these another attempt may go through. Only an `Unclear` one may have been carried out.
@@ -29,20 +29,20 @@ PASSING: Final = (Throttled, Unclear, Unreachable)
 POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
-class Redefined(CountledgerError):
+class StaleDefinition(CountledgerError):
     """The counter is not the one that was read: it was deleted, or made again (inner use)."""
 
 
-class Forgotten(CountledgerError):
+class RetryPeriodOver(CountledgerError):
     """What would make a request safe may be forgotten by now: it must not leave (inner use)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class MethodContext:
     """What a method works with.
 
     Attributes:
-        door: for writes; its SDK must not retry, or what happened can no longer be told.
+        dynamo: for writes; its SDK must not retry, or what happened can no longer be told.
         reads: for reads, which the SDK may retry.
         table: the table `counters`.
         clock: tells the time and waits.
@@ -51,8 +51,8 @@ class Means:
         clock_skew_ms: how far clocks may differ.
     """
 
-    door: Door
-    reads: Door
+    dynamo: DynamoClient
+    reads: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
@@ -63,22 +63,22 @@ class Means:
         """An item as it is now: one read unit for each 4 KB.
 
         Raises:
-            Redefined: it is not there.
+            StaleDefinition: it is not there.
         """
         item = self.reads.get(self.table, key, consistent=True)
         if item is None:
-            raise Redefined("the counter is gone")
+            raise StaleDefinition("the counter is gone")
         return item
 
     def read_as_made(self, key: Key, made: str) -> Item:
         """A counter's main item, if it is still of that making: one read unit.
 
         Raises:
-            Redefined: it was made again, or is gone: what its markers and tokens say is void.
+            StaleDefinition: it was made again, or is gone: what its markers and tokens say is void.
         """
         item = self.read(key)
         if item.get("made") != made:
-            raise Redefined("the counter was made again")
+            raise StaleDefinition("the counter was made again")
         return item
 
     def value_after(self, key: Key) -> Amount | None:
@@ -96,33 +96,33 @@ class Attempts:
 
     Attributes:
         made: attempts that failed so far.
-        doubtful: whether one of them may have been carried out, or may still be.
+        maybe_applied: whether one of them may have been carried out, or may still be.
         until_ms: when what makes another attempt safe may be forgotten, or None.
     """
 
     def __init__(
-        self, means: Means, backoff: Backoff, advice: str, *, until_ms: int | None = None
+        self, context: MethodContext, backoff: Backoff, advice: str, *, until_ms: int | None = None
     ) -> None:
         """None made yet.
 
         Args:
-            means: clock and randomness.
+            context: clock and randomness.
             backoff: the method's policy.
             advice: what a caller can do when the outcome stays unknown.
             until_ms: when what makes another attempt safe may be forgotten. A process that was
                 frozen and wakes later must not send again.
         """
         self.made = 0
-        self.doubtful = False
-        self._clock = means.clock
-        self._waits_ms = backoff.waits_ms(means.random)
+        self.maybe_applied = False
+        self._clock = context.clock
+        self._waits_ms = backoff.waits_ms(context.random)
         self._advice = advice
         self.until_ms = until_ms
 
     def again(self, error: CountledgerError) -> bool:
         """Note a failure and wait before the next attempt; False: there is none left."""
         self.made += 1
-        self.doubtful = self.doubtful or isinstance(error, Unclear)
+        self.maybe_applied = self.maybe_applied or isinstance(error, Unclear)
         wait_ms = next(self._waits_ms, None)
         if wait_ms is None:
             return False
@@ -134,9 +134,9 @@ class Attempts:
         """Look once more as the request leaves: a process may stand still anywhere, for hours.
 
         Raises:
-            Forgotten: it is too late for this one; it was not sent.
+            RetryPeriodOver: it is too late for this one; it was not sent.
         """
-        with looking(self._refuse_late):
+        with guarded(self._refuse_late):
             yield
 
     def fenced(self, counter: str, fence: Callable[[], Outcome]) -> Outcome:
@@ -156,7 +156,7 @@ class Attempts:
         try:
             return fence()
         except Unreachable:
-            if not self.doubtful:
+            if not self.maybe_applied:
                 raise
             return self.unknown(counter)
 
@@ -166,7 +166,7 @@ class Attempts:
 
     def _refuse_late(self) -> None:
         if self._late:
-            raise Forgotten("this process stood still for longer than the key is remembered")
+            raise RetryPeriodOver("this process stood still for longer than the key is remembered")
 
     def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
         """What is left to say when no attempt is.
@@ -174,7 +174,7 @@ class Attempts:
         Raises:
             Unreachable: nothing ever answered, so nothing was sent.
         """
-        if self.doubtful:
+        if self.maybe_applied:
             return self.unknown(counter)
         if isinstance(error, Unreachable):
             raise error

@@ -19,8 +19,8 @@ from countledger.ledger import amount
 from countledger.ledger.errors import BadSetting, CorruptItem, TooManyCounters
 from countledger.ledger.limits import TRANSACTION_ACTIONS
 from countledger.producers.strict import bins
+from countledger.producers.strict.context import PASSING, StaleDefinition
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.means import PASSING, Redefined
 from countledger.producers.strict.outcome import BoundReached, Contended
 from countledger.producers.strict.sending import Part, refused_by, update_of
 from countledger.producers.strict.spread import read_bins
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.operations import Update
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.marked import MarkedSending, Reasons
-    from countledger.producers.strict.means import Means
+    from countledger.producers.strict.keyed_write import MarkedSending, Reasons
     from countledger.producers.strict.outcome import Outcome
 
 # One action of the transaction is the marker.
@@ -90,23 +90,23 @@ def check_number(changes: Mapping[str, Amount]) -> None:
         )
 
 
-def carry_out(means: Means, legs: Sequence[Leg], sending: MarkedSending) -> Outcome:
+def carry_out(context: MethodContext, legs: Sequence[Leg], sending: MarkedSending) -> Outcome:
     """Bring all legs in, or none: two write units each, and for the marker for each KB.
 
     Raises:
-        Redefined: a counter is not the one that was read, and nothing is in doubt.
+        StaleDefinition: a counter is not the one that was read, and nothing is in doubt.
     """
     for _ in range(_SPLITS):
         if sum(len(leg.parts) for leg in legs) > COUNTERS_MAX:
             reason = "to be split over bins it needs more items than a transaction takes"
             return sending.settle(Contended(sending.request.what, _SPLITS, reason))
-        answer = sending.at([write for leg in legs for write in _writes(means, leg, sending)])
+        answer = sending.at([write for leg in legs for write in _writes(context, leg, sending)])
         if not isinstance(answer, tuple):
             return answer
         try:
-            next_ = _anew(means, legs, answer)
-        except Redefined:
-            if not sending.attempts.doubtful:
+            next_ = _anew(context, legs, answer)
+        except StaleDefinition:
+            if not sending.attempts.maybe_applied:
                 raise
             return sending.unknown()
         except PASSING as error:
@@ -118,14 +118,16 @@ def carry_out(means: Means, legs: Sequence[Leg], sending: MarkedSending) -> Outc
     return sending.settle(Contended(sending.request.what, _SPLITS, busy))
 
 
-def _writes(means: Means, leg: Leg, sending: MarkedSending) -> Iterator[Update]:
+def _writes(context: MethodContext, leg: Leg, sending: MarkedSending) -> Iterator[Update]:
     # A counter of method crt shows no time, for its own changes cannot note one.
     now_ms = None if leg.definition.method is Method.CRT else sending.request.at_ms
     for part in leg.parts:
-        yield update_of(means.table, leg.definition, part, now_ms)
+        yield update_of(context.table, leg.definition, part, now_ms)
 
 
-def _anew(means: Means, legs: Sequence[Leg], reasons: Reasons) -> list[Leg] | BoundReached:
+def _anew(
+    context: MethodContext, legs: Sequence[Leg], reasons: Reasons
+) -> list[Leg] | BoundReached:
     """The legs split anew where a bin refused; or the refusal of the first counter without room."""
     left = iter(reasons)
     anew: list[Leg] = []
@@ -138,16 +140,16 @@ def _anew(means: Means, legs: Sequence[Leg], reasons: Reasons) -> list[Leg] | Bo
         bound = refused_by(leg.definition, *refused)
         if leg.definition.bins == 1:
             return bound
-        parts = _split(means, leg)
+        parts = _split(context, leg)
         if isinstance(parts, BoundReached):
             return parts
         anew.append(replace(leg, parts=tuple(parts)))
     return anew
 
 
-def _split(means: Means, leg: Leg) -> list[Part] | BoundReached:
+def _split(context: MethodContext, leg: Leg) -> list[Part] | BoundReached:
     """A leg over as few bins as can take it, as of one moment: two read units for each bin."""
-    states = read_bins(means, leg.definition)
+    states = read_bins(context, leg.definition)
     parts = bins.split(list(zip(leg.definition.places, states, strict=True)), leg.delta)
     if parts is not None:
         return parts

@@ -1,4 +1,4 @@
-"""The one door to DynamoDB: it carries out operations, and knows nothing of counters.
+"""The DynamoDB client: it carries out operations, and knows nothing of counters.
 
 It retries nothing by itself, but for the leftovers of a batch read: how often a write may be sent
 is decided where its meaning is known. What the SDK retries is a matter of the client that it is
@@ -48,7 +48,7 @@ _CANCELLED = "TransactionCanceledException"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class DynamoClient:
     """Carries out operations through a boto3 client.
 
     Attributes:
@@ -65,8 +65,8 @@ class Door:
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
 
-    def metered(self) -> Door:
-        """The same door with a meter of its own, whose units count in this one's as well."""
+    def metered(self) -> DynamoClient:
+        """The same client with a meter of its own, whose units count in this one's as well."""
         return replace(self, meter=Meter(parent=self.meter))
 
     def get(self, table: str, key: Key, *, consistent: bool = False) -> Item | None:

@@ -20,7 +20,7 @@ from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
     from countledger.compaction.report import Report
-    from countledger.ledger.door import Door
+    from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
 
 # A reason may quote an item: what people read of it is its beginning.
@@ -82,16 +82,16 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunBook:
+class LastRuns:
     """Keeps the last runs; two write units for each tick, one for each batch and namespace.
 
     Attributes:
-        door: a door to DynamoDB.
+        dynamo: a DynamoDB client.
         table: the table `counters`.
         clock: tells the time.
     """
 
-    door: Door
+    dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
@@ -123,12 +123,12 @@ class RunBook:
         Raises:
             CorruptItem: the item was spoilt by hand.
         """
-        item = self.door.get(self.table, keys.run_key(namespace))
+        item = self.dynamo.get(self.table, keys.run_key(namespace))
         return None if item is None or "ticked_at" not in item else _decode(namespace, item)
 
     def _note(self, namespace: str, *clauses: Clause, when: Compare | None = None) -> None:
         with suppress(CountledgerError):
-            self.door.update(Update(self.table, keys.run_key(namespace), clauses, when))
+            self.dynamo.update(Update(self.table, keys.run_key(namespace), clauses, when))
 
 
 def _decode(namespace: str, item: Item) -> LastRun:

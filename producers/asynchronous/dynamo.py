@@ -1,7 +1,6 @@
-"""The door to DynamoDB for an event loop: the two writes of a producer, awaited.
+"""The DynamoDB client for an event loop: the two writes of a producer, awaited.
 
-What they send, what they cost and what their failures mean is the door's own (`ledger.door`); only
-the client is another one.
+Requests, costs and the meaning of errors are those of `ledger.dynamo`; only the SDK differs.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.attributes import decode, encode
 from countledger.ledger.batch_body import spell
-from countledger.ledger.departure import watch
-from countledger.ledger.door import METERED, Door, consumed_in, of_the_table
+from countledger.ledger.before_send import watch
+from countledger.ledger.dynamo import METERED, DynamoClient, consumed_in, of_the_table
 from countledger.ledger.errors import SetupError
 from countledger.ledger.service_errors import translated
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Put
 
 
-class AsyncDoor(Door):
+class AsyncDynamoClient(DynamoClient):
     """Carries out operations through a client of aiobotocore."""
 
     __slots__ = ()
@@ -50,8 +49,8 @@ class AsyncDoor(Door):
 
 
 @asynccontextmanager
-async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
-    """A door of this event loop, whose SDK does not retry.
+async def open_client(connection: Connection) -> AsyncIterator[AsyncDynamoClient]:
+    """A client of this event loop, whose SDK does not retry.
 
     Raises:
         SetupError: aiobotocore is not installed, or the client cannot be made.
@@ -79,7 +78,7 @@ async def open_door(connection: Connection) -> AsyncIterator[AsyncDoor]:
     try:
         watch(client)
         spell(client)
-        yield AsyncDoor(client, connection.meter)
+        yield AsyncDynamoClient(client, connection.meter)
     finally:
         await made.__aexit__(None, None, None)
 

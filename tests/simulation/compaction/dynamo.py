@@ -1,4 +1,4 @@
-"""The door's own interface over a simulated table; anything may happen at every call."""
+"""The client's own interface over a simulated table; anything may happen at every call."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from countledger.ledger.departure import leave
-from countledger.ledger.door import Door
+from countledger.ledger.before_send import leave
+from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import (
     ConditionFailed,
     Reason,
@@ -38,8 +38,8 @@ _LOST: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedDoor(Door):
-    """A door to one region of a simulated world.
+class SimulatedClient(DynamoClient):
+    """A client to one region of a simulated world.
 
     Attributes:
         world: the tables.
@@ -56,7 +56,7 @@ class SimulatedDoor(Door):
     request_life_ms: int = 0
     page_items: int = 3
 
-    def metered(self) -> Door:
+    def metered(self) -> DynamoClient:
         """The same: nobody counts here."""
         return self
 

@@ -14,10 +14,10 @@ from countledger.infra.cli.output import notice, show, show_text
 from countledger.infra.cli.progress import open_progress
 from countledger.infra.cli.unread import tell_unread
 from countledger.infra.cli.usage import BadUsage
-from countledger.infra.moving.export_file import continued_file, new_file, place_beside
-from countledger.infra.moving.exporting import Exporter
-from countledger.infra.moving.importing import Done, Importer, missing
-from countledger.infra.moving.lines import UnreadLine, encode_line, parse_line
+from countledger.infra.portability.export_file import continued_file, new_file, place_beside
+from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.importing import Done, Importer, missing
+from countledger.infra.portability.lines import UnreadLine, encode_line, parse_line
 from countledger.ledger import keys
 from countledger.ledger.errors import BadInput, CountledgerError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from countledger.infra.cli.progress import Bar
-    from countledger.infra.moving.lines import ExportLine, Line
+    from countledger.infra.portability.lines import ExportLine, Line
 
 FINDINGS = 1
 

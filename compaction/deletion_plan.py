@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.compaction import plan, removal_mark
+from countledger.compaction import deletion_mark, plan
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.expressions import Absent, Compare
@@ -12,8 +12,8 @@ from countledger.ledger.head import Head, encode_head
 from countledger.ledger.operations import Check, Delete, Put
 
 if TYPE_CHECKING:
+    from countledger.compaction.deletion_mark import Mark
     from countledger.compaction.regions import Survey
-    from countledger.compaction.removal_mark import Mark
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
 
@@ -47,7 +47,7 @@ def plan_removal(
         Check(counters, total_key, Absent("part"))
         if total is None
         else Delete(counters, total_key, Compare("version", "=", total.get("version"))),
-        removal_mark.removed_of(counters, mark, removal_mark.removed(mark, head, now_ms)),
+        deletion_mark.removed_of(counters, mark, deletion_mark.removed(mark, head, now_ms)),
     )
 
 

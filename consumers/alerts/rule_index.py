@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rules import Rules
 
 
-class RuleBook:
+class RuleIndex:
     """Rules, ready to be looked up by counter.
 
     An exact name is one look into a dict. For prefixes: sorted as texts, all prefixes of a name
@@ -92,7 +92,7 @@ class RuleCache:
     clock: Clock = field(default_factory=SystemClock)
     _read_at_ms: int | None = None
     _number: int | None = None
-    _book: RuleBook = field(default_factory=lambda: RuleBook(()))
+    _book: RuleIndex = field(default_factory=lambda: RuleIndex(()))
     _unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -100,7 +100,7 @@ class RuleCache:
         """Why rules could not be read the last time, by name: those are not judged."""
         return self._unreadable
 
-    def book(self) -> RuleBook:
+    def book(self) -> RuleIndex:
         """The rules, once for each batch of records.
 
         No unit within the age; then one read unit where nothing changed, and else one more for each
@@ -120,7 +120,7 @@ class RuleCache:
         number = self.rules.number()
         if self._number is None or number != self._number:
             snapshot = self.rules.read()
-            self._book = RuleBook(snapshot.judged_in(self.rules.region))
+            self._book = RuleIndex(snapshot.judged_in(self.rules.region))
             self._unreadable = snapshot.unreadable
             # What is not whole is looked at again.
             self._number = snapshot.number if snapshot.is_whole else None

@@ -57,7 +57,7 @@ def transfer(
       countledger strict transfer account:ann account:bob 12.50 --key transfer-4711
     """
     moved = parse_delta_text(amount)
-    done = options.client().strict.at_once.transfer(
+    done = options.client().strict.transactions.transfer(
         source, target, moved, key=_identity(key, at), note=parse_notes(note or ())
     )
     return answer(done, {"from": source, "to": target, "amount": moved}).print(options)
@@ -85,7 +85,7 @@ def together(
     parsed = dict(map(parse_change, changes))
     if len(parsed) < len(changes):
         raise BadUsage("a counter stands there twice: give each once, with what it takes in all")
-    done = options.client().strict.at_once.change(
+    done = options.client().strict.transactions.change(
         parsed, key=_identity(key, at), note=parse_notes(note or ())
     )
     return answer(done, {"changes": parsed}).print(options)
@@ -117,7 +117,7 @@ def set_value(
     identity, notes = _identity(key, at), parse_notes(note or ())
     client = options.client()
     if not client.namespaces.is_of_a_ledger(keys.check_counter(counter)):
-        done = client.strict.at_once.set_value(counter, wanted, key=identity, note=notes)
+        done = client.strict.transactions.set_value(counter, wanted, key=identity, note=notes)
         return answer(done, {"counter": counter, "value": wanted}).print(options)
     corrected = client.set_value(counter, wanted, key=identity, note=notes)
     facts: Row = {
@@ -144,7 +144,7 @@ def give_up_key(
     Examples:
       countledger strict give-up-key --key transfer-4711
     """
-    outcome = options.client().strict.at_once.give_up(_identity(key, at))
+    outcome = options.client().strict.transactions.withdraw(_identity(key, at))
     return answer_to_giving_up(outcome, key).print(options)
 
 

@@ -42,16 +42,16 @@ from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put
 from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.incarnations import check_same, digest_of, incarnations_of
-from countledger.producers.strict.means import (
+from countledger.producers.strict.context import (
     PASSING,
     POLICY,
     Attempts,
-    Forgotten,
-    Means,
-    Redefined,
+    MethodContext,
+    RetryPeriodOver,
+    StaleDefinition,
 )
-from countledger.producers.strict.outcome import Applied, Duplicate, GivenUp
+from countledger.producers.strict.incarnations import check_same, digest_of, incarnations_of
+from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
 from countledger.producers.strict.sending import check_passing
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class MarkedSending:
     """Writes on their way under one key.
 
     Attributes:
-        means: what it works with.
+        context: what it works with.
         request: what the caller wants.
         definitions: of its counters, as this process knows them.
         attempts: of the call.
@@ -121,7 +121,7 @@ class MarkedSending:
         call: the id of the call, by which it knows its own marker.
     """
 
-    means: Means
+    context: MethodContext
     request: Request
     definitions: Sequence[Definition]
     attempts: Attempts
@@ -130,18 +130,18 @@ class MarkedSending:
 
     @classmethod
     def begin(
-        cls, means: Means, request: Request, definitions: Sequence[Definition]
+        cls, context: MethodContext, request: Request, definitions: Sequence[Definition]
     ) -> MarkedSending:
         """Nothing sent yet.
 
         Raises:
             KeyExpired, ClockSkew: the key was made too long ago, or lies ahead.
         """
-        until_ms = remembered_until(means, request.key, request.what)
+        until_ms = remembered_until(context, request.key, request.what)
         if until_ms is None:
             until_ms = request.at_ms + WINDOW_MS
-        attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-        call = means.new_id(request.at_ms)
+        attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+        call = context.new_id(request.at_ms)
         facts = {
             "call": call,
             "key": request.key_text,
@@ -149,8 +149,8 @@ class MarkedSending:
             "incarnations": digest_of({one.counter: one.made for one in definitions}),
             **request.facts,
         }
-        marker = _marker(means, request.id, facts)
-        return cls(means, request, definitions, attempts, marker, call)
+        marker = _marker(context, request.id, facts)
+        return cls(context, request, definitions, attempts, marker, call)
 
     def at(self, writes: Sequence[Write]) -> Outcome | Reasons:
         """Carry all of the writes out: two write units each, and for the marker for each KB.
@@ -161,15 +161,15 @@ class MarkedSending:
 
         Raises:
             IdempotencyKeyReused: the key was used for something else.
-            Redefined: a counter is not the one that was read, and the key was used before.
+            StaleDefinition: a counter is not the one that was read, and the key was used before.
         """
-        token = self.means.new_id(self.request.at_ms)
+        token = self.context.new_id(self.request.at_ms)
         while True:
             failure: CountledgerError
             try:
                 with self.attempts.sending():
-                    self.means.door.transact([self.marker, *writes], token)
-            except Forgotten as late:
+                    self.context.dynamo.transact([self.marker, *writes], token)
+            except RetryPeriodOver as late:
                 return self.attempts.end(self.request.what, late)
             except TransactionCancelled as cancelled:
                 marker, *others = cancelled.reasons
@@ -189,16 +189,16 @@ class MarkedSending:
 
     def settle(self, refused: Refusal) -> Outcome:
         """Make a refusal final: one read unit, or a write unit where a request may still land."""
-        if self.attempts.doubtful:
+        if self.attempts.maybe_applied:
             ended = self.attempts.fenced(self.request.what, self._fence)
-            if isinstance(ended, GivenUp):
+            if isinstance(ended, Withdrawn):
                 return refused
             if not isinstance(ended, Duplicate):
                 # The way could not be closed: the old request may still land.
                 return self.unknown()
         try:
-            marker = self.means.reads.get(
-                self.means.table, keys.keyed_key(self.request.id), consistent=True
+            marker = self.context.reads.get(
+                self.context.table, keys.keyed_key(self.request.id), consistent=True
             )
         except PASSING:
             return self.unknown()
@@ -206,7 +206,7 @@ class MarkedSending:
 
     def _fence(self) -> Outcome:
         until_ms = self.attempts.until_ms
-        return give_up(self.means, self.request.id, self.request.what, until_ms)
+        return withdraw(self.context, self.request.id, self.request.what, until_ms)
 
     def unknown(self) -> Outcome:
         """Nobody can tell; the same key again will."""
@@ -216,7 +216,7 @@ class MarkedSending:
         """What a marker that is there says of this request."""
         what = self.request.what
         if "void" in marker:
-            return GivenUp(what, self.request.id)
+            return Withdrawn(what, self.request.id)
         if any(marker.get(name) != fact for name, fact in self.request.facts.items()):
             raise IdempotencyKeyReused(
                 f"idempotency key {self.request.key_text!r} was used for other changes, and now "
@@ -226,18 +226,18 @@ class MarkedSending:
             return Applied(what, self.request.value)
         known = {one.counter: one.made for one in self.definitions}
         try:
-            found = incarnations_of(self.means, known)
+            found = incarnations_of(self.context, known)
         except PASSING:
             return self.unknown()
         if found != known:
-            if self.attempts.doubtful:
+            if self.attempts.maybe_applied:
                 return self.unknown()
-            raise Redefined(f"of {what}, one was deleted or made again")
+            raise StaleDefinition(f"of {what}, one was deleted or made again")
         check_same(marker, found, self.request.key_text)
         return Duplicate(what, None)
 
 
-def remembered_until(means: Means, key: str | IdempotencyKey, what: str) -> int | None:
+def remembered_until(context: MethodContext, key: str | IdempotencyKey, what: str) -> int | None:
     """Until when a key with its time is surely remembered; None: a bare one does not tell.
 
     Raises:
@@ -246,48 +246,48 @@ def remembered_until(means: Means, key: str | IdempotencyKey, what: str) -> int 
     if not isinstance(key, IdempotencyKey):
         return None
     named = f"idempotency key {key.key!r} of {what}"
-    check_key_age(named, key.at_ms, means.clock.now_ms(), WINDOW_MS, means.clock_skew_ms)
+    check_key_age(named, key.at_ms, context.clock.now_ms(), WINDOW_MS, context.clock_skew_ms)
     return key.at_ms + WINDOW_MS
 
 
-def give_up(means: Means, change_id: str, what: str, until_ms: int | None) -> Outcome:
+def withdraw(context: MethodContext, change_id: str, what: str, until_ms: int | None) -> Outcome:
     """Put a void marker where the key's own would lie: one write unit.
 
     Args:
-        means: what to work with.
+        context: what to work with.
         change_id: what the key stands for.
         what: what the key is of, for outcomes.
         until_ms: when the key's own marker may have expired; None: nobody can tell.
 
     Returns:
-        `GivenUp`: nothing under this key is in, nor will be. `Duplicate`: it is in. `Unknown`,
+        `Withdrawn`: nothing under this key is in, nor will be. `Duplicate`: it is in. `Unknown`,
         `Contended`: ask again.
     """
-    attempts = Attempts(means, POLICY, _ADVICE, until_ms=until_ms)
-    void = _marker(means, change_id, {"void": 1})
+    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+    void = _marker(context, change_id, {"void": 1})
     while True:
         try:
             with attempts.sending():
-                means.door.put(void)
-        except Forgotten:
+                context.dynamo.put(void)
+        except RetryPeriodOver:
             return attempts.unknown(what)
         except ConditionFailed as failed:
             if "void" in (failed.item or {}):
-                return GivenUp(what, change_id)
+                return Withdrawn(what, change_id)
             return Duplicate(what, None)
         except PASSING as error:
             if not attempts.again(error):
                 return attempts.end(what, error)
         else:
-            return GivenUp(what, change_id)
+            return Withdrawn(what, change_id)
 
 
-def _marker(means: Means, change_id: str, facts: Item) -> Put:
-    now_ms = means.clock.now_ms()
+def _marker(context: MethodContext, change_id: str, facts: Item) -> Put:
+    now_ms = context.clock.now_ms()
     item = {
         **keys.keyed_key(change_id),
         **facts,
         "at": now_ms,
-        "expires_at": -(-(now_ms + WINDOW_MS + means.clock_skew_ms) // SECOND_MS),
+        "expires_at": -(-(now_ms + WINDOW_MS + context.clock_skew_ms) // SECOND_MS),
     }
-    return Put(means.table, item, Absent("part"))
+    return Put(context.table, item, Absent("part"))
