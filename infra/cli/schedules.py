@@ -10,9 +10,9 @@ import typer
 from countledger import Retire, Schedule
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
+from countledger.infra.cli.schedule_options import ScheduleOptions, read_schedules
 from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
-from countledger.infra.cli.wishes import ScheduleWords, read_wishes
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 
@@ -102,7 +102,7 @@ def create(
       countledger schedule create clicks --cron '0 3 * * ? *' --min-entries 1000 --retire delete
       countledger schedule create stock --every 1d --min-age 30d --archive s3://bucket/stock
     """
-    words = ScheduleWords(
+    words = ScheduleOptions(
         every=every,
         cron=cron,
         min_entries=min_entries,
@@ -110,8 +110,8 @@ def create(
         retire=retire,
         archive=archive,
     )
-    wish = words.wish()
-    _show_one(options, options.client().schedules.create(name, **wish))
+    spec = words.spec()
+    _show_one(options, options.client().schedules.create(name, **spec))
 
 
 @app.command("set")
@@ -133,7 +133,7 @@ def set_schedule(
       countledger schedule set likes --every 1h
       countledger schedule set likes --min-age none --archive none
     """
-    words = ScheduleWords(
+    words = ScheduleOptions(
         every=every,
         cron=cron,
         min_entries=min_entries,
@@ -141,10 +141,10 @@ def set_schedule(
         retire=retire,
         archive=archive,
     )
-    if words == ScheduleWords():
+    if words == ScheduleOptions():
         raise BadUsage(f"nothing to change of the schedule of {name!r}: give an option")
-    wish = words.wish()
-    _show_one(options, options.client().schedules.set(name, **wish))
+    spec = words.spec()
+    _show_one(options, options.client().schedules.set(name, **spec))
 
 
 @app.command("list")
@@ -216,8 +216,8 @@ def apply(
       retire = "delete"
       archive = "s3://bucket/stock"
     """
-    wishes = read_wishes(file)
-    done = list(options.client().schedules.apply(wishes))
+    specs = read_schedules(file)
+    done = list(options.client().schedules.apply(specs))
     rows = [{"change": str(change), **_row(each)} for each, change in done]
     show(options, rows, [{"change": str(change), **_document(each)} for each, change in done])
 

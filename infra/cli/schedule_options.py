@@ -1,4 +1,4 @@
-"""What a user says of a schedule, in options or in a file: texts become a wish."""
+"""What a user says of a schedule, in options or in a file: texts become a spec."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from countledger.ledger.errors import BadSetting
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.compaction.spec import Wish
+    from countledger.compaction.spec import ScheduleSpec
 
 # What takes a setting back that has no other text for "none".
 NONE: Final = "none"
 
 
-class ScheduleWords(BaseModel):
+class ScheduleOptions(BaseModel):
     """A schedule as people write it; what is left out has its default, or stays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -32,26 +32,26 @@ class ScheduleWords(BaseModel):
     retire: Literal["transaction", "delete"] | None = None
     archive: str | None = None
 
-    def wish(self) -> Wish:
+    def spec(self) -> ScheduleSpec:
         """The same as values.
 
         Raises:
             BadSetting: a duration is malformed.
         """
-        wish: Wish = {}
+        spec: ScheduleSpec = {}
         if self.every is not None:
-            wish["every_ms"] = parse_duration_ms(self.every)
+            spec["every_ms"] = parse_duration_ms(self.every)
         if self.cron is not None:
-            wish["cron"] = self.cron
+            spec["cron"] = self.cron
         if self.min_entries is not None:
-            wish["min_entries"] = self.min_entries
+            spec["min_entries"] = self.min_entries
         if self.min_age is not None:
-            wish["min_age_ms"] = None if self.min_age == NONE else parse_duration_ms(self.min_age)
+            spec["min_age_ms"] = None if self.min_age == NONE else parse_duration_ms(self.min_age)
         if self.retire is not None:
-            wish["retire"] = Retire(self.retire)
+            spec["retire"] = Retire(self.retire)
         if self.archive is not None:
-            wish["archive"] = None if self.archive == NONE else self.archive
-        return wish
+            spec["archive"] = None if self.archive == NONE else self.archive
+        return spec
 
 
 class _SettingsFile(BaseModel):
@@ -59,10 +59,10 @@ class _SettingsFile(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    schedules: dict[str, ScheduleWords]
+    schedules: dict[str, ScheduleOptions]
 
 
-def read_wishes(path: Path) -> dict[str, Wish]:
+def read_schedules(path: Path) -> dict[str, ScheduleSpec]:
     """The schedules in a settings file, by namespace: TOML, or YAML by its name.
 
     Raises:
@@ -70,7 +70,7 @@ def read_wishes(path: Path) -> dict[str, Wish]:
     """
     try:
         found = _SettingsFile.model_validate(parsed(path))
-        return {namespace: words.wish() for namespace, words in found.schedules.items()}
+        return {namespace: words.spec() for namespace, words in found.schedules.items()}
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"
