@@ -160,7 +160,7 @@ def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
     """What becomes of a counter whose namespace cannot be read: one read unit for its total."""
     stored = look_at(counter, verifier.totals.item(counter))
     verdict = unreadable(stored, None, str(error))
-    return Repair(counter, Remedy.LEFT, verdict, verdict.proof)
+    return Repair(counter, Remedy.SKIPPED, verdict, verdict.proof)
 
 
 def of_a_ledger(namespaces: Namespaces, counter: str) -> str:

@@ -60,7 +60,7 @@ class Remedy(StrEnum):
     MADE = "made"
     WOULD_REPAIR = "would repair"
     WOULD_MAKE = "would make"
-    LEFT = "left alone"
+    SKIPPED = "skipped"
 
 
 _PLANNED: Final = {Remedy.REPAIRED: Remedy.WOULD_REPAIR, Remedy.MADE: Remedy.WOULD_MAKE}
@@ -72,7 +72,7 @@ class Repair:
 
     Attributes:
         counter: its name.
-        remedy: `none` (its total is exact), `repaired`, `made` (it had no total), `left alone`; on
+        remedy: `none` (its total is exact), `repaired`, `made` (it had no total), `skipped`; on
             a dry run what would be done.
         verdict: what was found before.
         reason: why it was left alone, or what the verdict rests on.
@@ -118,7 +118,7 @@ class Repairer:
         plan = plan_of(self.verifier.totals.table, finding, self.verifier.clock.now_ms())
         if isinstance(plan, str):
             if verdict.verdict is not Judgement.EXACT:
-                return Repair(verdict.counter, Remedy.LEFT, verdict, plan)
+                return Repair(verdict.counter, Remedy.SKIPPED, verdict, plan)
             done = Repair(verdict.counter, Remedy.NONE, verdict, plan)
             return done if self.dry_run else self._indexed(done, finding.stored.item)
         remedy = Remedy.MADE if finding.stored.item is None else Remedy.REPAIRED
@@ -130,12 +130,12 @@ class Repairer:
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
                 reason = "its total moved at the last moment; try again"
-                return Repair(verdict.counter, Remedy.LEFT, verdict, reason)
+                return Repair(verdict.counter, Remedy.SKIPPED, verdict, reason)
             item = failed.item
         except SetupError:
             raise  # it concerns every counter
         except CountledgerError as error:
-            return Repair(verdict.counter, Remedy.LEFT, verdict, str(error))
+            return Repair(verdict.counter, Remedy.SKIPPED, verdict, str(error))
         return self._indexed(Repair(verdict.counter, remedy, verdict, verdict.proof), item)
 
     def _indexed(self, done: Repair, total: Item | None) -> Repair:
@@ -150,11 +150,11 @@ class Repairer:
             raise
         except CountledgerError as error:
             reason = f"its total is right, but not in the due index: {error}; try again"
-            return Repair(done.counter, Remedy.LEFT, done.verdict, reason)
+            return Repair(done.counter, Remedy.SKIPPED, done.verdict, reason)
         return done
 
     def _refuse_if_old(self, finding: Finding) -> None:
-        """Its version may be that of a total made anew after the counter was removed."""
+        """Its version may be that of a total made anew after the counter was deleted."""
         if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
             raise ServiceFailed("what was found is half a day old by now; try again")
 
