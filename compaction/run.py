@@ -126,8 +126,7 @@ class Run:
         self._step(Verb.AWAIT, head)
 
         def look() -> End | None:
-            unready = self._views.regions.survey().unready
-            if unready:
+            if unready := self._views.regions.survey().unready:
                 return End(RunOutcome.WAITING, f"replicas not in service: {', '.join(unready)}")
             missing = plan.arrived(head, self._views.heads_elsewhere(self._counter))
             return End(*missing) if missing else None
@@ -270,10 +269,8 @@ class Run:
 
     def _close(self, head: Head) -> End:
         """Forget the covers, which are deleted everywhere, and tell how it ended."""
-        if head.covers:
-            closing = plan.closing_head(head, self._run)
-            if end := self._publish(head, closing):
-                return end
+        if head.covers and (end := self._publish(head, plan.closing_head(head, self._run))):
+            return end
         if self._late():
             return End(RunOutcome.STOPPED, f"the deadline came after {self._merged} entries")
         if self._held_back:
