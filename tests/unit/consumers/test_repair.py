@@ -13,10 +13,10 @@ from countledger.consumers import watermark
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import fold
 from countledger.consumers.repair import Remedy, Repairer, plan_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Finding, Verifier
+from countledger.consumers.verify import Evidence, Verifier
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, ProgressLost, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
@@ -123,9 +123,9 @@ class _Interrupted(Verifier):
 
     meanwhile: Callable[[], object] = lambda: None
 
-    def judge(self, counters: Iterable[str]) -> Iterator[Finding]:
+    def compare(self, counters: Iterable[str]) -> Iterator[Evidence]:
         """The findings, each late."""
-        for finding in Verifier.judge(self, counters):
+        for finding in Verifier.compare(self, counters):
             self.meanwhile()
             yield finding
 
@@ -322,7 +322,7 @@ def test_a_parent_that_its_progress_does_not_cover_is_passed_to_its_end(
 def test_a_shard_of_which_nothing_was_handled_is_passed_to_its_end(world: World) -> None:
     """Its records were dropped unread, but for an invocation that may still write."""
     late = world.emit(7)
-    ShardDirectory().open(world.dynamo, COUNTERS, Shard("label", "s"), world.clock.now_ms())
+    ShardDirectory().open(world.dynamo, COUNTERS, ShardName("label", "s"), world.clock.now_ms())
     world.clock.at_ms += 24 * HOUR_MS
     world.stream.records["s"].clear()
     world.close("s")
@@ -396,7 +396,7 @@ def test_a_lost_answer_is_no_failure(world: World) -> None:
     """The SDK sends again, and the condition fails on our own write: it is known by its content."""
     world.deliver([world.emit(5)])
     world.spoil(total=6)
-    (finding,) = world.verifier().judge([COUNTER])
+    (finding,) = world.verifier().compare([COUNTER])
     plan = plan_of(COUNTERS, finding, NOW_MS)
     assert not isinstance(plan, str)
     world.dynamo.update(plan)
