@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 10
 
 
-class Change(StrEnum):
+class ScheduleChange(StrEnum):
     """What `apply` did to a schedule."""
 
     CREATED = "created"
@@ -117,7 +117,7 @@ class Schedules:
         self._write(wanted, found)
         return wanted
 
-    def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, Change]]:
+    def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, ScheduleChange]]:
         """Make every schedule what is wished, as a settings file does; others stay as they are.
 
         All are checked before the first is written, those that are stored as well. Doing it again
@@ -133,10 +133,10 @@ class Schedules:
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if there == schedule:
                 self._trigger(schedule)
-                yield schedule, Change.UNCHANGED
+                yield schedule, ScheduleChange.UNCHANGED
                 continue
             self._write(schedule, found)
-            yield schedule, Change.CREATED if found is None else Change.CHANGED
+            yield schedule, ScheduleChange.CREATED if found is None else ScheduleChange.CHANGED
 
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.

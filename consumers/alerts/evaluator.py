@@ -20,7 +20,7 @@ from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Lin
 from countledger.consumers.alerts.notifier import Notifier
 from countledger.consumers.alerts.state import may_matter
 from countledger.consumers.alerts.total_change import total_change_of
-from countledger.consumers.record import Poison, created_at_ms, find, sequence_of
+from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
@@ -152,7 +152,7 @@ class Evaluator:
         for record in records:
             try:
                 change = total_change_of(record, sequence_of(record), now_ms)
-            except Poison as poison:
+            except MalformedRecord as poison:
                 self.quarantine.put(record, str(poison), stream)
                 outcome.quarantined += 1
                 continue
@@ -162,7 +162,7 @@ class Evaluator:
         if records:
             try:
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
-            except Poison:
+            except MalformedRecord:
                 outcome.lag_ms = None
         return changes
 

@@ -10,7 +10,7 @@ import typer
 from countledger import Retire, Schedule
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.schedule_options import ScheduleOptions, read_schedules
+from countledger.infra.cli.schedule_options import ScheduleText, read_schedules
 from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger.clock import show_duration
@@ -102,7 +102,7 @@ def create(
       countledger schedule create clicks --cron '0 3 * * ? *' --min-entries 1000 --retire delete
       countledger schedule create stock --every 1d --min-age 30d --archive s3://bucket/stock
     """
-    words = ScheduleOptions(
+    words = ScheduleText(
         every=every,
         cron=cron,
         min_entries=min_entries,
@@ -127,13 +127,13 @@ def set_schedule(
     retire: How = None,
     archive: Archive = None,
 ) -> None:
-    """Change the schedule of a namespace; what is not named stays.
+    """ScheduleChange the schedule of a namespace; what is not named stays.
 
     Examples:
       countledger schedule set likes --every 1h
       countledger schedule set likes --min-age none --archive none
     """
-    words = ScheduleOptions(
+    words = ScheduleText(
         every=every,
         cron=cron,
         min_entries=min_entries,
@@ -141,7 +141,7 @@ def set_schedule(
         retire=retire,
         archive=archive,
     )
-    if words == ScheduleOptions():
+    if words == ScheduleText():
         raise BadUsage(f"nothing to change of the schedule of {name!r}: give an option")
     spec = words.spec()
     _show_one(options, options.client().schedules.set(name, **spec))

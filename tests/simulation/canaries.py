@@ -24,7 +24,7 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.outcome import Outcome, sum_up
+from countledger.consumers.outcome import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
 from countledger.ledger import due as due_index
@@ -40,9 +40,9 @@ from countledger.producers.strict.optimistic import Optimist
 from countledger.producers.strict.outcome import BoundReached
 from countledger.producers.strict.token_set import SetSending
 from tests.simulation import consumer_canaries as consumers
+from tests.simulation import deletion_canaries as deletions
 from tests.simulation import producer_canaries as wrong
 from tests.simulation import product, world
-from tests.simulation import removal_canaries as removals
 from tests.unit.alerts import wrong_evaluators
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from countledger.consumers.record import Change
+    from countledger.consumers.record import EntryChange
     from countledger.ledger.attributes import Item
     from countledger.ledger.head import Head
     from countledger.ledger.operations import Update
@@ -124,7 +124,7 @@ def _freshness_of_the_fastest(patch: pytest.MonkeyPatch) -> None:
 def _removals_subtract(patch: pytest.MonkeyPatch) -> None:
     change_of = record.change_of
 
-    def subtracting(one: Mapping[str, Any], sequence: int, now_ms: int) -> Change | None:
+    def subtracting(one: Mapping[str, Any], sequence: int, now_ms: int) -> EntryChange | None:
         if one["eventName"] != "REMOVE" or "OldImage" not in one["dynamodb"]:
             return change_of(one, sequence, now_ms)
         stream = {**one["dynamodb"], "NewImage": one["dynamodb"]["OldImage"]}
@@ -144,11 +144,11 @@ def _failures_are_not_reported(patch: pytest.MonkeyPatch) -> None:
 def _progress_before_effect(patch: pytest.MonkeyPatch) -> None:
     """The shard moves on although a counter could not be written."""
 
-    def forgetful(outcome: Outcome, *arguments: Any) -> None:  # noqa: ANN401
-        sum_up(outcome, *arguments)
+    def forgetful(outcome: BatchOutcome, *arguments: Any) -> None:  # noqa: ANN401
+        complete_outcome(outcome, *arguments)
         outcome.retry_from = None
 
-    patch.setattr(materializer, "sum_up", forgetful)
+    patch.setattr(materializer, "complete_outcome", forgetful)
 
 
 def _verify_without_proof(patch: pytest.MonkeyPatch) -> None:
@@ -162,12 +162,12 @@ def _verify_without_proof(patch: pytest.MonkeyPatch) -> None:
 
 
 def _verify_without_settling(patch: pytest.MonkeyPatch) -> None:
-    judge = Verifier.judge
+    compare = Verifier.compare
 
     def hasty(verifier: Verifier, counters: Any) -> Any:  # noqa: ANN401 - handed on
-        return judge(replace(verifier, settle_ms=1), counters)
+        return compare(replace(verifier, settle_ms=1), counters)
 
-    patch.setattr(Verifier, "judge", hasty)
+    patch.setattr(Verifier, "compare", hasty)
 
 
 def _repair_without_version(patch: pytest.MonkeyPatch) -> None:
@@ -376,9 +376,11 @@ CANARIES = [
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
     Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
-    Canary("removal waits for the stream", removals.records_come_again_after_a_removal, "removal"),
-    Canary("memberships of one counter", removals.memberships_go_by_name, "removal"),
-    Canary("archives are recorded", removals.what_is_gone_was_archived, "removal"),
+    Canary(
+        "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
+    ),
+    Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
+    Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
     Canary("alerts: versions", wrong_evaluators.evaluated_versions_are_evaluated_again, "alerts"),
     Canary(
         "alerts: the next waits for the last", wrong_evaluators.next_alerts_do_not_wait, "alerts"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.total_change import TotalChange, total_change_of
-from countledger.consumers.record import Poison, sequence_of
+from countledger.consumers.record import MalformedRecord, sequence_of
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.alerts.evaluating import START_MS, record
 from tests.unit.consumers.records import with_stream
@@ -154,7 +154,7 @@ def test_p8_a_record_that_cannot_be_understood_is_poison(
     poison: dict[str, Any], reason: str
 ) -> None:
     """With a reason that a person can act on."""
-    with pytest.raises(Poison, match=reason):
+    with pytest.raises(MalformedRecord, match=reason):
         _change(poison)
 
 
@@ -172,5 +172,5 @@ def test_a_record_older_than_the_stream_keeps_is_poison() -> None:
     at_last = START_MS + 30 * HOUR_MS
 
     assert _change(record(3, 3, 5), at_last) is not None
-    with pytest.raises(Poison, match="older than a stream keeps"):
+    with pytest.raises(MalformedRecord, match="older than a stream keeps"):
         _change(record(3, 3, 5), at_last + 1)
