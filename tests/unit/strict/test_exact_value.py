@@ -75,7 +75,7 @@ def test_a_change_in_between_refuses_it() -> None:
         read = _present(state)
         assert holds(update.condition, read)
         assert not holds(update.condition, {**read, "version": 5})
-        assert not holds(update.condition, {**read, "made": "again"})
+        assert not holds(update.condition, {**read, "incarnation": "again"})
 
 
 def _present(state: StrictState) -> Item:
