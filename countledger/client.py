@@ -512,7 +512,7 @@ class CountLedger:
         """Remove counters with all that is kept of them, by name or by namespace."""
         from countledger.compaction.assembly import removals_of
         from countledger.consumers.leftovers import Leftovers
-        from countledger.consumers.proven import unproven
+        from countledger.consumers.proven import why_not_exact
         from countledger.ledger.namespace import Kind
 
         leftovers = Leftovers(self.groups)
@@ -520,7 +520,7 @@ class CountLedger:
             self.connection,
             self._regions,
             self.namespaces,
-            unproven=partial(unproven, self.audit),
+            unproven=partial(why_not_exact, self.audit),
             tidy=leftovers.remove,
             tidy_markers=leftovers.remove_markers,
             seen=leftovers.seen,

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
     from countledger.infra.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
-    from countledger.infra.status.findings import Finding
+    from countledger.infra.status.findings import StatusFinding
 
 
-def show_facts(facts: Facts, found: Sequence[Finding], running: Running | None) -> None:
+def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | None) -> None:
     """Print them for people."""
     for heading, rows in (
         ("", _stack(facts, running)),
@@ -39,7 +39,7 @@ def show_facts(facts: Facts, found: Sequence[Finding], running: Running | None) 
     show_text(f"needs a person: {len(found)}" if found else "nothing needs a person")
 
 
-def document(facts: Facts, found: Sequence[Finding]) -> dict[str, Any]:
+def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:
     """The same for programs; times are ISO 8601 as everywhere, ages and counts are numbers."""
     told = _times(asdict(facts))
     return {

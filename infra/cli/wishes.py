@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NONE: Final = "none"
 
 
-class ScheduleWords(BaseModel):
+class ScheduleText(BaseModel):
     """A schedule as people write it; what is left out has its default, or stays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -54,12 +54,12 @@ class ScheduleWords(BaseModel):
         return wish
 
 
-class _SettingsFile(BaseModel):
+class _SchedulesFile(BaseModel):
     """A settings file; other sections are not ours to judge."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    schedules: dict[str, ScheduleWords]
+    schedules: dict[str, ScheduleText]
 
 
 def read_wishes(path: Path) -> dict[str, Wish]:
@@ -69,7 +69,7 @@ def read_wishes(path: Path) -> dict[str, Wish]:
         BadSetting: the file cannot be read, or says what no schedule can be; naming the place.
     """
     try:
-        found = _SettingsFile.model_validate(parsed(path))
+        found = _SchedulesFile.model_validate(parsed(path))
         return {namespace: words.wish() for namespace, words in found.schedules.items()}
     except ValidationError as error:
         first = error.errors()[0]

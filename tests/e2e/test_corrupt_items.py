@@ -143,7 +143,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "export": (*_GOOD, "seats:hall"),
     "export --namespace likes": _GOOD,
     "verify --all --json": ("unreadable",),
-    "repair --all --dry-run --json": ("left alone",),
+    "repair --all --dry-run --json": ("skipped",),
     "namespace list": ("likes", "seats"),
     "namespace list --json": ("likes", "seats", "unreadable"),
     "namespace counters likes": _GOOD,

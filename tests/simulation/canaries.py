@@ -24,7 +24,7 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.outcome import Outcome, sum_up
+from countledger.consumers.outcome import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
 from countledger.ledger import due as due_index
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from countledger.consumers.record import Change
+    from countledger.consumers.record import EntryChange
     from countledger.ledger.attributes import Item
     from countledger.ledger.head import Head
     from countledger.ledger.operations import Update
@@ -124,7 +124,7 @@ def _freshness_of_the_fastest(patch: pytest.MonkeyPatch) -> None:
 def _removals_subtract(patch: pytest.MonkeyPatch) -> None:
     change_of = record.change_of
 
-    def subtracting(one: Mapping[str, Any], sequence: int, now_ms: int) -> Change | None:
+    def subtracting(one: Mapping[str, Any], sequence: int, now_ms: int) -> EntryChange | None:
         if one["eventName"] != "REMOVE" or "OldImage" not in one["dynamodb"]:
             return change_of(one, sequence, now_ms)
         stream = {**one["dynamodb"], "NewImage": one["dynamodb"]["OldImage"]}
@@ -144,11 +144,11 @@ def _failures_are_not_reported(patch: pytest.MonkeyPatch) -> None:
 def _progress_before_effect(patch: pytest.MonkeyPatch) -> None:
     """The shard moves on although a counter could not be written."""
 
-    def forgetful(outcome: Outcome, *arguments: Any) -> None:  # noqa: ANN401
-        sum_up(outcome, *arguments)
+    def forgetful(outcome: BatchOutcome, *arguments: Any) -> None:  # noqa: ANN401
+        complete_outcome(outcome, *arguments)
         outcome.retry_from = None
 
-    patch.setattr(materializer, "sum_up", forgetful)
+    patch.setattr(materializer, "complete_outcome", forgetful)
 
 
 def _verify_without_proof(patch: pytest.MonkeyPatch) -> None:
@@ -162,12 +162,12 @@ def _verify_without_proof(patch: pytest.MonkeyPatch) -> None:
 
 
 def _verify_without_settling(patch: pytest.MonkeyPatch) -> None:
-    judge = Verifier.judge
+    compare = Verifier.compare
 
     def hasty(verifier: Verifier, counters: Any) -> Any:  # noqa: ANN401 - handed on
-        return judge(replace(verifier, settle_ms=1), counters)
+        return compare(replace(verifier, settle_ms=1), counters)
 
-    patch.setattr(Verifier, "judge", hasty)
+    patch.setattr(Verifier, "compare", hasty)
 
 
 def _repair_without_version(patch: pytest.MonkeyPatch) -> None:

@@ -324,11 +324,11 @@ def sequences_are_moved_behind(patch: pytest.MonkeyPatch) -> None:
     """A sequence that exists is taken for one that is as far as the file says."""
     make = Importer._make_sequence
 
-    def careless(importer: Importer, line: Any) -> importing.Done:  # noqa: ANN401 - handed on
+    def careless(importer: Importer, line: Any) -> importing.ImportResult:  # noqa: ANN401 - handed on
         try:
             return make(importer, line)
         except SequenceExists:
-            return importing.Done.EXISTS
+            return importing.ImportResult.EXISTS
 
     patch.setattr(Importer, "_make_sequence", careless)
 

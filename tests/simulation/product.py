@@ -24,7 +24,7 @@ from countledger.compaction.worker import Worker
 from countledger.consumers.auditor import Auditor
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.proven import unproven
+from countledger.consumers.proven import why_not_exact
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
@@ -248,7 +248,7 @@ class Product:
             self.namespaces,
             limit_of(self.world),
             made.compact,
-            partial(unproven, self.auditor),
+            partial(why_not_exact, self.auditor),
             self.leftovers.remove,
             self.process,
             partial(self.world.new_id, 0),

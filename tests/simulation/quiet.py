@@ -64,7 +64,7 @@ def wait(world: World) -> None:
     while left := _under_way(world):
         if world.schedule.now_ms > give_up_ms:
             raise Wrong(f"not quiet after {_PATIENCE_MS // HOUR_MS} h: {left}")
-        mend_progress(world)
+        recover_progress(world)
         world.schedule.pause(_LOOK_MS)
 
 
@@ -80,7 +80,7 @@ def _under_way(world: World) -> str:
     return ", ".join(text for text, is_so in facts.items() if is_so)
 
 
-def mend_progress(world: World) -> None:
+def recover_progress(world: World) -> None:
     """Shards whose progress was lost go on, whenever a process that stood still lets that show."""
     for region in world.regions:
         mend(world, region)

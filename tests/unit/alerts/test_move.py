@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.total_change import Move, move_of
-from countledger.consumers.record import Poison, sequence_of
+from countledger.consumers.record import MalformedRecord, sequence_of
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.alerts.judging import START_MS, record
 from tests.unit.consumers.records import with_stream
@@ -41,7 +41,7 @@ def test_the_first_total_of_a_ledger_comes_from_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "incarnation",
     [
         {"total": {"N": "50"}, "version": {"N": "1700000000000"}, **STRICT},
         {**_image(total=41, version=1, first=42), "method": {"S": "sequence"}},
@@ -154,7 +154,7 @@ def test_p8_a_record_that_cannot_be_understood_is_poison(
     poison: dict[str, Any], reason: str
 ) -> None:
     """With a reason that a person can act on."""
-    with pytest.raises(Poison, match=reason):
+    with pytest.raises(MalformedRecord, match=reason):
         _move(poison)
 
 
@@ -172,5 +172,5 @@ def test_a_record_older_than_the_stream_keeps_is_poison() -> None:
     at_last = START_MS + 30 * HOUR_MS
 
     assert _move(record(3, 3, 5), at_last) is not None
-    with pytest.raises(Poison, match="older than a stream keeps"):
+    with pytest.raises(MalformedRecord, match="older than a stream keeps"):
         _move(record(3, 3, 5), at_last + 1)

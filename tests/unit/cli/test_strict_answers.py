@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from countledger.infra.cli.options import Options
-from countledger.infra.cli.strict_answers import answer_to_change, answer_to_giving_up
+from countledger.infra.cli.strict_answers import answer_to_change, answer_to_withdrawal
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -119,7 +119,7 @@ def test_giving_up_succeeds_only_where_the_change_is_out_for_good(
     outcome: StrictOutcome, status: str, code: int
 ) -> None:
     """A script that goes on at exit code 0 may sell the ticket again."""
-    answer = answer_to_giving_up(outcome, "order-1")
+    answer = answer_to_withdrawal(outcome, "order-1")
 
     assert (answer.facts["status"], answer.code) == (status, code)
     assert answer.facts["key"] == "order-1"
