@@ -14,7 +14,7 @@ from countledger.ledger.errors import BadSetting
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.compaction.spec import Wish
+    from countledger.compaction.spec import ScheduleSpec
 
 # What takes a setting back that has no other text for "none".
 NONE: Final = "none"
@@ -32,13 +32,13 @@ class ScheduleText(BaseModel):
     retire: Literal["transaction", "delete"] | None = None
     archive: str | None = None
 
-    def wish(self) -> Wish:
+    def wish(self) -> ScheduleSpec:
         """The same as values.
 
         Raises:
             BadSetting: a duration is malformed.
         """
-        wish: Wish = {}
+        wish: ScheduleSpec = {}
         if self.every is not None:
             wish["every_ms"] = parse_duration_ms(self.every)
         if self.cron is not None:
@@ -62,7 +62,7 @@ class _SchedulesFile(BaseModel):
     schedules: dict[str, ScheduleText]
 
 
-def read_wishes(path: Path) -> dict[str, Wish]:
+def read_wishes(path: Path) -> dict[str, ScheduleSpec]:
     """The schedules in a settings file, by namespace: TOML, or YAML by its name.
 
     Raises:

@@ -40,9 +40,9 @@ from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached
 from countledger.producers.strict.token_set import SetChange
 from tests.simulation import consumer_canaries as consumers
+from tests.simulation import deletion_canaries as deletions
 from tests.simulation import producer_canaries as wrong
 from tests.simulation import product, world
-from tests.simulation import removal_canaries as removals
 from tests.unit.alerts import wrong_judges
 
 if TYPE_CHECKING:
@@ -376,9 +376,11 @@ CANARIES = [
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
     Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
-    Canary("removal waits for the stream", removals.records_come_again_after_a_removal, "removal"),
-    Canary("memberships of one counter", removals.memberships_go_by_name, "removal"),
-    Canary("archives are recorded", removals.what_is_gone_was_archived, "removal"),
+    Canary(
+        "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
+    ),
+    Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
+    Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
     Canary("alerts: versions", wrong_judges.judged_versions_are_judged_again, "alerts"),
     Canary("alerts: the next waits for the last", wrong_judges.next_alerts_do_not_wait, "alerts"),
     Canary("alerts: told, then marked", wrong_judges.marked_before_it_is_told, "alerts"),
