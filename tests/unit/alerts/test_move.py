@@ -41,7 +41,7 @@ def test_the_first_total_of_a_ledger_comes_from_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    "incarnation",
+    "made",
     [
         {"total": {"N": "50"}, "version": {"N": "1700000000000"}, **STRICT},
         {**_image(total=41, version=1, first=42), "method": {"S": "sequence"}},
