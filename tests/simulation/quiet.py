@@ -159,7 +159,7 @@ def check_strict(world: World, memory: Memory) -> None:
     """Every value is what was applied; what is left can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
-        if world.auditor.strict.accounts[counter].made is None:
+        if world.auditor.strict.accounts[counter].incarnation is None:
             # Who was to make it again has died.
             strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
