@@ -24,7 +24,7 @@ from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, World, histor
 from tests.unit.ledger.memory import Fault
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.state import AlertState
+    from countledger.consumers.alerts.state_item import AlertState
 
 TOPIC = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from countledger.consumers.alerts.state import (
-    AlertState,
     PublishFiring,
     WriteState,
     decide,
@@ -13,6 +12,7 @@ from countledger.consumers.alerts.state import (
     published,
 )
 from countledger.consumers.alerts.state_item import (
+    AlertState,
     decode_state,
     published_write_of,
     scan_write_of,
