@@ -146,7 +146,7 @@ def decide(
         rule: the revision.
     """
     status = status_of(state, change, rule)
-    scan_alert = _scan_alert_ahead(state, change)
+    scan_alert = scan_alert_ahead(state, change)
     match ACTIONS[status, input_of(change, rule, scan_alert)]:
         case AlertAction.PUBLISH if state is not None and state.firing is not None:
             return PublishFiring(state.firing, state.from_scan)
@@ -265,7 +265,7 @@ def is_armed(state: AlertState | None, change: TotalChange, rule: Rule) -> bool:
     return state.revision != rule.revision or state.armed
 
 
-def _scan_alert_ahead(state: AlertState | None, change: TotalChange) -> ScanAlert | None:
+def scan_alert_ahead(state: AlertState | None, change: TotalChange) -> ScanAlert | None:
     """The alert of a scan at or after a change."""
     if state is None or state.is_older_total_than(change):
         return None
