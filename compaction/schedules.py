@@ -107,7 +107,7 @@ class Schedules:
         return wanted
 
     def set(self, namespace: str, **wish: Unpack[ScheduleSpec]) -> Schedule:
-        """ScheduleChange the schedule of a namespace; what is not named stays. As `create`.
+        """Change the schedule of a namespace; what is not named stays. As `create`.
 
         Raises:
             As `create`, and NoSuchSchedule where there is none.

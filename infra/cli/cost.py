@@ -27,7 +27,7 @@ def cost(
     events_per_day: Annotated[
         float | None,
         typer.Option(
-            help="CompactionPlan with so many; nothing is asked of AWS.", show_default=False
+            help="Plan with so many; nothing is asked of AWS.", show_default=False
         ),
     ] = None,
     events_per_entry: Annotated[
