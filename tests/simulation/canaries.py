@@ -27,13 +27,13 @@ from countledger.consumers import repair as repairing
 from countledger.consumers.outcome import Outcome, sum_up
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
+from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.producers import course, sender
-from countledger.producers.strict import context, sending, spread, token_set, tokens
+from countledger.producers.strict import sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtSending
 from countledger.producers.strict.marker import MarkerSending
 from countledger.producers.strict.optimistic import Optimist
@@ -311,7 +311,7 @@ def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(context.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
+    patch.setattr(attempts.Attempts, "check", lambda attempts: None)  # noqa: ARG005
 
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.bells import copies_in
 from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.quarantined import Source, decode_copy
-from countledger.ledger.retry import Backoff
 from countledger.producers.ingest.expired import Override
 from countledger.producers.ingest.expired_queue import ExpiredEntries
 from countledger.producers.ingest.handler import answer_of, source_of
