@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from countledger.consumers.record import Poison, created_at_ms, sequence_of
+from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
 from countledger.ledger import keys
 from countledger.ledger.errors import Unclear
 from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
@@ -101,7 +101,7 @@ def copy_of(
     try:
         sequence: str | None = str(sequence_of(record))
         at_ms = _time_of(record)
-    except Poison:
+    except MalformedRecord:
         sequence, at_ms = None, _time_of(record)
     known_by = _json(record) if sequence is None else sequence
     why = reason if source is Source.COUNTERS else ""
@@ -135,7 +135,7 @@ def _time_of(record: Mapping[str, Any]) -> int:
     """When the stream made it; 0 where it tells no time that could be."""
     try:
         at_ms = created_at_ms(record)
-    except Poison:
+    except MalformedRecord:
         return 0
     return at_ms if 0 < at_ms < keys.TIME_END_MS else 0
 

@@ -20,7 +20,7 @@ from countledger.consumers.alerts.chain import ChainJudge, Judged, Link
 from countledger.consumers.alerts.state import concerns
 from countledger.consumers.alerts.teller import Teller
 from countledger.consumers.alerts.total_change import move_of
-from countledger.consumers.record import Poison, created_at_ms, find, sequence_of
+from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
@@ -152,7 +152,7 @@ class Judge:
         for record in records:
             try:
                 move = move_of(record, sequence_of(record), now_ms)
-            except Poison as poison:
+            except MalformedRecord as poison:
                 self.quarantine.put(record, str(poison), stream)
                 outcome.quarantined += 1
                 continue
@@ -162,7 +162,7 @@ class Judge:
         if records:
             try:
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
-            except Poison:
+            except MalformedRecord:
                 outcome.lag_ms = None
         return moves
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
 class StaleDefinition(CountledgerError):
-    """The counter is not the one that was read: it was deleted, or made again (inner use)."""
+    """The counter is not the one that was read: it was deleted or recreated (inner use)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,15 @@ class MethodContext:
             raise StaleDefinition("the counter is gone")
         return item
 
-    def read_as_made(self, key: Key, made: str) -> Item:
-        """A counter's main item, if it is still of that making: one read unit.
+    def read_incarnation(self, key: Key, incarnation: str) -> Item:
+        """A counter's main item, if it is still of that incarnation: one read unit.
 
         Raises:
-            StaleDefinition: it was made again, or is gone: what its markers and tokens say is void.
+            StaleDefinition: it was recreated, or is gone: what its markers and tokens say is void.
         """
         item = self.read(key)
-        if item.get("made") != made:
-            raise StaleDefinition("the counter was made again")
+        if item.get("incarnation") != incarnation:
+            raise StaleDefinition("the counter was recreated")
         return item
 
     def reading(self, definition: Definition) -> Steps[Item]:
@@ -95,7 +95,7 @@ class MethodContext:
             StaleDefinition: it was deleted or recreated: its markers and tokens mean nothing.
         """
         item: Item | None = yield Send(Get(self.table, definition.main))
-        if item is None or item.get("made") != definition.made:
+        if item is None or item.get("incarnation") != definition.incarnation:
             raise StaleDefinition(f"counter {definition.counter!r} was deleted or recreated")
         return item
 
@@ -150,7 +150,7 @@ class Attempts(driver.Attempts):
         with guarded(self.check):
             yield
 
-    def fenced(self, counter: str, fence: Callable[[], Outcome]) -> Outcome:
+    def fenced(self, counter: str, fence: Callable[[], StrictOutcome]) -> StrictOutcome:
         """What closing the way of a request in doubt came to.
 
         Args:

@@ -3,7 +3,7 @@
 The key alone determines where the marker is stored, whichever bin the change goes to. The marker
 carries the delta, the time, the note and the id of the call that wrote it, and expires after the
 counter's window (time to live; an expired marker that still exists counts). The transaction is
-conditional on there being no marker of this incarnation of the counter. `MarkerSending.at` and
+conditional on there being no marker of this incarnation of the counter. `MarkerChange.at` and
 `withdrawing` hold the answer tables. Three rules behind them:
 
 - A cancelled transaction is read by its reasons, the marker's first: a change that was applied may
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attempts import Answer, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
     from countledger.producers.strict.sending import Part
 
 _ADVICE: Final = (
@@ -76,27 +76,33 @@ def put_marker(context: MethodContext, definition: Definition, change_id: str, f
     life_ms = window_ms(definition) + context.clock_skew_ms
     item = {
         **keys.marker_key(definition.counter, definition.bins, change_id),
-        "made": definition.made,
+        "incarnation": definition.incarnation,
         **facts,
         "at": now_ms,
         "expires_at": -(-(now_ms + life_ms) // SECOND_MS),
     }
-    return Put(context.table, item, AnyOf(Absent("part"), Compare("made", "<>", definition.made)))
+    return Put(
+        context.table,
+        item,
+        AnyOf(Absent("part"), Compare("incarnation", "<>", definition.incarnation)),
+    )
 
 
 @dataclass(slots=True)
-class MarkerSending:
+class MarkerChange:
     """One change by method marker."""
 
     context: MethodContext
     definition: Definition
-    change: Change
+    change: StrictChange
     attempts: Attempts
     marker: Put
     call: str
 
     @classmethod
-    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> MarkerSending:
+    def begin(
+        cls, context: MethodContext, definition: Definition, change: StrictChange
+    ) -> MarkerChange:
         """Nothing sent yet.
 
         Raises:
@@ -110,7 +116,7 @@ class MarkerSending:
         marker = put_marker(context, definition, change.id, facts)
         return cls(context, definition, change, attempts, marker, call)
 
-    def at(self, parts: Sequence[Part]) -> Outcome:
+    def at(self, parts: Sequence[Part]) -> StrictOutcome:
         """Apply it at these items: two write units each and two for the marker; one read unit.
 
         Raises:
@@ -119,14 +125,14 @@ class MarkerSending:
         """
         return self.context.run(self._applying(parts))
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """Make a refusal final: one read unit for the marker.
 
         While a request may still be applied, write a void marker instead: four write units.
         """
         return self.context.run(self._confirming(refused))
 
-    def _applying(self, parts: Sequence[Part]) -> Steps[Outcome]:
+    def _applying(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
         """Send the transaction.
 
         Its answers mean:
@@ -144,7 +150,7 @@ class MarkerSending:
 
         def interpret(
             answer: Answer, state: None, /, *, maybe_applied: bool
-        ) -> Verdict[None, Outcome | Item]:
+        ) -> Verdict[None, StrictOutcome | Item]:
             if not isinstance(answer, CountledgerError):
                 return Done(Applied(self.change.counter, None))
             if isinstance(answer, TransactionCancelled):
@@ -169,7 +175,7 @@ class MarkerSending:
             return (yield from self._meaning_of(ended))
         return (yield from self._with_value(ended))
 
-    def _confirming(self, refused: Refusal) -> Steps[Outcome]:
+    def _confirming(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not self.attempts.maybe_applied:
             return (yield from self._confirming_by_marker(refused))
         until_ms = self.attempts.until_ms
@@ -184,7 +190,7 @@ class MarkerSending:
         # No void marker could be written: the old request may still be applied.
         return self._unknown
 
-    def _confirming_by_marker(self, refused: Refusal) -> Steps[Outcome]:
+    def _confirming_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not isinstance(refused, BoundReached):
             return refused
         key = {name: self.marker.item[name] for name in ("counter", "part")}
@@ -192,11 +198,11 @@ class MarkerSending:
             marker = yield Send(Get(self.context.table, key))
         except PASSING:
             return self._unknown
-        if marker is None or marker.get("made") != self.definition.made:
+        if marker is None or marker.get("incarnation") != self.definition.incarnation:
             return refused
         return (yield from self._meaning_of(marker))
 
-    def _meaning_of(self, marker: Item) -> Steps[Outcome]:
+    def _meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
         """What a marker that exists says of this change: one read unit."""
         if marker.get("call") == self.call:
             return (yield from self._with_value(Applied(self.change.counter, None)))
@@ -212,7 +218,7 @@ class MarkerSending:
         value = None if self.definition.bins > 1 else main.get("total")
         return Duplicate(self.change.counter, value)
 
-    def _with_value(self, outcome: Outcome) -> Steps[Outcome]:
+    def _with_value(self, outcome: StrictOutcome) -> Steps[StrictOutcome]:
         """An applied change with the counter's value, if that can be read: one read unit."""
         if not isinstance(outcome, Applied) or self.definition.bins > 1:
             return outcome
@@ -227,20 +233,20 @@ class MarkerSending:
     def _unknown(self) -> Unknown:
         return Unknown(self.change.counter, _ADVICE)
 
-    def _give_up(self, exhausted: Exhausted[None]) -> Outcome:
+    def _give_up(self, exhausted: Exhausted[None]) -> StrictOutcome:
         return end(exhausted, self.change.counter, _ADVICE)
 
 
 def withdraw(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
-) -> Outcome:
+) -> StrictOutcome:
     """`withdrawing`, in this thread."""
     return context.run(withdrawing(context, definition, change_id, until_ms))
 
 
 def withdrawing(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
-) -> Steps[Outcome]:
+) -> Steps[StrictOutcome]:
     """Write a void marker where a change would write its own: four write units.
 
     In a transaction that checks the counter's incarnation: a void marker of an earlier incarnation
@@ -268,12 +274,12 @@ def withdrawing(
     """
     counter = definition.counter
     void = put_marker(context, definition, change_id, {"void": 1})
-    same = Check(context.table, definition.main, of(definition.made))
+    same = Check(context.table, definition.main, of(definition.incarnation))
     transaction = Transact([void, same], context.new_id(context.clock.now_ms()))
 
     def interpret(
         answer: Answer, state: None, /, *, maybe_applied: bool
-    ) -> Verdict[None, Outcome | Item]:
+    ) -> Verdict[None, StrictOutcome | Item]:
         if not isinstance(answer, CountledgerError):
             return Done(Withdrawn(counter, change_id))
         if isinstance(answer, RetryPeriodOver):

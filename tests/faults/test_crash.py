@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.ledger import keys
 from countledger.ledger.operations import Put
 from tests.engines.store import Record, Store
@@ -28,18 +28,22 @@ def queue(store: Store) -> Iterator[Queue]:
         yield made
 
 
-def _batch(store: Store, name: str) -> tuple[Shard, list[Record], list[str]]:
+def _batch(store: Store, name: str) -> tuple[ShardName, list[Record], list[str]]:
     """Three counters: two that are well, and one whose total takes nothing; and a poison record."""
     counters = [f"{name}:{rest}" for rest in ("well", "spoilt", "also-well")]
     shard, records = written(store, *counters, each=3)
     item = {**keys.total_key(counters[1]), "total": 0, "events": "0", "entries": 0, "version": 0}
     store.dynamo().put(Put(store.counters, item))
     poison = {**records[3], "eventName": "UPSERT"}
-    return Shard(shard.stream, f"{shard.id}-{name}"), [*records[:3], poison, *records[4:]], counters
+    return (
+        ShardName(shard.stream, f"{shard.id}-{name}"),
+        [*records[:3], poison, *records[4:]],
+        counters,
+    )
 
 
 def _crash(
-    parts: tuple[Materializer, Queue], batch: list[Record], shard: Shard, crash: Fault, k: int
+    parts: tuple[Materializer, Queue], batch: list[Record], shard: ShardName, crash: Fault, k: int
 ) -> bool:
     """Deliver once, and die at the k-th attempt of any kind; whether it came to that."""
     materializer, queue = parts

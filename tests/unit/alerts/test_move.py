@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from countledger.consumers.alerts.total_change import Move, move_of
-from countledger.consumers.record import Poison, sequence_of
+from countledger.consumers.record import MalformedRecord, sequence_of
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.alerts.judging import START_MS, record
 from tests.unit.consumers.records import with_stream
 from tests.unit.ledger.clocks import NOW_MS
 
-STRICT = {"method": {"S": "atomic"}, "made": {"S": "m"}}
+STRICT = {"method": {"S": "atomic"}, "incarnation": {"S": "m"}}
 
 
 def _move(of: dict[str, Any], now_ms: int = NOW_MS) -> Move | None:
@@ -73,7 +73,7 @@ def test_a_ranked_total_that_was_never_recorded_is_no_move() -> None:
 def test_the_directory_entry_of_a_counter_called_total_is_no_total() -> None:
     """Its sort key is that of a total."""
     listed = {"counter": {"S": "strict#default"}, "part": {"S": "total"}}
-    item = {**listed, "made": {"S": "m"}}
+    item = {**listed, "incarnation": {"S": "m"}}
 
     assert _move(with_stream(record(1, None, 5), Keys=listed, NewImage=item)) is None
 
@@ -154,7 +154,7 @@ def test_p8_a_record_that_cannot_be_understood_is_poison(
     poison: dict[str, Any], reason: str
 ) -> None:
     """With a reason that a person can act on."""
-    with pytest.raises(Poison, match=reason):
+    with pytest.raises(MalformedRecord, match=reason):
         _move(poison)
 
 
@@ -172,5 +172,5 @@ def test_a_record_older_than_the_stream_keeps_is_poison() -> None:
     at_last = START_MS + 30 * HOUR_MS
 
     assert _move(record(3, 3, 5), at_last) is not None
-    with pytest.raises(Poison, match="older than a stream keeps"):
+    with pytest.raises(MalformedRecord, match="older than a stream keeps"):
         _move(record(3, 3, 5), at_last + 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.fold import fold
-from countledger.consumers.record import Change, Poison, change_of, find, sequence_of
+from countledger.consumers.record import EntryChange, MalformedRecord, change_of, find, sequence_of
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.ledger.clocks import NOW_MS
@@ -16,14 +16,14 @@ from tests.unit.ledger.clocks import NOW_MS
 _UUID = "018bcfe5-6800-7180-a4c0-91067b062169"
 
 
-def _change_of(one: dict[str, Any]) -> Change | None:
+def _change_of(one: dict[str, Any]) -> EntryChange | None:
     return change_of(one, sequence_of(one), NOW_MS)
 
 
 def test_an_insert_adds_its_delta() -> None:
     """One entry, one event unless it says more."""
-    assert _change_of(record(111, 5)) == Change(111, COUNTER, 5, 1, 1)
-    assert _change_of(record(112, -5, events=3)) == Change(112, COUNTER, -5, 3, 1)
+    assert _change_of(record(111, 5)) == EntryChange(111, COUNTER, 5, 1, 1)
+    assert _change_of(record(112, -5, events=3)) == EntryChange(112, COUNTER, -5, 3, 1)
 
 
 def test_a_decimal_delta_stays_exact() -> None:
@@ -38,7 +38,7 @@ def test_a_modify_adds_the_difference_and_no_entry() -> None:
     """An entry edited by hand."""
     modified = record(111, 7, name="MODIFY", old=image(5, 2), events=3)
 
-    assert _change_of(modified) == Change(111, COUNTER, 2, 1, 0)
+    assert _change_of(modified) == EntryChange(111, COUNTER, 2, 1, 0)
 
 
 def test_a_modify_of_something_else_adds_nothing() -> None:
@@ -125,7 +125,7 @@ def test_a_malformed_record_is_poison_with_its_reason(
     malformed: dict[str, Any], reason: str
 ) -> None:
     """It never breaks the batch that it comes in: the records beside it are folded."""
-    with pytest.raises(Poison, match=reason):
+    with pytest.raises(MalformedRecord, match=reason):
         _change_of(malformed)
 
     folded = fold([record(110), malformed, record(112)], NOW_MS)
@@ -151,7 +151,7 @@ def test_a_malformed_record_is_poison_with_its_reason(
 )
 def test_a_record_without_sequence_number_is_poison(unnumbered: Any) -> None:  # noqa: ANN401
     """No watermark could ever pass it."""
-    with pytest.raises(Poison, match="no sequence number"):
+    with pytest.raises(MalformedRecord, match="no sequence number"):
         sequence_of(unnumbered)
 
     folded = fold([unnumbered, record(112)], NOW_MS)
@@ -164,13 +164,13 @@ def test_the_format_that_this_release_writes_may_be_spelled_out() -> None:
     """Absent means 1."""
     spelled = with_stream(_GOOD, NewImage={**image(5), "v": {"N": "1"}})
 
-    assert _change_of(spelled) == Change(111, COUNTER, 5, 1, 1)
+    assert _change_of(spelled) == EntryChange(111, COUNTER, 5, 1, 1)
 
 
 def test_a_record_older_than_a_stream_keeps_them_is_never_applied() -> None:
     """At the bound it still is."""
     assert _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS)) is not None
-    with pytest.raises(Poison, match="older than a stream keeps"):
+    with pytest.raises(MalformedRecord, match="older than a stream keeps"):
         _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS + 1000))
 
 
