@@ -5,9 +5,9 @@ none of which does I/O or waits:
 
 `request(state)`
     The next request: `Send(operation)`.
-`interpret(answer, state, maybe_applied=...)`
-    The protocol's answer table. `answer` is what the service returned, or the `CountledgerError`
-    that came instead. The result is one of four values:
+`interpret(reply)`
+    The protocol's answer table. A `Reply` is what the service returned, or the `CountledgerError`
+    that came instead, with the state and `maybe_applied`. The result is one of four values:
 
     - `Done(value)`: the protocol ends with this value.
     - `Again(state)`: this attempt failed for now. Wait, then send `request(state)`.
@@ -32,16 +32,14 @@ Example: put an item unless it exists, and report whether this call wrote it.
 ...     def request(state: None) -> Send:
 ...         return Send(write)
 ...
-...     def interpret(
-...         answer: Answer, state: None, *, maybe_applied: bool
-...     ) -> Verdict[None, str]:
-...         match answer:
-...             case ConditionFailed(item=found) if maybe_applied and found == write.item:
+...     def interpret(reply: Reply[None]) -> Verdict[None, str]:
+...         match reply:
+...             case Reply(ConditionFailed(item=write.item), maybe_applied=True):
 ...                 return Done("written")  # by the attempt that got no answer
-...             case ConditionFailed():
+...             case Reply(ConditionFailed()):
 ...                 return Done("existed")
-...             case CountledgerError():
-...                 return otherwise(answer, state, maybe_applied=maybe_applied)
+...             case Reply(CountledgerError()):
+...                 return otherwise(reply)
 ...         return Done("written")
 ...
 ...     def give_up(exhausted: Exhausted[None]) -> str:
@@ -66,7 +64,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from countledger.ledger.errors import (
     CountledgerError,
@@ -131,6 +129,22 @@ Steps: TypeAlias = Generator[Step, Answer, _T]
 
 
 @dataclass(frozen=True, slots=True)
+class Reply(Generic[_S]):
+    """What came of one request: a row of an answer table is a pattern of it.
+
+    Attributes:
+        answer: what the service returned, or the `CountledgerError` that came instead.
+        state: of the request.
+        maybe_applied: whether a write so far, this one included, got no clear answer and may have
+            been applied, or may still be.
+    """
+
+    answer: Answer
+    state: _S
+    maybe_applied: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Done(Generic[_T]):
     """The protocol ends with this value."""
 
@@ -173,13 +187,6 @@ class GiveUp:
 
 
 Verdict: TypeAlias = Again[_S] | Recheck[_S] | Done[_T] | GiveUp
-
-
-class Interpret(Protocol[_S, _T]):
-    """The answer table of a protocol: pure."""
-
-    def __call__(self, answer: Answer, state: _S, /, *, maybe_applied: bool) -> Verdict[_S, _T]:
-        """What an answer means; `maybe_applied` includes the request that it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +276,7 @@ class Attempts:
 def attempt(
     state: _S,
     request: Callable[[_S], Send],
-    interpret: Interpret[_S, _T],
+    interpret: Callable[[Reply[_S]], Verdict[_S, _T]],
     give_up: Callable[[Exhausted[_S]], _T],
     attempts: Attempts,
 ) -> Steps[_T]:
@@ -292,7 +299,7 @@ def attempt(
             answer = error
             if send.writes and isinstance(error, Unclear):
                 attempts.maybe_applied = True
-        verdict = interpret(answer, state, maybe_applied=attempts.maybe_applied)
+        verdict = interpret(Reply(answer, state, attempts.maybe_applied))
         if isinstance(verdict, Done):
             return verdict.value
         if isinstance(verdict, GiveUp):
@@ -308,7 +315,7 @@ def attempt(
         state = verdict.state
 
 
-def otherwise(answer: Answer, state: _S, *, maybe_applied: bool) -> Again[_S] | GiveUp:
+def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
     """The last rows of every answer table.
 
         throttle, conflict, no answer       again
@@ -320,15 +327,16 @@ def otherwise(answer: Answer, state: _S, *, maybe_applied: bool) -> Again[_S] | 
         CountledgerError: the answer itself.
         RequestRejected: the service calls an action of the transaction invalid.
     """
+    answer = reply.answer
     if isinstance(answer, PASSING):
-        return Again(state)
+        return Again(reply.state)
     if isinstance(answer, TransactionCancelled):
         if any(reason.passing for reason in answer.reasons):
-            return Again(state, Throttled(str(answer)))
+            return Again(reply.state, Throttled(str(answer)))
         answer = RequestRejected(str(answer))
     if not isinstance(answer, CountledgerError):
         raise TypeError(f"no row of the answer table for {answer!r}")
-    if maybe_applied or isinstance(answer, RetryPeriodOver):
+    if reply.maybe_applied or isinstance(answer, RetryPeriodOver):
         return GiveUp(answer)
     raise answer
 

@@ -6,16 +6,15 @@ counter's window (time to live; an expired marker that still exists counts). The
 conditional on there being no marker of this incarnation of the counter. `MarkerChange.at` and
 `withdrawing` hold the answer tables. Three rules behind them:
 
-- A cancelled transaction is read by its reasons, the marker's first: a change that was applied may
-  be what took the last headroom.
+- A cancelled transaction is read by its reasons, the marker's first: the change itself may have
+  taken the last headroom.
 - Nothing promises that a cancelled transaction names every condition that failed. So "bound
   reached" is said only after a consistent read of the marker (one read unit, on refusals only).
 - "Bound reached" is not final while a request of this call got no answer: it may still be applied,
   and find headroom. Then a void marker is written first. If that finds the marker, the change was
   applied meanwhile.
 
-A key that is used again after its window cannot be recognized: a key with a time is refused then, a
-bare key counts again.
+A key that is used again after its window is refused if it has a time; a bare one counts again.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from countledger.ledger.attempts import (
     PASSING,
     Attempts,
     Done,
+    Reply,
     RetryPeriodOver,
     Send,
     attempt,
@@ -51,8 +51,9 @@ from countledger.producers.strict.state import of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attempts import Answer, Exhausted, Steps, Verdict
+    from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import Reason
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
@@ -148,32 +149,37 @@ class MarkerChange:
         updates = [update_of(self.context.table, self.definition, part, at_ms) for part in parts]
         transaction = Transact([self.marker, *updates], self.context.new_id(at_ms))
 
-        def interpret(
-            answer: Answer, state: None, /, *, maybe_applied: bool
-        ) -> Verdict[None, StrictOutcome | Item]:
-            if not isinstance(answer, CountledgerError):
-                return Done(Applied(self.change.counter, None))
-            if isinstance(answer, TransactionCancelled):
-                marker, *others = answer.reasons
-                if marker.condition_failed and marker.item is not None:
+        def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
+            match reply.answer:
+                case TransactionCancelled(reasons=(marker, *_)) if marker.item is not None:
                     return Done(marker.item)
-                if not marker.passing:
-                    try:
-                        refused = refused_among(self.definition, parts, others)
-                    except StaleDefinition:
-                        if not maybe_applied:
-                            raise
-                        return Done(self._unknown)
-                    if refused is not None:
-                        return Done(refused)
-            return otherwise(answer, state, maybe_applied=maybe_applied)
+                case TransactionCancelled(reasons=(marker, *others)) if not marker.passing:
+                    refused = self._refused_among(parts, others, reply)
+                    return otherwise(reply) if refused is None else Done(refused)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(Applied(self.change.counter, None))
 
         ended = yield from attempt(
-            None, lambda _: Send(transaction), interpret, self._give_up, self.attempts
+            None,
+            lambda _: Send(transaction),
+            interpret,
+            lambda exhausted: end(exhausted, self.change.counter, _ADVICE),
+            self.attempts,
         )
         if isinstance(ended, dict):
             return (yield from self._meaning_of(ended))
         return (yield from self._with_value(ended))
+
+    def _refused_among(
+        self, parts: Sequence[Part], reasons: Sequence[Reason], reply: Reply[None]
+    ) -> StrictOutcome | None:
+        try:
+            return refused_among(self.definition, parts, reasons)
+        except StaleDefinition:
+            if not reply.maybe_applied:
+                raise
+            return self._unknown
 
     def _confirming(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not self.attempts.maybe_applied:
@@ -233,9 +239,6 @@ class MarkerChange:
     def _unknown(self) -> Unknown:
         return Unknown(self.change.counter, _ADVICE)
 
-    def _give_up(self, exhausted: Exhausted[None]) -> StrictOutcome:
-        return end(exhausted, self.change.counter, _ADVICE)
-
 
 def withdraw(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
@@ -274,23 +277,20 @@ def withdrawing(
     """
     counter = definition.counter
     void = put_marker(context, definition, change_id, {"void": 1})
-    same = Check(context.table, definition.main, of(definition.incarnation))
-    transaction = Transact([void, same], context.new_id(context.clock.now_ms()))
+    unchanged = Check(context.table, definition.main, of(definition.incarnation))
+    transaction = Transact([void, unchanged], context.new_id(context.clock.now_ms()))
 
-    def interpret(
-        answer: Answer, state: None, /, *, maybe_applied: bool
-    ) -> Verdict[None, StrictOutcome | Item]:
-        if not isinstance(answer, CountledgerError):
-            return Done(Withdrawn(counter, change_id))
-        if isinstance(answer, RetryPeriodOver):
-            return Done(Unknown(counter, _ADVICE))
-        if isinstance(answer, TransactionCancelled):
-            marker, incarnation = answer.reasons
-            if incarnation.condition_failed:
-                raise StaleDefinition("the counter was deleted or recreated") from answer
-            if marker.condition_failed:
+    def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
+        match reply.answer:
+            case TransactionCancelled(reasons=(_, same)) if same.condition_failed:
+                raise StaleDefinition("the counter was deleted or recreated") from reply.answer
+            case TransactionCancelled(reasons=(marker, _)) if marker.condition_failed:
                 return Done(marker.item or {})
-        return otherwise(answer, state, maybe_applied=maybe_applied)
+            case RetryPeriodOver():
+                return Done(Unknown(counter, _ADVICE))
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(Withdrawn(counter, change_id))
 
     ended = yield from attempt(
         None,

@@ -23,6 +23,7 @@ from countledger.ledger.attempts import (
     GiveUp,
     Pause,
     Recheck,
+    Reply,
     RetryPeriodOver,
     Send,
     attempt,
@@ -68,6 +69,8 @@ ANSWERS: dict[str, tuple[Any, bool, bool]] = {
     "invalid": (INVALID, False, False),
     "condition": (ConditionFailed(None), False, False),
 }
+# The errors that cancelled transactions are reported by.
+KINDS: dict[str, type] = {"conflict": Throttled, "invalid": RequestRejected}
 
 
 @dataclass
@@ -126,11 +129,11 @@ class Ended:
 def protocol(attempts: Attempts, operation: Any = WRITE) -> Steps[Any]:  # noqa: ANN401
     """Sends one operation until it is done, by the rows that all tables share."""
 
-    def interpret(answer: Answer, state: int, /, *, maybe_applied: bool) -> Verdict[int, Any]:
-        if not isinstance(answer, CountledgerError):
-            return Done((answer, maybe_applied))
-        verdict = otherwise(answer, state, maybe_applied=maybe_applied)
-        return Again(state + 1, verdict.error) if isinstance(verdict, Again) else verdict
+    def interpret(reply: Reply[int]) -> Verdict[int, Any]:
+        if not isinstance(reply.answer, CountledgerError):
+            return Done((reply.answer, reply.maybe_applied))
+        verdict = otherwise(reply)
+        return Again(reply.state + 1, verdict.error) if isinstance(verdict, Again) else verdict
 
     return attempt(0, lambda _: Send(operation), interpret, Ended, attempts)
 
@@ -183,7 +186,7 @@ def check_course(names: tuple[str, ...], attempts: int) -> None:
     assert len(service.clock.slept_ms) == sent - 1
     doubt = any(ANSWERS[name][2] for name in names[:sent])
     answer, again, _ = ANSWERS[names[sent - 1]]
-    kind = {CONFLICT: Throttled, INVALID: RequestRejected}.get(answer, type(answer))
+    kind: type = KINDS.get(names[sent - 1], type(answer))
     if answer == "done":
         assert end == ("done", doubt)
     elif again or doubt:
@@ -236,15 +239,8 @@ def test_a_check_of_the_request_itself_is_an_answer() -> None:
             if service.clock.now_ms() >= late_ms:
                 raise CorruptItem("not this one")
 
-        def interpret(
-            answer: Answer,
-            state: None,  # noqa: ARG001
-            /,
-            *,
-            maybe_applied: bool,  # noqa: ARG001
-            heard: list[object] = heard,
-        ) -> Verdict[None, str]:
-            heard.append(answer)
+        def interpret(reply: Reply[None], heard: list[object] = heard) -> Verdict[None, str]:
+            heard.append(reply.answer)
             return Done("refused")
 
         def request(_: None, refuse: Any = refuse) -> Send:  # noqa: ANN401
@@ -272,15 +268,16 @@ def test_a_follow_up_neither_waits_nor_counts() -> None:
     def request(state: str) -> Send:
         return Send(READ if state == "reading" else WRITE)
 
-    def interpret(answer: Answer, state: str, /, *, maybe_applied: bool) -> Verdict[str, str]:
-        seen.append((state, maybe_applied))
-        if isinstance(answer, Unclear):
-            return Recheck("reading")
-        if state == "reading":
-            return Recheck("writing", resolved=True)
-        if isinstance(answer, Throttled):
-            return Again("writing")
-        return Done(answer)
+    def interpret(reply: Reply[str]) -> Verdict[str, str]:
+        seen.append((reply.state, reply.maybe_applied))
+        match reply:
+            case Reply(Unclear()):
+                return Recheck("reading")
+            case Reply(_, "reading"):
+                return Recheck("writing", resolved=True)
+            case Reply(Throttled()):
+                return Again("writing")
+        return Done(reply.answer)
 
     attempts = attempts_of(service, 2)
     assert run(attempt("writing", request, interpret, str, attempts), service) == "done"
@@ -306,7 +303,7 @@ def test_giving_up_asks_nothing_more() -> None:
     steps: Steps[Any] = attempt(
         None,
         lambda _: Send(WRITE),
-        lambda answer, state, /, *, maybe_applied: GiveUp(error),  # noqa: ARG005
+        lambda reply: GiveUp(error),  # noqa: ARG005
         lambda end: end.error,
         attempts_of(service, 3),
     )
@@ -316,7 +313,7 @@ def test_giving_up_asks_nothing_more() -> None:
 def test_an_answer_without_a_row_is_a_bug_of_the_table() -> None:
     """It must not pass for a refusal."""
     with pytest.raises(TypeError, match="no row of the answer table for 'odd'"):
-        otherwise("odd", None, maybe_applied=False)
+        otherwise(Reply("odd", None, maybe_applied=False))
 
 
 @given(
