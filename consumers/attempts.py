@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.directory import lost_text
 from countledger.consumers.progress import attempt_of, survival_of
-from countledger.consumers.record import Poison, created_at_ms, sequence_of
+from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
 from countledger.ledger.errors import ConditionFailed, CountledgerError, ProgressLost
 from countledger.ledger.limits import ATTEMPTS_COUNTED_FROM_MS, ATTEMPTS_MAX
 
@@ -87,7 +87,7 @@ def attempt_at(
         first = sequence_of(records[0])
         if now_ms - created_at_ms(records[0]) < ATTEMPTS_COUNTED_FROM_MS:
             return None
-    except Poison:
+    except MalformedRecord:
         return None  # it is quarantined at once
     before = progress.attempts if progress.attempted == first else 0
     halvings = max(0, before - _WHOLE + 1)
@@ -100,7 +100,7 @@ def attempt_at(
 def _has_number(record: Mapping[str, Any]) -> bool:
     try:
         sequence_of(record)
-    except Poison:
+    except MalformedRecord:
         return False
     return True
 

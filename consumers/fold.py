@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from countledger.consumers.changes import Changes, Row, row_of
-from countledger.consumers.record import Poison, change_of, created_at_ms, place_of, sequence_of
+from countledger.consumers.record import (
+    MalformedRecord,
+    change_of,
+    created_at_ms,
+    place_of,
+    sequence_of,
+)
 from countledger.consumers.sweep import sweep
 from countledger.ledger import amount
 
@@ -106,8 +112,8 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             sequence = sequence_of(record)
             result.last_sequence = record["dynamodb"]["SequenceNumber"]
             change = change_of(record, sequence, now_ms)
-        except Poison as poison:
-            result.rejected.append(Rejected(record, str(poison), sequence))
+        except MalformedRecord as malformed:
+            result.rejected.append(Rejected(record, str(malformed), sequence))
             continue
         if change is not None:
             rows.setdefault(change.counter, []).append(row_of(change))
@@ -130,7 +136,7 @@ def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Rea
         created_at_ms = _last_created_at_ms(records[: last + 1])
         try:
             sequence_of(records[last])
-        except Poison:
+        except MalformedRecord:
             continue
         if created_at_ms is None:
             return None
@@ -154,6 +160,6 @@ def _last_created_at_ms(records: Sequence[Mapping[str, Any]]) -> int | None:
     for record in reversed(records):
         try:
             return created_at_ms(record)
-        except Poison:
+        except MalformedRecord:
             continue
     return None

@@ -167,7 +167,7 @@ class Materializer:
     ) -> TotalWriter:
         shard, now_ms = batch.shard, batch.now_ms
 
-        def set_aside(change: Change, reason: str) -> None:
+        def to_quarantine(change: Change, reason: str) -> None:
             self.quarantine.put(find(records, change.sequence), reason, str(shard))
 
         def removable(total: Item) -> dict[str, bytes]:
@@ -176,7 +176,7 @@ class Materializer:
         index = DueMarker(dynamo, self.table, self.rules, now_ms).mark if self.rules else None
         also = self.ranks.clauses if self.ranks else None
         return TotalWriter(
-            dynamo, self.table, str(shard), set_aside, now_ms, index, also, removable
+            dynamo, self.table, str(shard), to_quarantine, now_ms, index, also, removable
         )
 
     def _advance(

@@ -40,7 +40,7 @@ class Change(NamedTuple):
     entries: int
 
 
-class Poison(Exception):
+class MalformedRecord(Exception):
     """A record that cannot be understood, now or later; the text is the reason."""
 
 
@@ -48,7 +48,7 @@ def sequence_of(record: Mapping[str, Any]) -> int:
     """A record's sequence number.
 
     Raises:
-        Poison: it has none.
+        MalformedRecord: it has none.
     """
     try:
         text = record["dynamodb"]["SequenceNumber"]
@@ -56,7 +56,7 @@ def sequence_of(record: Mapping[str, Any]) -> int:
             return int(text)
     except (KeyError, TypeError, AttributeError):
         pass
-    raise Poison("the record has no sequence number")
+    raise MalformedRecord("the record has no sequence number")
 
 
 def find(records: Sequence[Mapping[str, Any]], sequence: int) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ def place_of(records: Sequence[Mapping[str, Any]], sequence: int) -> int:
         try:
             if sequence_of(record) == sequence:
                 return place
-        except Poison:
+        except MalformedRecord:
             continue
     raise LookupError(f"no record has sequence number {sequence}")
 
@@ -90,7 +90,7 @@ def above(records: Sequence[Mapping[str, Any]], position: int) -> Sequence[Mappi
 def _is_above(record: Mapping[str, Any], position: int) -> bool:
     try:
         return sequence_of(record) > position
-    except Poison:
+    except MalformedRecord:
         return True
 
 
@@ -113,14 +113,14 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
     """When the stream made a record; in whole seconds.
 
     Raises:
-        Poison: it does not tell, or names a time that no item could hold.
+        MalformedRecord: it does not tell, or names a time that no item could hold.
     """
     try:
         at_ms = int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise Poison("the record has no creation time") from None
+        raise MalformedRecord("the record has no creation time") from None
     if not 0 <= at_ms < TIME_LIMIT_MS:
-        raise Poison("the record has no creation time that can be")
+        raise MalformedRecord("the record has no creation time that can be")
     return at_ms
 
 
@@ -158,22 +158,22 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     """What a record adds to a total, or None for nothing.
 
     Raises:
-        Poison: an attribute is absent or malformed, or the record is older than the stream keeps
-            records: its watermark may be gone, so it may have been applied before.
+        MalformedRecord: an attribute is absent or malformed, or the record is older than the
+            stream keeps records: its watermark may be gone, so it may have been applied before.
     """
     counter, entry, name = subject_of(record, "entry")
     if not entry.startswith(keys.ENTRY_PREFIX):
         if entry in (keys.HEAD, keys.ARCHIVED, keys.SETTINGS):
             return None
-        raise Poison(f"the sort key {entry[:40]!r} has an unknown prefix")
+        raise MalformedRecord(f"the sort key {entry[:40]!r} has an unknown prefix")
     if name == "REMOVE":
         return None
     if name not in ("INSERT", "MODIFY"):
-        raise Poison(f"the event name {name!r} is unknown")
+        raise MalformedRecord(f"the event name {name!r} is unknown")
     if keys.id_of(entry) is None:
-        raise Poison(f"the sort key {entry[:60]!r} is malformed")
+        raise MalformedRecord(f"the sort key {entry[:60]!r} is malformed")
     if now_ms - created_at_ms(record) > STREAM_RECORD_MAX_AGE_MS:
-        raise Poison("the record is older than a stream keeps records")
+        raise MalformedRecord("the record is older than a stream keeps records")
     stream = record["dynamodb"]
     delta, events = worth_of(stream.get("NewImage"), "new")
     if name == "INSERT":
@@ -194,15 +194,15 @@ def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]
         sort_key: what the table calls it.
 
     Raises:
-        Poison: the record lacks one of them.
+        MalformedRecord: the record lacks one of them.
     """
     try:
         key = record["dynamodb"]["Keys"]
         counter, place, name = key["counter"]["S"], key[sort_key]["S"], record["eventName"]
     except (KeyError, TypeError):
-        raise Poison("the record lacks its keys or its event name") from None
+        raise MalformedRecord("the record lacks its keys or its event name") from None
     if not isinstance(counter, str) or not isinstance(place, str):
-        raise Poison("the record's keys are no texts")
+        raise MalformedRecord("the record's keys are no texts")
     return counter, place, name
 
 
@@ -214,15 +214,17 @@ def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - fr
         which: new or old, for the reason.
 
     Raises:
-        Poison: it has none, or of a format that this release does not read.
+        MalformedRecord: it has none, or of a format that this release does not read.
     """
     try:
         if "v" in image and image["v"] != {"N": str(FORMAT)}:
-            raise Poison(f"the {which} image has format {image['v']}; this release reads {FORMAT}")
+            raise MalformedRecord(
+                f"the {which} image has format {image['v']}; this release reads {FORMAT}"
+            )
         delta = amount.from_number(image["delta"]["N"])
         events = integer_in(image["events"]) if "events" in image else 1
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Poison(f"the {which} image has no well-formed delta and events") from None
+        raise MalformedRecord(f"the {which} image has no well-formed delta and events") from None
     if not amount.fits(delta) or not 0 <= events <= _EVENTS_MAX:
-        raise Poison(f"the {which} image's delta or events are out of range")
+        raise MalformedRecord(f"the {which} image's delta or events are out of range")
     return delta, events

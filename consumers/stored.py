@@ -1,4 +1,4 @@
-"""A total as it lies in `counters`, also one that somebody spoilt by hand."""
+"""A total as it lies in `counters`, also one that somebody corrupt by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stored:
         item: as it is, or None where there is none.
         total: what it says; zeros where there is none, None where it cannot be read.
         flaw: why it cannot be read.
-        version: by which a change of it shows; 0 where there is none, None where that is spoilt
+        version: by which a change of it shows; 0 where there is none, None where that is corrupt
             as well, or of a later release: then nobody may write it.
     """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.changes import row_of
 from countledger.consumers.record import (
-    Poison,
+    MalformedRecord,
     are_sequences,
     change_of,
     sequence_of,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # In the stream's seconds; what lies behind it (infinity does) is left to a closer look.
 _FAR_AHEAD_S: Final = 1e11
-_NOT_WELL_FORMED: Final = (KeyError, TypeError, AttributeError, ValueError, Poison)
+_NOT_WELL_FORMED: Final = (KeyError, TypeError, AttributeError, ValueError, MalformedRecord)
 
 
 def sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, list[Row]] | None:

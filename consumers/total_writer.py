@@ -104,7 +104,7 @@ class TotalWriter:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         shard: whose records these are.
-        set_aside: puts a record into the quarantine: the change, and why.
+        to_quarantine: puts a record into the quarantine: the change, and why.
         now_ms: the time of the batch.
         index: puts a counter into the due index, if its total says that it belongs there.
         also: what the update of a counter's total also does, for its ranking.
@@ -114,7 +114,7 @@ class TotalWriter:
     dynamo: DynamoClient
     table: str
     shard: str
-    set_aside: Callable[[Change, str], None]
+    to_quarantine: Callable[[Change, str], None]
     now_ms: int
     index: Callable[[Item], None] | None = None
     also: Callable[[str], tuple[Clause, ...]] | None = None
@@ -123,7 +123,7 @@ class TotalWriter:
     def write(self, counter: str, changes: Changes) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
 
-        What the service calls invalid is halved until the culprit stands alone. It is set aside
+        What the service calls invalid is halved until the culprit stands alone. It is quarantined
         *before* a later change can move the watermark past it: dropped silently it must not be.
         """
         try:
@@ -134,7 +134,7 @@ class TotalWriter:
                 first = self.write(counter, changes[:half])
                 return first if first.error else _both(first, self.write(counter, changes[half:]))
             try:
-                self.set_aside(changes[0], str(rejection))
+                self.to_quarantine(changes[0], str(rejection))
             except CountledgerError as error:
                 return Written(error=error)
             return Written(rejected=1)

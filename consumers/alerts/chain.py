@@ -71,7 +71,7 @@ class ChainJudge:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         teller: tells what is set off.
-        set_aside: puts a record into the quarantine: its sequence number, and why.
+        to_quarantine: puts a record into the quarantine: its sequence number, and why.
         deadline: after which no move is begun; None: there is no such moment.
         decide: what is next for a move.
         write_of: how a state is written.
@@ -80,7 +80,7 @@ class ChainJudge:
     dynamo: DynamoClient
     table: str
     teller: Teller
-    set_aside: Callable[[int, str], None]
+    to_quarantine: Callable[[int, str], None]
     deadline: Deadline | None = None
     decide: Callable[[State | None, Move, Rule], Tell | Write | None] = decide
     write_of: Callable[[str, Write], Put] = write_of
@@ -110,8 +110,8 @@ class ChainJudge:
     def _pass_or_set_aside(self, link: Link, state: State | None, judged: Judged) -> State | None:
         try:
             return self._pass(link, state, judged)
-        except (CorruptItem, RequestRejected) as poison:
-            self.set_aside(link.move.sequence, str(poison))
+        except (CorruptItem, RequestRejected) as malformed:
+            self.to_quarantine(link.move.sequence, str(malformed))
             judged.rejected += 1
             return state
 

@@ -20,7 +20,7 @@ from countledger.consumers.alerts.chain import ChainJudge, Judged, Link
 from countledger.consumers.alerts.state import concerns
 from countledger.consumers.alerts.teller import Teller
 from countledger.consumers.alerts.total_change import move_of
-from countledger.consumers.record import Poison, created_at_ms, find, sequence_of
+from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
@@ -132,11 +132,11 @@ class Judge:
         moves = self._read(records, stream, outcome)
         chains = chains_of(moves, book)
 
-        def set_aside(sequence: int, reason: str) -> None:
+        def to_quarantine(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
         teller = Teller(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        judge = ChainJudge(self.dynamo, self.table, teller, set_aside, deadline)
+        judge = ChainJudge(self.dynamo, self.table, teller, to_quarantine, deadline)
         if chains:
             with ThreadPoolExecutor(_CHAINS, "countledger-judge") as pool:
                 judged = pool.map(judge.judge, chains.values())
@@ -152,8 +152,8 @@ class Judge:
         for record in records:
             try:
                 move = move_of(record, sequence_of(record), now_ms)
-            except Poison as poison:
-                self.quarantine.put(record, str(poison), stream)
+            except MalformedRecord as malformed:
+                self.quarantine.put(record, str(malformed), stream)
                 outcome.quarantined += 1
                 continue
             if move is not None:
@@ -162,7 +162,7 @@ class Judge:
         if records:
             try:
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
-            except Poison:
+            except MalformedRecord:
                 outcome.lag_ms = None
         return moves
 

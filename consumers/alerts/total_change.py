@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.record import Poison, created_at_ms, integer_in, subject_of
+from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import shown
 from countledger.ledger.limits import FORMAT, STREAM_RECORD_MAX_AGE_MS
@@ -63,15 +63,15 @@ def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | Non
     """The move of a record, or None where no total moved.
 
     Raises:
-        Poison: an attribute is absent or malformed, or the record is older than the stream keeps
-            records: the revisions of rules that judged it may be gone.
+        MalformedRecord: an attribute is absent or malformed, or the record is older than the
+            stream keeps records: the revisions of rules that judged it may be gone.
     """
     counter, part, name = subject_of(record, "part")
     # A strict counter may be called `total`; its place in the directory has a `#` before it.
     if part != keys.TOTAL or "#" in counter or name == "REMOVE":
         return None
     if name not in ("INSERT", "MODIFY"):
-        raise Poison(f"the event name {name!r} is unknown")
+        raise MalformedRecord(f"the event name {name!r} is unknown")
     stream = record["dynamodb"]
     new = _image(stream, "NewImage")
     if "bins" in new or (name == "INSERT" and _is_being_made(new)):
@@ -82,7 +82,7 @@ def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | Non
         return None
     at_ms = created_at_ms(record)
     if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
-        raise Poison("the record is older than a stream keeps records")
+        raise MalformedRecord("the record is older than a stream keeps records")
     return Move(sequence, counter, before, behind, _version(new), at_ms)
 
 
@@ -96,9 +96,9 @@ def _is_being_made(new: Mapping[str, Any]) -> bool:
 def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
     image = stream.get(which)
     if not isinstance(image, dict):
-        raise Poison(f"the record has no {which}")
+        raise MalformedRecord(f"the record has no {which}")
     if "v" in image and image["v"] != {"N": str(FORMAT)}:
-        raise Poison(f"the {which} has format {image['v']}; this release reads {FORMAT}")
+        raise MalformedRecord(f"the {which} has format {image['v']}; this release reads {FORMAT}")
     return image
 
 
@@ -113,10 +113,12 @@ def _value(image: Mapping[str, Any]) -> Amount:
     try:
         total = amount.from_number(image["total"]["N"])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Poison("an image has no well-formed total") from None
+        raise MalformedRecord("an image has no well-formed total") from None
     # Nearly all are integers, and every record has two.
     if not ((type(total) is int and _LOWEST < total < _HIGHEST) or is_tellable(total)):
-        raise Poison(f"no message of an alert holds a total of {shown(image['total']['N'])}")
+        raise MalformedRecord(
+            f"no message of an alert holds a total of {shown(image['total']['N'])}"
+        )
     return total
 
 
@@ -124,7 +126,7 @@ def _version(image: Mapping[str, Any]) -> int:
     try:
         version = integer_in(image["version"])
     except (KeyError, TypeError, ValueError):
-        raise Poison("the image has no well-formed version") from None
+        raise MalformedRecord("the image has no well-formed version") from None
     if not 0 < version < _VERSION_MAX:
-        raise Poison(f"the version {version} is out of range")
+        raise MalformedRecord(f"the version {version} is out of range")
     return version

@@ -150,8 +150,8 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     names = [f"likes:{n}" for n in "abc"]
     for name in names:
         emptying.record(name)
-    spoilt = {**keys.removal_key("likes:b"), "id": "m", "at": "yesterday"}
-    emptying.dynamo.put(Put(COUNTERS, spoilt))
+    corrupt = {**keys.removal_key("likes:b"), "id": "m", "at": "yesterday"}
+    emptying.dynamo.put(Put(COUNTERS, corrupt))
 
     removals = emptying.removals(emptying.remover(), names).remove_all("likes")
     stages = {one.counter: (one.stage, one.detail) for one in removals}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.fold import fold
-from countledger.consumers.record import Change, Poison, change_of, find, sequence_of
+from countledger.consumers.record import Change, MalformedRecord, change_of, find, sequence_of
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.ledger.clocks import NOW_MS
@@ -121,11 +121,11 @@ _MALFORMED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("malformed", "reason"), _MALFORMED)
-def test_a_malformed_record_is_poison_with_its_reason(
+def test_a_malformed_record_is_malformed_with_its_reason(
     malformed: dict[str, Any], reason: str
 ) -> None:
     """It never breaks the batch that it comes in: the records beside it are folded."""
-    with pytest.raises(Poison, match=reason):
+    with pytest.raises(MalformedRecord, match=reason):
         _change_of(malformed)
 
     folded = fold([record(110), malformed, record(112)], NOW_MS)
@@ -149,9 +149,9 @@ def test_a_malformed_record_is_poison_with_its_reason(
         with_stream(_GOOD, SequenceNumber=["5"]),
     ],
 )
-def test_a_record_without_sequence_number_is_poison(unnumbered: Any) -> None:  # noqa: ANN401
+def test_a_record_without_sequence_number_is_malformed(unnumbered: Any) -> None:  # noqa: ANN401
     """No watermark could ever pass it."""
-    with pytest.raises(Poison, match="no sequence number"):
+    with pytest.raises(MalformedRecord, match="no sequence number"):
         sequence_of(unnumbered)
 
     folded = fold([unnumbered, record(112)], NOW_MS)
@@ -170,7 +170,7 @@ def test_the_format_that_this_release_writes_may_be_spelled_out() -> None:
 def test_a_record_older_than_a_stream_keeps_them_is_never_applied() -> None:
     """At the bound it still is."""
     assert _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS)) is not None
-    with pytest.raises(Poison, match="older than a stream keeps"):
+    with pytest.raises(MalformedRecord, match="older than a stream keeps"):
         _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS + 1000))
 
 
