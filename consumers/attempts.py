@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.consumers.directory import lost_text
-from countledger.consumers.progress import attempt_of, survival_of
+from countledger.consumers.progress import attempt_ended_of, attempt_started_of
 from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
 from countledger.ledger.errors import ConditionFailed, CountledgerError, ProgressLost
 from countledger.ledger.limits import ATTEMPTS_COUNTED_FROM_MS, ATTEMPTS_MAX
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.shard import Shard
+    from countledger.consumers.shard import ShardName
     from countledger.ledger.deadline import Deadline
     from countledger.ledger.dynamo import DynamoClient
 
@@ -32,7 +32,7 @@ _WHOLE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ShardBatch:
     """What one invocation goes by.
 
     Attributes:
@@ -42,14 +42,14 @@ class Batch:
         deadline: until when to write.
     """
 
-    shard: Shard
+    shard: ShardName
     progress: ShardProgress
     now_ms: int
     deadline: Deadline
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class BatchAttempt:
     """One attempt at a batch that is counted.
 
     Attributes:
@@ -73,9 +73,9 @@ class Attempt:
         return f"the function did not come to an end, {self.number - 1} times, at this record"
 
 
-def attempt_at(
+def next_attempt(
     records: Sequence[Mapping[str, Any]], progress: ShardProgress, now_ms: int
-) -> Attempt | None:
+) -> BatchAttempt | None:
     """The attempt that an invocation makes at records (at least one), or None if it is not counted.
 
     Args:
@@ -94,7 +94,7 @@ def attempt_at(
     size = 1 if before >= ATTEMPTS_MAX else max(1, len(records) >> halvings)
     while size < len(records) and not _has_number(records[size]):
         size += 1  # what is left must be told from where
-    return Attempt(first, before + 1, size)
+    return BatchAttempt(first, before + 1, size)
 
 
 def _has_number(record: Mapping[str, Any]) -> bool:
@@ -105,9 +105,9 @@ def _has_number(record: Mapping[str, Any]) -> bool:
     return True
 
 
-def begun(
-    dynamo: DynamoClient, table: str, batch: Batch, attempt: Attempt | None
-) -> Attempt | None:
+def start_attempt(
+    dynamo: DynamoClient, table: str, batch: ShardBatch, attempt: BatchAttempt | None
+) -> BatchAttempt | None:
     """The attempt, once it is noted: one write unit. None: none is counted.
 
     So it is where another invocation has passed the first record since the progress was read.
@@ -120,7 +120,9 @@ def begun(
         return None
     try:
         with batch.deadline.guarded():
-            dynamo.update(attempt_of(table, str(batch.shard), attempt.first, attempt.number))
+            dynamo.update(
+                attempt_started_of(table, str(batch.shard), attempt.first, attempt.number)
+            )
     except ConditionFailed as refused:
         if refused.item is None:
             raise ProgressLost(lost_text(batch.shard)) from refused
@@ -128,7 +130,7 @@ def begun(
     return attempt
 
 
-def survive(dynamo: DynamoClient, table: str, batch: Batch, attempt: Attempt) -> None:
+def end_attempt(dynamo: DynamoClient, table: str, batch: ShardBatch, attempt: BatchAttempt) -> None:
     """Note that the process did not end over this batch, which fails for reasons of its own."""
     with suppress(CountledgerError), batch.deadline.concluding().guarded():
-        dynamo.update(survival_of(table, str(batch.shard), attempt.first))
+        dynamo.update(attempt_ended_of(table, str(batch.shard), attempt.first))

@@ -14,21 +14,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from countledger.consumers.bookmarks import Bookmarks, NoBookmarks, Place
+from countledger.consumers.bookmarks import Bookmarks, NoBookmarks, WalkPosition
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker, start
 from countledger.ledger.errors import CorruptItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-Outcome = TypeVar("Outcome")
+Audited = TypeVar("Audited")
 
 # An audit may wait for the proof of a busy stream as long as clocks differ: many share it.
 CHUNK = 2_000
 
 
 @dataclass(slots=True)
-class Audit(Generic[Outcome]):
+class Audit(Generic[Audited]):
     """A walk over all counters with an outcome for each; iterate over it once.
 
     Attributes:
@@ -46,28 +46,28 @@ class Audit(Generic[Outcome]):
     """
 
     walker: Walker
-    judge: Callable[[Iterable[str]], Iterator[Outcome]]
-    name_of: Callable[[Outcome], str]
+    judge: Callable[[Iterable[str]], Iterator[Audited]]
+    name_of: Callable[[Audited], str]
     is_wanted: Callable[[str], bool]
     segments: int = SEGMENTS_DEFAULT
     bookmarks: Bookmarks = field(default_factory=NoBookmarks)
     has_time: Callable[[], bool] = lambda: True
-    unread: Callable[[str, CorruptItem], Outcome] | None = None
+    unread: Callable[[str, CorruptItem], Audited] | None = None
     counts: Counter[str] = field(default_factory=Counter)
     done: bool = False
 
-    def __iter__(self) -> Iterator[Outcome]:
+    def __iter__(self) -> Iterator[Audited]:
         """The outcomes, as they come."""
         for outcomes in self.rounds():
             yield from outcomes
 
-    def rounds(self) -> Iterator[list[Outcome]]:
+    def rounds(self) -> Iterator[list[Audited]]:
         """The outcomes by round. The place is kept when the next round is asked for.
 
         Raises:
             BadSetting: the number of segments is none, or the bookmark is of something else.
         """
-        place = self.bookmarks.load() or Place(start(self.segments))
+        place = self.bookmarks.load() or WalkPosition(start(self.segments))
         self.counts.update(place.counts)
         self.bookmarks.save(place)  # if that fails, then before any work
         for one in self.walker.rounds(place.bookmark):
@@ -75,16 +75,16 @@ class Audit(Generic[Outcome]):
             outcomes += self.judge(wanted)
             self.counts.update(map(self.name_of, outcomes))
             yield outcomes
-            self.bookmarks.save(Place(one.bookmark, dict(self.counts)))
+            self.bookmarks.save(WalkPosition(one.bookmark, dict(self.counts)))
             if not self.has_time():
                 return
         self.bookmarks.clear()
         self.done = True
 
-    def _wanted(self, counters: Iterable[str]) -> tuple[list[str], list[Outcome]]:
+    def _wanted(self, counters: Iterable[str]) -> tuple[list[str], list[Audited]]:
         """The counters to be judged, and the outcomes of those of which nobody can tell."""
         wanted: list[str] = []
-        outcomes: list[Outcome] = []
+        outcomes: list[Audited] = []
         for counter in counters:
             try:
                 if self.is_wanted(counter):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from countledger.consumers.audit import CHUNK, Audit
 from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
-from countledger.consumers.lost_progress import LostProgress
+from countledger.consumers.lost_progress import ProgressRecovery
 from countledger.consumers.repair import Remedy, Repair, Repairer
-from countledger.consumers.stored import look_at
+from countledger.consumers.stored import stored_total
 from countledger.consumers.verdict import unreadable
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import keys
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from countledger.consumers.verify import Verifier
     from countledger.ledger.namespace import Namespaces
 
-Outcome = TypeVar("Outcome")
-Judge: TypeAlias = "Callable[[Iterable[str]], Iterator[Outcome]]"
+Audited = TypeVar("Audited")
+Judge: TypeAlias = "Callable[[Iterable[str]], Iterator[Audited]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +95,23 @@ class Auditor:
             task, repair, self._unrepaired, lambda one: str(one.remedy), segments, resume
         )
 
-    def mend_progress(self) -> Iterator[str]:
+    def recover_progress(self) -> Iterator[str]:
         """Let every stream shard go on whose progress is lost; which. Repair all totals after it.
 
         Raises:
             SetupError: the stream was switched off.
         """
         one = self.verifier
-        return LostProgress(one.totals.dynamo, one.totals.table, one.stream, one.clock).mend()
+        return ProgressRecovery(
+            one.totals.dynamo, one.totals.table, one.stream, one.clock
+        ).recover()
 
     def _each(
         self,
-        judge: Judge[Outcome],
-        unread: Callable[[str, CorruptItem], Outcome],
+        judge: Judge[Audited],
+        unread: Callable[[str, CorruptItem], Audited],
         counters: Iterable[str],
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[Audited]:
         """The outcomes of counters in their order, some at a time.
 
         Of one whose namespace cannot be read nobody knows whether it has a ledger: nothing is
@@ -117,7 +119,7 @@ class Auditor:
         """
         feed = iter(counters)
         while chunk := list(islice(feed, self.verifier.chunk)):
-            outcomes: dict[int, Outcome] = {}
+            outcomes: dict[int, Audited] = {}
             good: dict[int, str] = {}
             for place, counter in enumerate(chunk):
                 try:
@@ -136,12 +138,12 @@ class Auditor:
     def _audit(  # noqa: PLR0917 - handed on
         self,
         task: str,
-        judge: Judge[Outcome],
-        unread: Callable[[str, CorruptItem], Outcome],
-        name_of: Callable[[Outcome], str],
+        judge: Judge[Audited],
+        unread: Callable[[str, CorruptItem], Audited],
+        name_of: Callable[[Audited], str],
         segments: int,
         resume: Path | None,
-    ) -> Audit[Outcome]:
+    ) -> Audit[Audited]:
         ledger = self.verifier.exact.table
         totals = self.verifier.totals.table
         purpose = f"{task} of {ledger} and {totals} in {self.region}"
@@ -158,9 +160,9 @@ class Auditor:
 
 def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
     """What becomes of a counter whose namespace cannot be read: one read unit for its total."""
-    stored = look_at(counter, verifier.totals.item(counter))
+    stored = stored_total(counter, verifier.totals.item(counter))
     verdict = unreadable(stored, None, str(error))
-    return Repair(counter, Remedy.LEFT, verdict, verdict.proof)
+    return Repair(counter, Remedy.SKIPPED, verdict, verdict.proof)
 
 
 def of_a_ledger(namespaces: Namespaces, counter: str) -> str:

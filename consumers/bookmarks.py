@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from countledger.consumers.walk import SEGMENTS_MAX, Bookmark, Lane, Source
+from countledger.consumers.walk import SEGMENTS_MAX, Bookmark, WalkedTable, WalkSegment
 from countledger.ledger import keys
 from countledger.ledger.attributes import require
 from countledger.ledger.errors import BadSetting
@@ -25,7 +25,7 @@ _FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WalkPosition:
     """Where a walk stands.
 
     Attributes:
@@ -40,10 +40,10 @@ class Place:
 class Bookmarks(Protocol):
     """Keeps the place of one walk."""
 
-    def load(self) -> Place | None:
+    def load(self) -> WalkPosition | None:
         """The place that was kept, or None."""
 
-    def save(self, place: Place) -> None:
+    def save(self, place: WalkPosition) -> None:
         """Keep a place instead of the last one."""
 
     def clear(self) -> None:
@@ -56,7 +56,7 @@ class NoBookmarks:
     def load(self) -> None:
         """There is none."""
 
-    def save(self, place: Place) -> None:
+    def save(self, place: WalkPosition) -> None:
         """Forget it."""
 
     def clear(self) -> None:
@@ -75,7 +75,7 @@ class FileBookmarks:
     path: Path
     purpose: str
 
-    def load(self) -> Place | None:
+    def load(self) -> WalkPosition | None:
         """The place in the file, or None where there is no file.
 
         Raises:
@@ -89,7 +89,7 @@ class FileBookmarks:
             raise BadSetting(f"bookmark {self.path}: {error}") from error
         return _decode(text, self.purpose, f"bookmark {self.path}")
 
-    def save(self, place: Place) -> None:
+    def save(self, place: WalkPosition) -> None:
         """Write the file anew; whoever reads it sees the old one or the new one.
 
         Raises:
@@ -121,7 +121,7 @@ class ItemBookmarks:
     table: str
     purpose: str
 
-    def load(self) -> Place | None:
+    def load(self) -> WalkPosition | None:
         """The place in the item; None where there is none, or none that this release can read."""
         item = self.dynamo.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
         if item is None or "place" not in item:
@@ -131,7 +131,7 @@ class ItemBookmarks:
         except BadSetting:
             return None  # of another release: the walk begins anew, which does no harm
 
-    def save(self, place: Place) -> None:
+    def save(self, place: WalkPosition) -> None:
         """Write the item anew."""
         text = _encode(place, self.purpose)
         self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
@@ -144,7 +144,7 @@ class ItemBookmarks:
 class _SavedLane(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    source: Source
+    source: WalkedTable
     segment: int = Field(ge=0, lt=SEGMENTS_MAX)
     after: dict[str, str] | None
     done: bool
@@ -159,7 +159,7 @@ class _Saved(BaseModel):
     counts: dict[str, int]
 
 
-def _encode(place: Place, purpose: str) -> str:
+def _encode(place: WalkPosition, purpose: str) -> str:
     lanes: list[dict[str, Any]] = [
         {
             "source": str(lane.source),
@@ -173,7 +173,7 @@ def _encode(place: Place, purpose: str) -> str:
     return json.dumps(saved, ensure_ascii=False)
 
 
-def _decode(text: str, purpose: str, what: str) -> Place:
+def _decode(text: str, purpose: str, what: str) -> WalkPosition:
     try:
         saved = _Saved.model_validate_json(text)
     except ValidationError as error:
@@ -183,10 +183,10 @@ def _decode(text: str, purpose: str, what: str) -> Place:
         raise BadSetting(
             f"{what} belongs to {saved.purpose!r}, and this is {purpose!r}; name another file"
         )
-    lanes = tuple(Lane(one.source, one.segment, one.after, one.done) for one in saved.lanes)
-    segments = len(lanes) // len(Source)
+    lanes = tuple(WalkSegment(one.source, one.segment, one.after, one.done) for one in saved.lanes)
+    segments = len(lanes) // len(WalkedTable)
     if [(one.source, one.segment) for one in lanes] != [
-        (source, segment) for source in Source for segment in range(segments)
+        (source, segment) for source in WalkedTable for segment in range(segments)
     ]:
         raise BadSetting(f"{what} is none of ours: its segments are not complete")
-    return Place(Bookmark(lanes), saved.counts)
+    return WalkPosition(Bookmark(lanes), saved.counts)

@@ -1,7 +1,7 @@
 """The changes of one counter in a batch, kept as they were read.
 
 Few of them are ever looked at one by one: where a watermark has passed some, or the service takes
-none. So each becomes a `Change`, and its sequence number a number, when somebody asks for it.
+none. So each becomes a `EntryChange`, and its sequence number a number, when somebody asks for it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias, overload
 
-from countledger.consumers.record import Change
+from countledger.consumers.record import EntryChange
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = "tuple[str | int, Amount, int, int]"
 
 
-class Changes(Sequence[Change]):
+class CounterChanges(Sequence[EntryChange]):
     """Changes of one counter, in order.
 
     Attributes:
@@ -34,27 +34,27 @@ class Changes(Sequence[Change]):
         self.rows = rows
 
     @overload
-    def __getitem__(self, index: int) -> Change: ...
+    def __getitem__(self, index: int) -> EntryChange: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Changes: ...
+    def __getitem__(self, index: slice) -> CounterChanges: ...
 
-    def __getitem__(self, index: int | slice) -> Change | Changes:
+    def __getitem__(self, index: int | slice) -> EntryChange | CounterChanges:
         """One of them, or some."""
         if isinstance(index, slice):
-            return Changes(self.counter, self.rows[index])
+            return CounterChanges(self.counter, self.rows[index])
         sequence, delta, events, entries = self.rows[index]
-        return Change(int(sequence), self.counter, delta, events, entries)
+        return EntryChange(int(sequence), self.counter, delta, events, entries)
 
-    def above(self, sequence: int) -> Changes:
+    def above(self, sequence: int) -> CounterChanges:
         """Those behind a sequence number."""
-        return Changes(self.counter, [row for row in self.rows if int(row[0]) > sequence])
+        return CounterChanges(self.counter, [row for row in self.rows if int(row[0]) > sequence])
 
     def __len__(self) -> int:
         """How many they are."""
         return len(self.rows)
 
 
-def row_of(change: Change) -> Row:
+def row_of(change: EntryChange) -> Row:
     """A change as it is kept."""
     return change.sequence, change.delta, change.events, change.entries

@@ -37,7 +37,7 @@ from countledger.ledger.operations import Query, Update
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.shard import Shard
+    from countledger.consumers.shard import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
@@ -48,7 +48,9 @@ class ShardDirectory:
 
     _renewed: dict[str, int] = field(default_factory=dict, repr=False)
 
-    def open(self, dynamo: DynamoClient, table: str, shard: Shard, now_ms: int) -> ShardProgress:
+    def open(
+        self, dynamo: DynamoClient, table: str, shard: ShardName, now_ms: int
+    ) -> ShardProgress:
         """The progress of a shard: one read unit; of a new shard three, and two write units.
 
         Raises:
@@ -72,7 +74,7 @@ class ShardDirectory:
             self._renewed[str(shard)] = now_ms
         return progress
 
-    def renew(self, dynamo: DynamoClient, table: str, shard: Shard, now_ms: int) -> None:
+    def renew(self, dynamo: DynamoClient, table: str, shard: ShardName, now_ms: int) -> None:
         """Let a shard be known for longer, after its progress moved: a write unit a day.
 
         Where that fails, the next batch tries again.
@@ -84,7 +86,7 @@ class ShardDirectory:
             self._renewed[str(shard)] = now_ms
 
 
-def _read(dynamo: DynamoClient, table: str, shard: Shard) -> ShardProgress | None:
+def _read(dynamo: DynamoClient, table: str, shard: ShardName) -> ShardProgress | None:
     item = dynamo.get(table, keys.progress_key(str(shard)), consistent=True)
     try:
         return None if item is None else decode_progress(item)
@@ -94,11 +96,11 @@ def _read(dynamo: DynamoClient, table: str, shard: Shard) -> ShardProgress | Non
         raise ProgressLost(lost_text(shard, str(error))) from error
 
 
-def _entry(dynamo: DynamoClient, table: str, shard: Shard) -> Item | None:
+def _entry(dynamo: DynamoClient, table: str, shard: ShardName) -> Item | None:
     return dynamo.get(table, keys.known_shard_key(shard.stream, shard.id), consistent=True)
 
 
-def lost_text(shard: Shard | str, reason: str = "it is not there") -> str:
+def lost_text(shard: ShardName | str, reason: str = "it is not there") -> str:
     """What a person is told of lost progress."""
     return (
         f"the progress of stream shard {shard} is lost ({reason}), so none of its records is "
@@ -113,7 +115,7 @@ def is_known(entry: Item | None, now_ms: int) -> bool:
     return isinstance(expires_at, int) and expires_at * SECOND_MS > now_ms
 
 
-def entry_of(table: str, shard: Shard, now_ms: int) -> Update:
+def entry_of(table: str, shard: ShardName, now_ms: int) -> Update:
     """Enter a shard into the directory, or let it stay there for longer. One write unit."""
     expires_at = (now_ms + KNOWN_SHARD_LIFE_MS) // SECOND_MS
     key = keys.known_shard_key(shard.stream, shard.id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.consumers.ttl_cache import Remembered
+from countledger.consumers.ttl_cache import TtlCache
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import mark_of, rule_in, standing_in
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
 
 
-def new_memory() -> Remembered[DueRule | None]:
+def new_memory() -> TtlCache[DueRule | None]:
     """Nothing known yet; of a schedule that is new or changed nobody hears for a minute."""
-    return Remembered(DUE_RULE_LIFE_MS)
+    return TtlCache(DUE_RULE_LIFE_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class DueRules:
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    known: Remembered[DueRule | None] = field(default_factory=new_memory, repr=False)
+    known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
 
     def of(self, namespace: str) -> DueRule | None:
         """The rule of a namespace; None: nobody made a schedule. Half a read unit a minute."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from countledger.consumers.changes import Changes, Row, row_of
+from countledger.consumers.changes import CounterChanges, Row, row_of
 from countledger.consumers.record import (
     MalformedRecord,
     change_of,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedRecord:
     """A record that goes to the quarantine.
 
     Attributes:
@@ -52,8 +52,8 @@ class Fold:
         last_created_at_ms: when the stream made that record.
     """
 
-    changes: dict[str, Changes] = field(default_factory=dict)
-    rejected: list[Rejected] = field(default_factory=list)
+    changes: dict[str, CounterChanges] = field(default_factory=dict)
+    rejected: list[RejectedRecord] = field(default_factory=list)
     records: int = 0
     last_sequence: str | None = None
     last_created_at_ms: int | None = None
@@ -73,7 +73,7 @@ class Reached(NamedTuple):
     records: int
 
 
-class Step(NamedTuple):
+class FoldedChange(NamedTuple):
     """Changes of one counter as one change of its total.
 
     Attributes:
@@ -113,7 +113,7 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             result.last_sequence = record["dynamodb"]["SequenceNumber"]
             change = change_of(record, sequence, now_ms)
         except MalformedRecord as malformed:
-            result.rejected.append(Rejected(record, str(malformed), sequence))
+            result.rejected.append(RejectedRecord(record, str(malformed), sequence))
             continue
         if change is not None:
             rows.setdefault(change.counter, []).append(row_of(change))
@@ -122,8 +122,8 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
     return result
 
 
-def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, Changes]:
-    return {counter: Changes(counter, found) for counter, found in rows.items()}
+def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, CounterChanges]:
+    return {counter: CounterChanges(counter, found) for counter, found in rows.items()}
 
 
 def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Reached | None:
@@ -144,16 +144,16 @@ def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Rea
     return None
 
 
-def after(changes: Changes, watermark: int | None) -> Changes:
+def after(changes: CounterChanges, watermark: int | None) -> CounterChanges:
     """The changes above a watermark: those that its total has not taken in."""
     return changes if watermark is None else changes.above(watermark)
 
 
-def step_of(changes: Changes) -> Step:
+def folded_change(changes: CounterChanges) -> FoldedChange:
     """Changes of one counter (at least one) as one."""
     sequences, deltas, events, entries = zip(*changes.rows, strict=False)
     first, last = int(sequences[0]), int(sequences[-1])
-    return Step(first, last, amount.total_of(deltas), sum(events), sum(entries))
+    return FoldedChange(first, last, amount.total_of(deltas), sum(events), sum(entries))
 
 
 def _last_created_at_ms(records: Sequence[Mapping[str, Any]]) -> int | None:

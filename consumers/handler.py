@@ -15,7 +15,7 @@ from countledger.consumers.passed import PassedShards
 from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.rank_rules import RankRules
 from countledger.consumers.record import failures_from
-from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.shard import ShardName, label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from countledger.consumers.outcome import Outcome
+    from countledger.consumers.outcome import BatchOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _parts() -> _Parts:
     )
 
 
-def shard_of(event: dict[str, Any]) -> Shard:
+def shard_of(event: dict[str, Any]) -> ShardName:
     """The shard that an event's records come from.
 
     Raises:
@@ -72,7 +72,7 @@ def shard_of(event: dict[str, Any]) -> Shard:
             "the event has no shardId and eventSourceARN: set TumblingWindowInSeconds on the event "
             "source mapping, Lambda sends them with windows only"
         )
-    return Shard(label_of(stream_arn), shard_id)
+    return ShardName(label_of(stream_arn), shard_id)
 
 
 def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
     return answer_of(outcome, event.get("Records") or [])
 
 
-def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the mapping is told: an empty window state, and from which record on to deliver again.
 
     Args:
@@ -114,7 +114,7 @@ def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[st
     return {"state": {}, "batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
-def _report(parts: _Parts, outcome: Outcome, shard: Shard, context: LambdaContext) -> None:
+def _report(parts: _Parts, outcome: BatchOutcome, shard: ShardName, context: LambdaContext) -> None:
     for counter, error in outcome.failed.items():
         if not isinstance(error, OutOfTime):
             parts.logger.error("a counter could not be written", counter=counter, reason=str(error))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundLeftovers:
     """What was found beside a counter.
 
     Attributes:
@@ -74,7 +74,7 @@ class Leftovers:
         states = [one for one in found.states if one["at"] > before_ms]
         memberships = [one for one in found.memberships if one.at_ms > before_ms]
         self._remove(
-            Found(
+            FoundLeftovers(
                 counter,
                 tuple(one for one in found.logged if one not in logged),
                 tuple(one for one in found.states if one not in states),
@@ -116,19 +116,19 @@ class Leftovers:
         totals = self.groups.totals
         main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True) or {}
         for marker in markers:
-            if marker.get("made") != main.get("made"):
-                self._delete(_key_of(marker), _unchanged(marker, "made"))
+            if marker.get("incarnation") != main.get("incarnation"):
+                self._delete(_key_of(marker), _unchanged(marker, "incarnation"))
 
-    def _find(self, counter: str) -> Found:
+    def _find(self, counter: str) -> FoundLeftovers:
         logs = self._items(counter, keys.LOG_PREFIX)
-        return Found(
+        return FoundLeftovers(
             counter,
             tuple(item["part"].removeprefix(keys.LOG_PREFIX) for item in logs),
             tuple(self._items(counter, keys.ALERT_PREFIX)),
             tuple(self.groups.memberships.of(counter)),
         )
 
-    def _remove(self, found: Found) -> None:
+    def _remove(self, found: FoundLeftovers) -> None:
         for place in found.logged:
             # The log of all first: its key is found by the one beside the counter.
             self._delete({"counter": keys.ALERT_LOG, "part": f"{place}#{found.counter}"})

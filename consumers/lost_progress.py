@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from countledger.consumers.directory import is_known
-from countledger.consumers.progress import ShardProgress, decode_progress, mending_of
+from countledger.consumers.progress import ShardProgress, decode_progress, recovery_of
 from countledger.consumers.stream import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LostProgress:
+class ProgressRecovery:
     """Finds shards whose progress is lost, and gives them progress again.
 
     Attributes:
@@ -40,7 +40,7 @@ class LostProgress:
     stream: LedgerStream
     clock: Clock = field(default_factory=SystemClock)
 
-    def mend(self) -> Iterator[str]:
+    def recover(self) -> Iterator[str]:
         """Let every known shard without readable progress count as handled to its end; which.
 
         Two read units for each shard of the stream; for each that is mended one write unit, and
@@ -52,7 +52,7 @@ class LostProgress:
         self.stream.check_on()
         for one in self.stream.shards():
             item = self.dynamo.get(self.table, keys.progress_key(str(one.shard)), consistent=True)
-            if self._is_lost(one, item) and self._mend(one, item):
+            if self._is_lost(one, item) and self._recover(one, item):
                 yield str(one.shard)
 
     def _is_lost(self, one: StreamShard, item: Item | None) -> bool:
@@ -68,15 +68,15 @@ class LostProgress:
             return True
         return False
 
-    def _mend(self, one: StreamShard, item: Item | None) -> bool:
+    def _recover(self, one: StreamShard, item: Item | None) -> bool:
         sequence, made_ms = "0", 0
         pages = CLOSED if one.closed else CLOSELY
         for record in self.stream.after(one.shard, None, empty_pages=pages):
             sequence, made_ms = record["dynamodb"]["SequenceNumber"], int(made_at_ms(record))
         now_ms = self.clock.now_ms()
-        mended = ShardProgress(str(one.shard), sequence, made_ms, now_ms, 0, 0, 0)
+        recovered = ShardProgress(str(one.shard), sequence, made_ms, now_ms, 0, 0, 0)
         try:
-            self.dynamo.update(mending_of(self.table, mended, item))
+            self.dynamo.update(recovery_of(self.table, recovered, item))
         except ConditionFailed as refused:
             # Somebody else was here, or an attempt of ours whose answer was lost.
             there = refused.item or {}

@@ -26,11 +26,17 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.attempts import Attempt, Batch, attempt_at, begun, survive
+from countledger.consumers.attempts import (
+    BatchAttempt,
+    ShardBatch,
+    end_attempt,
+    next_attempt,
+    start_attempt,
+)
 from countledger.consumers.directory import ShardDirectory, lost_text
 from countledger.consumers.due import DueMarker
 from countledger.consumers.fold import Fold, Reached, fold, reached
-from countledger.consumers.outcome import Outcome, sum_up
+from countledger.consumers.outcome import BatchOutcome, complete_outcome
 from countledger.consumers.passed import PassedShards
 from countledger.consumers.progress import (
     ShardProgress,
@@ -52,12 +58,12 @@ from countledger.ledger.forks import this_process
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.consumers.changes import Changes
+    from countledger.consumers.changes import CounterChanges
     from countledger.consumers.due import DueRules
     from countledger.consumers.quarantine import Quarantine
     from countledger.consumers.rank_rules import RankRules
-    from countledger.consumers.record import Change
-    from countledger.consumers.shard import Shard
+    from countledger.consumers.record import EntryChange
+    from countledger.consumers.shard import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
@@ -91,9 +97,9 @@ class Materializer:
     def apply(
         self,
         records: Sequence[Mapping[str, Any]],
-        shard: Shard,
+        shard: ShardName,
         deadline: Deadline | None = None,
-    ) -> Outcome:
+    ) -> BatchOutcome:
         """Bring a batch of one shard into the totals: a write unit for each counter, and one.
 
         And one read unit. A batch whose first record is minutes old costs a write unit more.
@@ -113,27 +119,27 @@ class Materializer:
             ProgressLost: the shard's progress is gone; nothing was applied.
         """
         if not records:
-            return Outcome(0)
+            return BatchOutcome(0)
         deadline = deadline or Deadline.within(self.clock)
         now_ms = self.clock.now_ms()
         dynamo = self.dynamo.metered()
         progress = self.shards.open(dynamo, self.table, shard, now_ms)
         fresh = above(records, progress.position) if progress.position else records
-        outcome = Outcome(len(records), duplicates=len(records) - len(fresh))
+        outcome = BatchOutcome(len(records), duplicates=len(records) - len(fresh))
         if not fresh:
             return outcome
-        batch = Batch(shard, progress, now_ms, deadline)
-        attempt = begun(dynamo, self.table, batch, attempt_at(fresh, progress, now_ms))
+        batch = ShardBatch(shard, progress, now_ms, deadline)
+        attempt = start_attempt(dynamo, self.table, batch, next_attempt(fresh, progress, now_ms))
         if attempt is None:
             self._handle(dynamo, batch, fresh, outcome)
             return outcome
         try:
             self._handle(dynamo, batch, fresh[: attempt.size], outcome, attempt)
         except CountledgerError:
-            survive(dynamo, self.table, batch, attempt)
+            end_attempt(dynamo, self.table, batch, attempt)
             raise
         if outcome.retry_from == attempt.first:
-            survive(dynamo, self.table, batch, attempt)  # otherwise its progress has moved
+            end_attempt(dynamo, self.table, batch, attempt)  # otherwise its progress has moved
         elif outcome.retry_from is None and attempt.size < len(fresh):
             outcome.retry_from = sequence_of(fresh[attempt.size])
         return outcome
@@ -141,10 +147,10 @@ class Materializer:
     def _handle(
         self,
         dynamo: DynamoClient,
-        batch: Batch,
+        batch: ShardBatch,
         records: Sequence[Mapping[str, Any]],
-        outcome: Outcome,
-        attempt: Attempt | None = None,
+        outcome: BatchOutcome,
+        attempt: BatchAttempt | None = None,
     ) -> None:
         """Apply records, in whole or up to the first that cannot be, and move the progress."""
         withdrawn = 0
@@ -156,18 +162,18 @@ class Materializer:
         for rejected in folded.rejected:
             self.quarantine.put(rejected.record, rejected.reason, str(batch.shard))
         writer = self._writer(dynamo, batch, records)
-        sum_up(outcome, folded, _write_all(writer, folded, batch.deadline), batch.now_ms)
+        complete_outcome(outcome, folded, _write_all(writer, folded, batch.deadline), batch.now_ms)
         outcome.quarantined += withdrawn
         handled = reached(records, outcome.retry_from)
         if handled is not None:
             self._advance(dynamo, batch, outcome, handled)
 
     def _writer(
-        self, dynamo: DynamoClient, batch: Batch, records: Sequence[Mapping[str, Any]]
+        self, dynamo: DynamoClient, batch: ShardBatch, records: Sequence[Mapping[str, Any]]
     ) -> TotalWriter:
         shard, now_ms = batch.shard, batch.now_ms
 
-        def to_quarantine(change: Change, reason: str) -> None:
+        def quarantine(change: EntryChange, reason: str) -> None:
             self.quarantine.put(find(records, change.sequence), reason, str(shard))
 
         def removable(total: Item) -> dict[str, bytes]:
@@ -176,11 +182,11 @@ class Materializer:
         index = DueMarker(dynamo, self.table, self.rules, now_ms).mark if self.rules else None
         also = self.ranks.clauses if self.ranks else None
         return TotalWriter(
-            dynamo, self.table, str(shard), to_quarantine, now_ms, index, also, removable
+            dynamo, self.table, str(shard), quarantine, now_ms, index, also, removable
         )
 
     def _advance(
-        self, dynamo: DynamoClient, batch: Batch, outcome: Outcome, handled: Reached
+        self, dynamo: DynamoClient, batch: ShardBatch, outcome: BatchOutcome, handled: Reached
     ) -> None:
         """Step 6; where it fails the last record is delivered again, and dropped."""
         handled_at_ms = self.clock.now_ms()
@@ -233,7 +239,7 @@ def _write_all(writer: TotalWriter, folded: Fold, deadline: Deadline) -> dict[st
     They begin in the order of their first records.
     """
 
-    def write(counter: str, changes: Changes) -> Written:
+    def write(counter: str, changes: CounterChanges) -> Written:
         try:
             with deadline.guarded():
                 return writer.write(counter, changes)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Outcome:
+class BatchOutcome:
     """What became of a batch.
 
     Attributes:
@@ -44,7 +44,9 @@ class Outcome:
         return sum(isinstance(error, OutOfTime) for error in self.failed.values())
 
 
-def sum_up(outcome: Outcome, folded: Fold, written: Mapping[str, Written], now_ms: int) -> None:
+def complete_outcome(
+    outcome: BatchOutcome, folded: Fold, written: Mapping[str, Written], now_ms: int
+) -> None:
     """Complete an outcome with what became of each counter.
 
     Args:

@@ -128,7 +128,7 @@ def advance_of(table: str, progress: ShardProgress) -> Update:
     return Update(table, keys.progress_key(progress.shard), clauses, condition)
 
 
-def mending_of(table: str, progress: ShardProgress, found: Item | None) -> Update:
+def recovery_of(table: str, progress: ShardProgress, found: Item | None) -> Update:
     """Let a shard have progress again whose own is lost or cannot be read. One write unit.
 
     On condition that what was found is still there.
@@ -146,7 +146,7 @@ def mending_of(table: str, progress: ShardProgress, found: Item | None) -> Updat
     return Update(table, key, (*clauses, *anew, *drops), AllOf(same, unmoved))
 
 
-def attempt_of(table: str, shard: str, first: int, attempts: int) -> Update:
+def attempt_started_of(table: str, shard: str, first: int, attempts: int) -> Update:
     """Note, before anything is applied, how often the batch that begins there was begun.
 
     One write unit.
@@ -157,7 +157,7 @@ def attempt_of(table: str, shard: str, first: int, attempts: int) -> Update:
     )
 
 
-def survival_of(table: str, shard: str, first: int) -> Update:
+def attempt_ended_of(table: str, shard: str, first: int) -> Update:
     """Note that an invocation whose batch begins there came to its end. One write unit."""
     condition = Compare("attempted", "=", _padded(first))
     drops = (Drop("attempted"), Drop("attempts"))

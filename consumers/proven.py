@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _ADVICE = "; it is not what its ledger says: `countledger repair` it first"
 
 
-def unproven(auditor: Auditor, counter: str) -> str | None:
+def why_not_exact(auditor: Auditor, counter: str) -> str | None:
     """Why nothing can be rested on a counter's total, or None: it is exact, and proven so.
 
     As `Auditor.verify`. A drift is no last word: a record that the stream did not show, or a repair

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from countledger.consumers.ttl_cache import Remembered
+from countledger.consumers.ttl_cache import TtlCache
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CorruptItem
@@ -31,8 +31,8 @@ class RankRules:
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
-    _known: Remembered[bool | None] = field(
-        default_factory=lambda: Remembered(RANK_RULE_LIFE_MS), repr=False
+    _known: TtlCache[bool | None] = field(
+        default_factory=lambda: TtlCache(RANK_RULE_LIFE_MS), repr=False
     )
     _lock: Lock = field(default_factory=Lock, repr=False)
 

@@ -30,7 +30,7 @@ _SEQUENCE_MAX_DIGITS: Final = 40
 _EVENTS_MAX: Final = 10**18
 
 
-class Change(NamedTuple):
+class EntryChange(NamedTuple):
     """What one record adds to its counter's total."""
 
     sequence: int
@@ -154,7 +154,7 @@ def are_sequences(texts: Sequence[str]) -> bool:
     )
 
 
-def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change | None:
+def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> EntryChange | None:
     """What a record adds to a total, or None for nothing.
 
     Raises:
@@ -177,11 +177,11 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Change |
     stream = record["dynamodb"]
     delta, events = worth_of(stream.get("NewImage"), "new")
     if name == "INSERT":
-        return Change(sequence, counter, delta, events, 1)
+        return EntryChange(sequence, counter, delta, events, 1)
     old_delta, old_events = worth_of(stream.get("OldImage"), "old")
     if delta == old_delta and events == old_events:
         return None
-    return Change(
+    return EntryChange(
         sequence, counter, amount.add(delta, amount.negated(old_delta)), events - old_events, 0
     )
 

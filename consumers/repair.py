@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from countledger.consumers.proof import Proof
-    from countledger.consumers.stored import Stored
-    from countledger.consumers.ttl_cache import Remembered
-    from countledger.consumers.verify import Finding, Verifier
+    from countledger.consumers.stored import StoredTotal
+    from countledger.consumers.ttl_cache import TtlCache
+    from countledger.consumers.verify import Evidence, Verifier
     from countledger.ledger.attributes import Item
     from countledger.ledger.due import DueRule
     from countledger.ledger.expressions import Clause, Condition
@@ -60,7 +60,7 @@ class Remedy(StrEnum):
     MADE = "made"
     WOULD_REPAIR = "would repair"
     WOULD_MAKE = "would make"
-    LEFT = "left alone"
+    SKIPPED = "skipped"
 
 
 _PLANNED: Final = {Remedy.REPAIRED: Remedy.WOULD_REPAIR, Remedy.MADE: Remedy.WOULD_MAKE}
@@ -72,10 +72,10 @@ class Repair:
 
     Attributes:
         counter: its name.
-        remedy: `none` (its total is exact), `repaired`, `made` (it had no total), `left alone`; on
+        remedy: `none` (its total is exact), `repaired`, `made` (it had no total), `skipped`; on
             a dry run what would be done.
         verdict: what was found before.
-        reason: why it was left alone, or what the verdict rests on.
+        reason: why it was skipped, or what the verdict rests on.
     """
 
     counter: str
@@ -100,7 +100,7 @@ class Repairer:
 
     verifier: Verifier
     dry_run: bool = False
-    _known: Remembered[DueRule | None] = field(default_factory=new_memory, repr=False)
+    _known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
 
     def repair(self, counters: Iterable[str]) -> Iterator[Repair]:
         """Set the totals that drifted to their exact sums, and make those that are missing.
@@ -111,14 +111,14 @@ class Repairer:
         Raises:
             BadCounterName: a name breaks the grammar.
         """
-        return map(self._heal, self.verifier.judge(counters))
+        return map(self._heal, self.verifier.compare(counters))
 
-    def _heal(self, finding: Finding) -> Repair:
+    def _heal(self, finding: Evidence) -> Repair:
         verdict = finding.verdict
         plan = plan_of(self.verifier.totals.table, finding, self.verifier.clock.now_ms())
         if isinstance(plan, str):
             if verdict.verdict is not Judgement.EXACT:
-                return Repair(verdict.counter, Remedy.LEFT, verdict, plan)
+                return Repair(verdict.counter, Remedy.SKIPPED, verdict, plan)
             done = Repair(verdict.counter, Remedy.NONE, verdict, plan)
             return done if self.dry_run else self._indexed(done, finding.stored.item)
         remedy = Remedy.MADE if finding.stored.item is None else Remedy.REPAIRED
@@ -130,12 +130,12 @@ class Repairer:
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
                 reason = "its total moved at the last moment; try again"
-                return Repair(verdict.counter, Remedy.LEFT, verdict, reason)
+                return Repair(verdict.counter, Remedy.SKIPPED, verdict, reason)
             item = failed.item
         except SetupError:
             raise  # it concerns every counter
         except CountledgerError as error:
-            return Repair(verdict.counter, Remedy.LEFT, verdict, str(error))
+            return Repair(verdict.counter, Remedy.SKIPPED, verdict, str(error))
         return self._indexed(Repair(verdict.counter, remedy, verdict, verdict.proof), item)
 
     def _indexed(self, done: Repair, total: Item | None) -> Repair:
@@ -150,16 +150,16 @@ class Repairer:
             raise
         except CountledgerError as error:
             reason = f"its total is right, but not in the due index: {error}; try again"
-            return Repair(done.counter, Remedy.LEFT, done.verdict, reason)
+            return Repair(done.counter, Remedy.SKIPPED, done.verdict, reason)
         return done
 
-    def _refuse_if_old(self, finding: Finding) -> None:
-        """Its version may be that of a total made anew after the counter was removed."""
+    def _refuse_if_old(self, finding: Evidence) -> None:
+        """Its version may be that of a total made anew after the counter was deleted."""
         if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
             raise ServiceFailed("what was found is half a day old by now; try again")
 
 
-def plan_of(table: str, finding: Finding, now_ms: int) -> Update | str:
+def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
     """The write that heals what was found, or why there is none. Pure."""
     verdict, stored, exact, proof = finding.verdict, finding.stored, finding.exact, finding.proof
     if verdict.verdict in (Judgement.EXACT, Judgement.BUSY):
@@ -202,7 +202,7 @@ def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
         yield Drop("compacted")
 
 
-def _unmoved(stored: Stored) -> Condition:
+def _unmoved(stored: StoredTotal) -> Condition:
     """It is as it was found: no update, and no other repair, came in between."""
     if stored.item is None:
         return Absent("part")

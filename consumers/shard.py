@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class ShardName:
     """A stream shard, known together with its stream: a re-created stream numbers anew.
 
     Attributes:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredTotal:
     """What is stored of a counter's total.
 
     Attributes:
@@ -37,16 +37,16 @@ class Stored:
         return self.version, self.item and self.item.get("updated_at")
 
 
-def look_at(counter: str, item: Item | None) -> Stored:
+def stored_total(counter: str, item: Item | None) -> StoredTotal:
     """What an item of `counters` says of a counter, or why it says nothing."""
     if item is None:
-        return Stored(counter, None, Total(counter), None, 0)
+        return StoredTotal(counter, None, Total(counter), None, 0)
     try:
         total = decode_total(item)
     except NewerFormat as error:
-        return Stored(counter, item, None, str(error), None)
+        return StoredTotal(counter, item, None, str(error), None)
     except CorruptItem as error:
         version = item.get("version")
         known = isinstance(version, int) and not isinstance(version, bool)
-        return Stored(counter, item, None, str(error), version if known else None)
-    return Stored(counter, item, total, None, total.version)
+        return StoredTotal(counter, item, None, str(error), version if known else None)
+    return StoredTotal(counter, item, total, None, total.version)

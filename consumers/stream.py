@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.shard import ShardName, label_of
 from countledger.ledger import keys
 from countledger.ledger.errors import SetupError
 from countledger.ledger.limits import SECOND_MS
@@ -40,7 +40,7 @@ class StreamShard:
         closed: whether no record will be added.
     """
 
-    shard: Shard
+    shard: ShardName
     parent: str | None
     closed: bool
 
@@ -68,7 +68,7 @@ class LedgerStream:
             for one in stream.get("Shards", []):
                 closed = "EndingSequenceNumber" in one.get("SequenceNumberRange", {})
                 found.append(
-                    StreamShard(Shard(label, one["ShardId"]), one.get("ParentShardId"), closed)
+                    StreamShard(ShardName(label, one["ShardId"]), one.get("ParentShardId"), closed)
                 )
             if "LastEvaluatedShardId" not in stream:
                 return found
@@ -90,7 +90,7 @@ class LedgerStream:
             )
 
     def after(
-        self, shard: Shard, sequence: str | None, *, empty_pages: int = QUICKLY
+        self, shard: ShardName, sequence: str | None, *, empty_pages: int = QUICKLY
     ) -> Iterator[dict[str, Any]]:
         """The records of a shard after a sequence number (None: from its start) to its end.
 
@@ -108,7 +108,7 @@ class LedgerStream:
             empty = 0 if page["Records"] else empty + 1
             iterator = page.get("NextShardIterator")
 
-    def _iterator(self, shard: Shard, sequence: str | None) -> str:
+    def _iterator(self, shard: ShardName, sequence: str | None) -> str:
         arguments: dict[str, Any] = {"StreamArn": self.arn, "ShardId": shard.id}
         with translated("GetShardIterator"):
             if sequence is not None:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import Step, after, step_of
+from countledger.consumers.fold import FoldedChange, after, folded_change
 from countledger.ledger import amount, keys
 from countledger.ledger.attributes import check_format
 from countledger.ledger.errors import (
@@ -24,8 +24,8 @@ from countledger.ledger.operations import Update
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.consumers.changes import Changes
-    from countledger.consumers.record import Change
+    from countledger.consumers.changes import CounterChanges
+    from countledger.consumers.record import EntryChange
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
@@ -54,7 +54,7 @@ class Written:
     error: CountledgerError | None = None
 
 
-def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> Update:
+def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: int) -> Update:
     """The one write of a step: its effect and the shard's watermark, if that lies below it.
 
     One write unit while the item stays below 1 KB.
@@ -104,7 +104,7 @@ class TotalWriter:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         shard: whose records these are.
-        to_quarantine: puts a record into the quarantine: the change, and why.
+        quarantine: puts a record into the quarantine: the change, and why.
         now_ms: the time of the batch.
         index: puts a counter into the due index, if its total says that it belongs there.
         also: what the update of a counter's total also does, for its ranking.
@@ -114,13 +114,13 @@ class TotalWriter:
     dynamo: DynamoClient
     table: str
     shard: str
-    to_quarantine: Callable[[Change, str], None]
+    quarantine: Callable[[EntryChange, str], None]
     now_ms: int
     index: Callable[[Item], None] | None = None
     also: Callable[[str], tuple[Clause, ...]] | None = None
     removable: Callable[[Item], dict[str, bytes]] | None = None
 
-    def write(self, counter: str, changes: Changes) -> Written:
+    def write(self, counter: str, changes: CounterChanges) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
 
         What the service calls invalid is halved until the culprit stands alone. It is quarantined
@@ -134,7 +134,7 @@ class TotalWriter:
                 first = self.write(counter, changes[:half])
                 return first if first.error else _both(first, self.write(counter, changes[half:]))
             try:
-                self.to_quarantine(changes[0], str(rejection))
+                self.quarantine(changes[0], str(rejection))
             except CountledgerError as error:
                 return Written(error=error)
             return Written(rejected=1)
@@ -151,14 +151,14 @@ class TotalWriter:
             return error
         return None
 
-    def _apply(self, counter: str, changes: Changes) -> tuple[int, Item]:
+    def _apply(self, counter: str, changes: CounterChanges) -> tuple[int, Item]:
         """Write what is not in yet; how many that was, and the total's item as it is now."""
         if not keys.is_counter(counter):
             raise RequestRejected(f"{counter[:_SHOWN]!r} is no name of a counter")
         pending = changes
         also = () if self.also is None else self.also(counter)
         for _ in range(_ATTEMPTS):
-            step = step_of(pending)
+            step = folded_change(pending)
             if not amount.fits(step.delta):
                 raise SumOverflow(f"counter {counter!r}: the sum needs more than 38 digits")
             try:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Said = TypeVar("Said")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered(Generic[Said]):
+class TtlCache(Generic[Value]):
     """What was read for each namespace, and when.
 
     Of several threads that ask at once, each may read; who minds lets one at a time ask.
@@ -22,9 +22,9 @@ class Remembered(Generic[Said]):
     """
 
     life_ms: int
-    _known: dict[str, tuple[int, Said]] = field(default_factory=dict, repr=False)
+    _known: dict[str, tuple[int, Value]] = field(default_factory=dict, repr=False)
 
-    def of(self, namespace: str, now_ms: int, read: Callable[[str], Said]) -> Said:
+    def of(self, namespace: str, now_ms: int, read: Callable[[str], Value]) -> Value:
         """What a namespace says, read unless that was done lately; what `read` raises passes."""
         known = self._known.get(namespace)
         if known is None or now_ms - known[0] >= self.life_ms:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger import amount
 
 if TYPE_CHECKING:
-    from countledger.consumers.stored import Stored
+    from countledger.consumers.stored import StoredTotal
     from countledger.ledger.amount import Amount
     from countledger.ledger.exact import ExactSum
 
@@ -52,7 +52,7 @@ class Verdict:
         return amount.add(self.total, amount.negated(self.exact))
 
 
-def compared(stored: Stored, exact: ExactSum, proof: str) -> Verdict:
+def compared(stored: StoredTotal, exact: ExactSum, proof: str) -> Verdict:
     """The verdict on two numbers of one moment."""
     total = stored.total
     if total is None:
@@ -62,17 +62,19 @@ def compared(stored: Stored, exact: ExactSum, proof: str) -> Verdict:
     return _verdict(stored, exact, judgement, proof)
 
 
-def busy(stored: Stored, exact: ExactSum | None, reason: str) -> Verdict:
+def busy(stored: StoredTotal, exact: ExactSum | None, reason: str) -> Verdict:
     """No verdict this time."""
     return _verdict(stored, exact, Judgement.BUSY, f"no verdict: {reason}; try again")
 
 
-def unreadable(stored: Stored, exact: ExactSum | None, reason: str) -> Verdict:
+def unreadable(stored: StoredTotal, exact: ExactSum | None, reason: str) -> Verdict:
     """No verdict before somebody looks after an item."""
     return _verdict(stored, exact, Judgement.UNREADABLE, reason)
 
 
-def _verdict(stored: Stored, exact: ExactSum | None, judgement: Judgement, proof: str) -> Verdict:
+def _verdict(
+    stored: StoredTotal, exact: ExactSum | None, judgement: Judgement, proof: str
+) -> Verdict:
     total = stored.total
     return Verdict(
         counter=stored.counter,

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.proof import PATIENCE_MS, Proof, Prover
-from countledger.consumers.stored import Stored, look_at
+from countledger.consumers.stored import StoredTotal, stored_total
 from countledger.consumers.verdict import Judgement, Verdict, busy, compared, unreadable
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -43,7 +43,7 @@ _READERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Evidence:
     """A verdict and all that it rests on.
 
     Attributes:
@@ -55,7 +55,7 @@ class Finding:
     """
 
     verdict: Verdict
-    stored: Stored
+    stored: StoredTotal
     exact: ExactSum | CountledgerError
     proof: Proof | None
     since_ms: int
@@ -101,20 +101,20 @@ class Verifier:
         Raises:
             BadCounterName: a name breaks the grammar.
         """
-        return (finding.verdict for finding in self.judge(counters))
+        return (finding.verdict for finding in self.compare(counters))
 
-    def judge(self, counters: Iterable[str]) -> Iterator[Finding]:
+    def compare(self, counters: Iterable[str]) -> Iterator[Evidence]:
         """As `verify`, with all that each verdict rests on."""
         feed = map(keys.check_counter, counters)
         while chunk := list(islice(feed, self.chunk)):
-            findings: dict[str, Finding] = {}
+            findings: dict[str, Evidence] = {}
             for settle_ms in (0, self.settle_ms, self.settle_ms):
                 open_ = [c for c in chunk if c not in findings or _is_busy(findings[c])]
                 if open_:
                     findings |= self._attempt(list(dict.fromkeys(open_)), settle_ms)
             yield from (findings[counter] for counter in chunk)
 
-    def _attempt(self, counters: Sequence[str], settle_ms: int) -> dict[str, Finding]:
+    def _attempt(self, counters: Sequence[str], settle_ms: int) -> dict[str, Evidence]:
         """Steps 1 to 4. Equal numbers need no settling: nothing is done on their account."""
         since_ms = self.clock.now_ms()
         with ThreadPoolExecutor(self.readers, "countledger-verifier") as pool:
@@ -126,7 +126,7 @@ class Verifier:
             proof = self._prover.past(moment_ms, closely=settle_ms > 0)
             after = pool.map(self._look, counters)
             found = [
-                Finding(
+                Evidence(
                     _judged(old, new, total, proof, settled=settle_ms > 0),
                     new,
                     total,
@@ -137,8 +137,8 @@ class Verifier:
             ]
         return dict(zip(counters, found, strict=True))
 
-    def _look(self, counter: str) -> Stored:
-        return look_at(counter, self.totals.item(counter))
+    def _look(self, counter: str) -> StoredTotal:
+        return stored_total(counter, self.totals.item(counter))
 
     def _sum(self, counter: str) -> ExactSum | CountledgerError:
         try:
@@ -161,13 +161,13 @@ class Verifier:
         )
 
 
-def _is_busy(finding: Finding) -> bool:
+def _is_busy(finding: Evidence) -> bool:
     return finding.verdict.verdict is Judgement.BUSY
 
 
 def _judged(
-    before: Stored,
-    after: Stored,
+    before: StoredTotal,
+    after: StoredTotal,
     exact: ExactSum | CountledgerError,
     proof: Proof | None,
     *,

@@ -41,18 +41,18 @@ _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
 _HAS_LEDGER: Final = AnyOf(BeginsWith("entry", keys.ENTRY_PREFIX), Compare("entry", "=", keys.HEAD))
 
 
-class Source(StrEnum):
+class WalkedTable(StrEnum):
     """Where counters are found, in the order of the walk."""
 
     LEDGER = "ledger"
     TOTALS = "totals"
 
 
-ORDER: Final = tuple(Source)
+ORDER: Final = tuple(WalkedTable)
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class WalkSegment:
     """One segment of one table.
 
     Attributes:
@@ -62,7 +62,7 @@ class Lane:
         done: whether it is at its end.
     """
 
-    source: Source
+    source: WalkedTable
     segment: int
     after: Key | None = None
     done: bool = False
@@ -76,7 +76,7 @@ class Bookmark:
         lanes: all segments of both tables.
     """
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[WalkSegment, ...]
 
     @property
     def done(self) -> bool:
@@ -86,7 +86,7 @@ class Bookmark:
     @property
     def segments(self) -> int:
         """Into how many parts each table is cut."""
-        return len(self.lanes) // len(Source)
+        return len(self.lanes) // len(WalkedTable)
 
 
 def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
@@ -97,11 +97,13 @@ def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
     """
     if not 1 <= segments <= SEGMENTS_MAX:
         raise BadSetting(f"{segments} segments: give 1 to {SEGMENTS_MAX}")
-    return Bookmark(tuple(Lane(source, n) for source in Source for n in range(segments)))
+    return Bookmark(
+        tuple(WalkSegment(source, n) for source in WalkedTable for n in range(segments))
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class WalkRound:
     """The counters that one round found, and where the next one begins.
 
     Attributes:
@@ -130,7 +132,7 @@ class Walker:
     totals: str
     page_size: int = _TOTALS_PER_PAGE
 
-    def rounds(self, bookmark: Bookmark) -> Iterator[Round]:
+    def rounds(self, bookmark: Bookmark) -> Iterator[WalkRound]:
         """The counters from a bookmark on: half a read unit for each 4 KB of both tables.
 
         And half of one for each counter of `ledger`, to see whether it has a total.
@@ -149,12 +151,12 @@ class Walker:
                     pages = {n: rest for n, rest in pages.items() if read[n] is not None}
                     bookmark = _moved(bookmark, source, read)
                     named = [one for one in self._named(source, read) if one not in early]
-                    if source is Source.LEDGER:
+                    if source is WalkedTable.LEDGER:
                         early.update(named)
-                    yield Round(tuple(named), bookmark)
+                    yield WalkRound(tuple(named), bookmark)
 
-    def _scan(self, lane: Lane, segments: int) -> Scan:
-        at_totals = lane.source is Source.TOTALS
+    def _scan(self, lane: WalkSegment, segments: int) -> Scan:
+        at_totals = lane.source is WalkedTable.TOTALS
         return Scan(
             self.totals if at_totals else self.ledger,
             _HAS_TOTAL if at_totals else _HAS_LEDGER,
@@ -165,10 +167,10 @@ class Walker:
             page_size=self.page_size if at_totals else _ENTRIES_PER_PAGE,
         )
 
-    def _named(self, source: Source, read: dict[int, list[Item] | None]) -> tuple[str, ...]:
+    def _named(self, source: WalkedTable, read: dict[int, list[Item] | None]) -> tuple[str, ...]:
         found = (item["counter"] for page in read.values() for item in page or ())
         names = tuple(name for name in dict.fromkeys(found) if keys.is_counter(name))
-        if source is Source.TOTALS:
+        if source is WalkedTable.TOTALS:
             return names
         wanted = [keys.total_key(name) for name in names]
         there = {item["counter"] for item in self.dynamo.get_many(self.totals, wanted)}
@@ -180,10 +182,10 @@ def _next(pages: Iterator[list[Item]]) -> list[Item] | None:
     return next(pages, None)
 
 
-def _moved(bookmark: Bookmark, source: Source, read: dict[int, list[Item] | None]) -> Bookmark:
+def _moved(bookmark: Bookmark, source: WalkedTable, read: dict[int, list[Item] | None]) -> Bookmark:
     """The bookmark behind these pages."""
 
-    def lane_after(lane: Lane) -> Lane:
+    def lane_after(lane: WalkSegment) -> WalkSegment:
         if lane.source is not source or lane.segment not in read:
             return lane
         page: Sequence[Item] | None = read[lane.segment]

@@ -101,8 +101,8 @@ def repair(
     """Set totals that drifted to the exact sums of the ledger, and make those that are missing.
 
     Nothing is repaired without the proof that verify gives, and only if the total has not moved
-    since: a counter that is busy is left alone, to be tried again. The exit code is 1 unless all
-    are exact in the end.
+    since: a counter that is busy is skipped; try again. The exit code is 1 unless all are exact in
+    the end.
 
     With --all only counters that were not exact are listed; --resume as for verify.
 
@@ -115,7 +115,7 @@ def repair(
     if lost_progress:
         if counters or everything or dry_run or resume:
             raise BadUsage("--lost-progress stands alone: run `countledger repair --all` after it")
-        return _mend_progress(options)
+        return _recover_progress(options)
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()
     if named:
@@ -124,8 +124,8 @@ def repair(
     return _show(options, "repairs", everyone)
 
 
-def _mend_progress(options: Options) -> int:
-    mended = list(options.client().audit.mend_progress())
+def _recover_progress(options: Options) -> int:
+    mended = list(options.client().audit.recover_progress())
     if options.json:
         show_json({"shards": mended})
         return 0

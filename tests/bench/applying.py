@@ -11,7 +11,7 @@ import boto3
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from tests.bench import fold
 from tests.bench.emitting import REGION, ledger_at
 from tests.bench.way import Way, Work
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _TABLE: Final = "bench-counters"
-_SHARD: Final = Shard("bench", "shard")
+_SHARD: Final = ShardName("bench", "shard")
 # As far away as DynamoDB is from a Lambda of its region.
 _NEAR_MS: Final = 3
 

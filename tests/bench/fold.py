@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from countledger.consumers.fold import fold, step_of
+from countledger.consumers.fold import fold, folded_change
 from countledger.ledger.ids import new_id
 
 RECORDS = 1_000
@@ -57,4 +57,4 @@ def least_possible(records: list[dict[str, Any]]) -> dict[str, int]:
 def ours(records: list[dict[str, Any]]) -> None:
     """The materializer's own: checked, in order, ready to be dropped again."""
     for changes in fold(records, NOW_MS).changes.values():
-        step_of(changes)
+        folded_change(changes)

@@ -65,7 +65,7 @@ _NAMESPACES: Final[dict[str, Item]] = {
 _STRICT: Final[dict[str, Item]] = {
     "newer": {"v": 99},
     "odd-method": {"method": "none of ours"},
-    "no-making": {"made": None},
+    "no-making": {"incarnation": None},
     "odd-tags": {"tag": 7},
     "odd-bins": {"bins": 10**9},
     "far-update": {"updated_at": 10**30},
@@ -143,7 +143,7 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "export": (*_GOOD, "seats:hall"),
     "export --namespace likes": _GOOD,
     "verify --all --json": ("unreadable",),
-    "repair --all --dry-run --json": ("left alone",),
+    "repair --all --dry-run --json": ("skipped",),
     "namespace list": ("likes", "seats"),
     "namespace list --json": ("likes", "seats", "unreadable"),
     "namespace counters likes": _GOOD,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.shard import ShardName, label_of
 from countledger.consumers.totals import TotalsReader
-from countledger.infra.shards import ShardReader, list_shards
+from countledger.infra.shards import StreamShardReader, list_shards
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings, table_schemas
 from countledger.ledger import keys
@@ -68,8 +68,8 @@ class Store:
     engine: Engine
     connection: Connection
     stream_arn: str
-    _read: dict[Shard, list[Record]] = field(default_factory=dict, repr=False)
-    _readers: dict[str, ShardReader] = field(default_factory=dict, repr=False)
+    _read: dict[ShardName, list[Record]] = field(default_factory=dict, repr=False)
+    _readers: dict[str, StreamShardReader] = field(default_factory=dict, repr=False)
 
     @property
     def ledger(self) -> str:
@@ -167,7 +167,7 @@ class Store:
         """What is stored under a key, as plain values."""
         return self._own_dynamo.get(table, key, consistent=True)
 
-    def records(self, counter: str, at_least: int) -> dict[Shard, list[Record]]:
+    def records(self, counter: str, at_least: int) -> dict[ShardName, list[Record]]:
         """A counter's records that pass the mapping's filter, by shard, as Lambda delivers them.
 
         Args:
@@ -180,7 +180,7 @@ class Store:
 
     def stream_records(
         self, wanted: Callable[[Record], bool], at_least: int
-    ) -> dict[Shard, list[Record]]:
+    ) -> dict[ShardName, list[Record]]:
         """The wanted ones among the records that pass the mapping's filter, by shard."""
         deadline = monotonic() + _STREAM_PATIENCE_S
         while True:
@@ -200,14 +200,14 @@ class Store:
         for shard in list_shards(streams, self.stream_arn):
             reader = self._readers.setdefault(
                 shard.shard_id,
-                ShardReader(
+                StreamShardReader(
                     streams, self.stream_arn, shard.shard_id, start="TRIM_HORIZON", passes=passes
                 ),
             )
             if self.engine.has(Difference.TRANSACTIONS_COPY_THEIR_TABLES):
                 # An iterator goes on over the tables as they were before the last cancelled one.
                 reader._iterator = None
-            read = self._read.setdefault(Shard(label_of(self.stream_arn), shard.shard_id), [])
+            read = self._read.setdefault(ShardName(label_of(self.stream_arn), shard.shard_id), [])
             came = 1
             while came:
                 came, records = reader.read()

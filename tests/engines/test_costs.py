@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.total_writer import update_of
 from countledger.infra.prices import BATCH_UNITS
 from countledger.ledger import keys
@@ -97,7 +97,7 @@ def test_p9_a_total_with_many_watermarks_costs_one_unit(store: Store, counter: s
     long_name = counter + "x" * (300 - len(counter))
     dynamo = store.dynamo()
     for shard in range(13):
-        step = Step(1, 10**30 + shard, 10**20 + shard, 1, 1)
+        step = FoldedChange(1, 10**30 + shard, 10**20 + shard, 1, 1)
         dynamo.update(update_of(store.counters, long_name, step, f"shard-{shard}", 10**12))
 
     assert _spent(dynamo) == (13, 0)
@@ -107,15 +107,17 @@ def test_p9_a_total_of_many_more_shards_costs_two(store: Store, counter: str) ->
     """Where the watermarks do not fit any more the price doubles; nothing breaks."""
     dynamo = store.dynamo()
     for shard in range(40):
-        dynamo.update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), f"s{shard}", 0))
+        dynamo.update(
+            update_of(store.counters, counter, FoldedChange(1, 1, 1, 1, 1), f"s{shard}", 0)
+        )
     before = dynamo.meter.write_units
 
-    dynamo.update(update_of(store.counters, counter, Step(2, 2, 1, 1, 1), "s0", 0))
+    dynamo.update(update_of(store.counters, counter, FoldedChange(2, 2, 1, 1, 1), "s0", 0))
 
     assert dynamo.meter.write_units - before == 2
 
 
-def _opened(store: Store, materializer: Materializer, shard: Shard) -> Materializer:
+def _opened(store: Store, materializer: Materializer, shard: ShardName) -> Materializer:
     """The same, of which the shard has been handled before today; that is paid for already."""
     dynamo, now_ms = store.dynamo(), materializer.clock.now_ms()
     ShardDirectory().open(dynamo, store.counters, shard, now_ms)
@@ -127,7 +129,7 @@ def test_p9_a_new_shard_costs_two_units_once(store: Store, counter: str) -> None
     """Its progress, and its entry in the directory of shards; three more reads."""
     materializer = store.materializer(clock=ManualClock())
 
-    materializer.apply([record(10**24, counter=counter)], Shard("costs", f"new-{counter}"))
+    materializer.apply([record(10**24, counter=counter)], ShardName("costs", f"new-{counter}"))
 
     assert _spent(materializer.dynamo) == (2 + 2, 3)
 
@@ -149,7 +151,7 @@ def test_p9_a_batch_of_records_costs_one_unit_for_each_counter(store: Store, cou
         record for name in names for batch in store.records(name, 4).values() for record in batch
     ]
     records.sort(key=lambda record: int(record["dynamodb"]["SequenceNumber"]))
-    shard = Shard("costs", counter)
+    shard = ShardName("costs", counter)
     materializer = _opened(store, store.materializer(), shard)
 
     materializer.apply(records, shard)
@@ -164,7 +166,7 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
     recorder = store.recorder()
     recorder.sender.namespaces.create(namespace)
     names = [f"{namespace}:{number % 64}" for number in range(1_000)]
-    shard = Shard("costs", namespace)
+    shard = ShardName("costs", namespace)
     materializer = _opened(store, store.materializer(clock=ManualClock()), shard)
 
     list(recorder.record_many(Event(name, 1) for name in names))
@@ -179,7 +181,7 @@ def test_p9_a_thousand_events_of_64_counters_cost_1065_units(store: Store, names
 
 def test_p9_a_total_costs_half_a_read_unit(store: Store, counter: str) -> None:
     """Half, one if consistent, and the same where there is none."""
-    store.dynamo().update(update_of(store.counters, counter, Step(1, 1, 1, 1, 1), "s", 0))
+    store.dynamo().update(update_of(store.counters, counter, FoldedChange(1, 1, 1, 1, 1), "s", 0))
     for name in (counter, f"{counter}/none"):
         reader = store.totals()
         reader.read(name)
@@ -192,7 +194,7 @@ def test_p9_many_totals_cost_half_a_unit_each(store: Store, counter: str) -> Non
     """A hundred in one call cost what they cost one by one."""
     names = [f"{counter}/{number}" for number in range(10)]
     for name in names:
-        store.dynamo().update(update_of(store.counters, name, Step(1, 1, 1, 1, 1), "s", 0))
+        store.dynamo().update(update_of(store.counters, name, FoldedChange(1, 1, 1, 1, 1), "s", 0))
     reader = store.totals()
 
     reader.read_many(names)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from countledger.compaction.last_run import LastRuns, WorkDone
+from countledger.compaction.last_run import LastRunStore, WorkDone
 from countledger.consumers.due import DueRules
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
@@ -31,7 +31,7 @@ NOW_MS = 1_900_000_000_000
 
 
 def _update(store: Store, counter: str, sequence: int, entries: int = 1) -> Item:
-    step = Step(sequence, sequence, 1, entries, entries)
+    step = FoldedChange(sequence, sequence, 1, entries, entries)
     item = store.dynamo().update(update_of(store.counters, counter, step, "s", NOW_MS))
     assert item is not None
     return item
@@ -107,7 +107,7 @@ def test_p9_the_plain_update_costs_one_unit_with_the_counter_in_the_index(
     dynamo = store.dynamo()
 
     for sequence in range(2, 7):
-        step = Step(sequence, sequence, 1, 1, 1)
+        step = FoldedChange(sequence, sequence, 1, 1, 1)
         dynamo.update(update_of(store.counters, counter, step, "s", NOW_MS))
 
     assert dynamo.meter.write_units == 5
@@ -168,7 +168,7 @@ def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
 ) -> None:
     """However long the reason of a failure is."""
     dynamo = store.dynamo()
-    book = LastRuns(dynamo, store.counters)
+    book = LastRunStore(dynamo, store.counters)
     work = WorkDone(counters=10, merged=1000, write_units=2012.0, failed=1, trouble="x" * 500)
 
     ticked_at_ms = book.begin(namespace)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.group import Group
 from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import Groups
@@ -40,7 +40,7 @@ def _rankings(store: Store) -> Rankings:
 
 def _moved(store: Store, counter: str, sequence: int, delta: int) -> float:
     dynamo = store.dynamo()
-    step = Step(sequence, sequence, delta, 1, 1)
+    step = FoldedChange(sequence, sequence, delta, 1, 1)
     dynamo.update(update_of(store.counters, counter, step, "s", 0))
     return dynamo.meter.write_units
 

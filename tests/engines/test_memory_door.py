@@ -2,7 +2,7 @@
 
 from random import Random
 
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.total_writer import clean_up_of, update_of
 from countledger.consumers.watermark import attribute, encode
 from countledger.ledger import keys
@@ -29,7 +29,7 @@ def _answer(dynamo: DynamoClient, write: Put | Update) -> Answer:
 def _some_write(store: Store, counter: str, random: Random, number: int) -> Put | Update:
     """A write of the product's own, at numbers so small that many are refused."""
     first = random.randint(number // 2, number + 5)
-    step = Step(first, first + random.randint(0, 5), random.randint(-9, 9), 2, 1)
+    step = FoldedChange(first, first + random.randint(0, 5), random.randint(-9, 9), 2, 1)
     shard = random.choice(["a", "b", "c"])
     entry = {"counter": counter, "entry": f"e#{random.randint(1, 9)}", "delta": first}
     stale = {attribute(shard): encode(first, 0)}

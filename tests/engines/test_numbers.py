@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import amount
 from countledger.ledger.amount import Amount, parse_delta
@@ -151,5 +151,5 @@ def test_a_total_past_38_significant_digits_is_refused(
 
 def _update(store: Store, counter: str, sequence: int, delta: Amount) -> Update:
     delta = amount.canonical(delta)
-    step = Step(first=sequence, last=sequence, delta=delta, events=1, entries=1)
+    step = FoldedChange(first=sequence, last=sequence, delta=delta, events=1, entries=1)
     return update_of(store.counters, counter, step, "shard", 0)

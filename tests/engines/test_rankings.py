@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.leaders import Ranked, ranked
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.rank_rules import RankRules
@@ -31,7 +31,7 @@ def _rankings(store: Store) -> Rankings:
 def _moved(store: Store, counter: str, sequence: int, delta: Amount, *, on: bool | None) -> float:
     """A materializer's update of a total; what it costs."""
     dynamo = store.dynamo()
-    step = Step(sequence, sequence, delta, 1, 1)
+    step = FoldedChange(sequence, sequence, delta, 1, 1)
     update = update_of(store.counters, counter, step, "s", 0)
     dynamo.update(and_also(update, clauses_for(counter, on=on)))
     return dynamo.meter.write_units
@@ -41,7 +41,9 @@ def _ledger(store: Store, namespace: str, **totals: Amount) -> None:
     store.namespaces().create(namespace)
     dynamo = store.dynamo()
     for name, total in totals.items():
-        update = update_of(store.counters, f"{namespace}:{name}", Step(1, 1, total, 1, 1), "s", 0)
+        update = update_of(
+            store.counters, f"{namespace}:{name}", FoldedChange(1, 1, total, 1, 1), "s", 0
+        )
         dynamo.update(update)
 
 

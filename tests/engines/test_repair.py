@@ -58,12 +58,12 @@ def _alter(store: Store, counter: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asleep_ms", "remedy"), [(11 * HOUR_MS, Remedy.REPAIRED), (13 * HOUR_MS, Remedy.LEFT)]
+    ("asleep_ms", "remedy"), [(11 * HOUR_MS, Remedy.REPAIRED), (13 * HOUR_MS, Remedy.SKIPPED)]
 )
 def test_a_repair_that_slept_for_half_a_day_writes_nothing(
     store: Store, counter: str, asleep_ms: int, remedy: Remedy
 ) -> None:
-    """By then the counter may have been removed and made anew, under the same version."""
+    """By then the counter may have been deleted and made anew, under the same version."""
     _filled(store, counter)
     _alter(store, counter)
     clock = HandClock()
@@ -84,7 +84,7 @@ def test_a_drift_is_repaired_once(store: Store, counter: str) -> None:
     _filled(store, counter)
     _alter(store, counter)
     verifier = _verifier(store)
-    (finding,) = verifier.judge([counter])
+    (finding,) = verifier.compare([counter])
     assert (finding.verdict.verdict, finding.verdict.drift) == (Judgement.DRIFT, 1)
 
     (repair,) = Repairer(verifier).repair([counter])
@@ -105,7 +105,7 @@ def test_a_total_made_anew_under_the_same_version_is_another(store: Store, count
     """Deleted by hand and made again while a repair slept, it may have come as far as before."""
     _filled(store, counter)
     _alter(store, counter)
-    (finding,) = _verifier(store).judge([counter])
+    (finding,) = _verifier(store).compare([counter])
     anew = Update(store.counters, keys.total_key(counter), (Assign("updated_at", 1),))
     store.dynamo().update(anew)
 
@@ -121,7 +121,7 @@ def test_a_missing_total_is_made_once(store: Store, counter: str) -> None:
     _filled(store, counter)
     store.dynamo().delete(Delete(store.counters, keys.total_key(counter)))
     verifier = _verifier(store)
-    (finding,) = verifier.judge([counter])
+    (finding,) = verifier.compare([counter])
 
     (repair,) = Repairer(verifier).repair([counter])
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from countledger import CountLedger, Snapshot, Total
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.snapshot import SnapshotReader
 from countledger.consumers.total_writer import update_of
 from countledger.ledger.errors import BadCounterName, RequestRejected, TooManyCounters
@@ -21,7 +21,7 @@ def _reader(tables: Store) -> SnapshotReader:
 
 
 def _materialized(tables: Store, counter: str, total: int) -> None:
-    step = Step(1, 1, total, 1, 1)
+    step = FoldedChange(1, 1, total, 1, 1)
     tables.dynamo().update(update_of(tables.counters, counter, step, "s", 0))
 
 

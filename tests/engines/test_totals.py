@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
@@ -30,7 +30,7 @@ from tests.engines.store import Record, Store
 from tests.faults.injection import calls
 
 
-def _one_shard(store: Store, counter: str, count: int) -> tuple[Shard, list[Record]]:
+def _one_shard(store: Store, counter: str, count: int) -> tuple[ShardName, list[Record]]:
     """A counter's records; on an engine whose stream has one shard."""
     ((shard, records),) = store.records(counter, count).items()
     return shard, records
@@ -65,7 +65,7 @@ def test_many_totals_are_read_together(store: Store, counter: str) -> None:
     names = [f"{counter}/{number}" for number in range(120)]
     dynamo = store.dynamo()
     for number, name in enumerate(names[:60]):
-        dynamo.update(update_of(store.counters, name, Step(1, 1, number + 1, 1, 1), "s", 7))
+        dynamo.update(update_of(store.counters, name, FoldedChange(1, 1, number + 1, 1, 1), "s", 7))
 
     totals = store.totals().read_many([*names, names[0]])
 
@@ -78,7 +78,7 @@ def test_effect_and_watermark_are_one_write(store: Store, counter: str) -> None:
     dynamo = store.dynamo()
 
     def update(first: int, last: int, shard: str = "shard") -> Update:
-        return update_of(store.counters, counter, Step(first, last, 10, 2, 1), shard, 1_000)
+        return update_of(store.counters, counter, FoldedChange(first, last, 10, 2, 1), shard, 1_000)
 
     dynamo.update(update(5, 9))
     for first, last in ((5, 9), (1, 4), (9, 9), (9, 12), (6, 30)):
@@ -101,7 +101,9 @@ def test_a_total_of_a_later_release_is_left_alone(store: Store, counter: str) ->
     store.dynamo().put(Put(store.counters, item))
 
     with pytest.raises(ConditionFailed):
-        store.dynamo().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
+        store.dynamo().update(
+            update_of(store.counters, counter, FoldedChange(1, 1, 5, 1, 1), "s", 1)
+        )
     with pytest.raises(NewerFormat):
         store.totals().read(counter)
     assert store.item(store.counters, keys.total_key(counter)) == item
@@ -119,7 +121,9 @@ def test_a_corrupt_total_is_an_error(
         store.totals().read(counter)
     if "events" not in corrupt:
         with pytest.raises(RequestRejected):
-            store.dynamo().update(update_of(store.counters, counter, Step(1, 1, 5, 1, 1), "s", 1))
+            store.dynamo().update(
+                update_of(store.counters, counter, FoldedChange(1, 1, 5, 1, 1), "s", 1)
+            )
 
 
 def test_a_bad_name_is_refused_before_any_read(store: Store) -> None:
@@ -191,7 +195,7 @@ def test_stale_watermarks_are_removed_by_the_way(store: Store, counter: str) -> 
 
     for number, (record, age_h) in enumerate(zip(records, ages_h, strict=True)):
         clock = HandClock(now_ms - age_h * HOUR_MS)
-        store.materializer(clock=clock).apply([record], Shard("old", f"shardId-{number}"))
+        store.materializer(clock=clock).apply([record], ShardName("old", f"shardId-{number}"))
 
     item = store.item(store.counters, keys.total_key(counter))
     assert item is not None
@@ -223,7 +227,7 @@ def test_updates_at_the_same_time_are_all_in_the_total(store: Store, counter: st
     dynamo = store.dynamo()
 
     def update(number: int) -> None:
-        shard, step = f"shard {number % 8}", Step(number, number, number, 1, 1)
+        shard, step = f"shard {number % 8}", FoldedChange(number, number, number, 1, 1)
         dynamo.update(update_of(store.counters, counter, step, shard, 0))
 
     with ThreadPoolExecutor(8) as pool:

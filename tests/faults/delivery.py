@@ -5,7 +5,7 @@ from typing import Final
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.record import find
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.producers.event import Event
 from tests.engines.store import Record, Store
 from tests.faults.product import recorder_of
@@ -14,7 +14,7 @@ from tests.faults.product import recorder_of
 _DELIVERIES: Final = 8
 
 
-def written(store: Store, *counters: str, each: int = 12) -> tuple[Shard, list[Record]]:
+def written(store: Store, *counters: str, each: int = 12) -> tuple[ShardName, list[Record]]:
     """Write entries of 1, 2, 4, ... to counters in turn: their records, from the real stream."""
     events = (Event(counter, 2**n) for n in range(each) for counter in counters)
     recorder = recorder_of(store)
@@ -28,7 +28,7 @@ def written(store: Store, *counters: str, each: int = 12) -> tuple[Shard, list[R
     return shard, records
 
 
-def deliver(materializer: Materializer, records: Sequence[Record], shard: Shard) -> int:
+def deliver(materializer: Materializer, records: Sequence[Record], shard: ShardName) -> int:
     """Deliver a batch until all of it is handled, from the checkpoint each time.
 
     Returns:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.ledger import keys
 from countledger.ledger.operations import Put
 from tests.engines.store import Record, Store
@@ -28,7 +28,7 @@ def queue(store: Store) -> Iterator[Queue]:
         yield made
 
 
-def _batch(store: Store, name: str) -> tuple[Shard, list[Record], list[str]]:
+def _batch(store: Store, name: str) -> tuple[ShardName, list[Record], list[str]]:
     """Two sound counters, one whose total takes nothing, and a malformed record."""
     counters = [f"{name}:{rest}" for rest in ("well", "corrupt", "also-well")]
     shard, records = written(store, *counters, each=3)
@@ -36,14 +36,14 @@ def _batch(store: Store, name: str) -> tuple[Shard, list[Record], list[str]]:
     store.dynamo().put(Put(store.counters, item))
     malformed = {**records[3], "eventName": "UPSERT"}
     return (
-        Shard(shard.stream, f"{shard.id}-{name}"),
+        ShardName(shard.stream, f"{shard.id}-{name}"),
         [*records[:3], malformed, *records[4:]],
         counters,
     )
 
 
 def _crash(
-    parts: tuple[Materializer, Queue], batch: list[Record], shard: Shard, crash: Fault, k: int
+    parts: tuple[Materializer, Queue], batch: list[Record], shard: ShardName, crash: Fault, k: int
 ) -> bool:
     """Deliver once, and die at the k-th attempt of any kind; whether it came to that."""
     materializer, queue = parts

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from countledger.consumers import materializer as materializer_module
-from countledger.consumers.record import Change
-from countledger.consumers.shard import Shard
+from countledger.consumers.record import EntryChange
+from countledger.consumers.shard import ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
@@ -33,7 +33,7 @@ def quarantine_passed_by(patch: pytest.MonkeyPatch) -> None:
         dynamo: DynamoClient,
         table: str,
         shard: str,
-        _set_aside: Callable[[Change, str], None],
+        _quarantine: Callable[[EntryChange, str], None],
         now_ms: int,
         *rest: Any,  # noqa: ANN401 - handed on
     ) -> TotalWriter:
@@ -132,7 +132,7 @@ def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass(
 def test_p8_a_batch_of_malformed_records_is_handled(store: Store, counter: str) -> None:
     """Nothing to apply, all aside, and the shard moves on."""
     shard, records = written(store, counter, each=3)
-    shard = Shard(shard.stream, f"{shard.id}-{counter}")
+    shard = ShardName(shard.stream, f"{shard.id}-{counter}")
     quarantine = KeptRecords()
     malformed = [{**record, "eventName": "UPSERT"} for record in records]
 

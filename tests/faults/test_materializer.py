@@ -11,9 +11,9 @@ from botocore.awsrequest import AWSPreparedRequest
 from countledger.consumers import materializer as materializer_module
 from countledger.consumers.fold import Fold
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.outcome import Outcome, sum_up
+from countledger.consumers.outcome import BatchOutcome, complete_outcome
 from countledger.consumers.record import sequence_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.total_writer import Written
 from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store
@@ -55,11 +55,13 @@ def queue(store: Store) -> Iterator[Queue]:
 def failures_kept_to_itself(patch: pytest.MonkeyPatch) -> None:
     """The batch is said to be handled although a counter could not be written."""
 
-    def forgetful(outcome: Outcome, folded: Fold, done: dict[str, Written], now_ms: int) -> None:
-        sum_up(outcome, folded, done, now_ms)
+    def forgetful(
+        outcome: BatchOutcome, folded: Fold, done: dict[str, Written], now_ms: int
+    ) -> None:
+        complete_outcome(outcome, folded, done, now_ms)
         outcome.retry_from = None
 
-    patch.setattr(materializer_module, "sum_up", forgetful)
+    patch.setattr(materializer_module, "complete_outcome", forgetful)
 
 
 # ---- laws ----
@@ -84,7 +86,7 @@ def test_p1_the_sdk_may_send_an_update_again(
     expect_total(store, counter)
 
 
-def _fail_on(store: Store, materializer: Materializer, counter: str, fault: Fault) -> Outcome:
+def _fail_on(store: Store, materializer: Materializer, counter: str, fault: Fault) -> BatchOutcome:
     """Deliver four records of a counter and of another, while only the other can be written."""
     other = f"{counter}/other"
     shard, records = written(store, counter, other, each=4)
@@ -123,7 +125,7 @@ def test_p3_progress_never_passes_what_is_not_in_the_totals(
     """Freshness is what a reader trusts: a batch that failed in part does not move it."""
     with rule.watched():
         shard, records = written(store, counter)
-        shard = Shard(shard.stream, f"{shard.id}-{counter}")
+        shard = ShardName(shard.stream, f"{shard.id}-{counter}")
         materializer = store.materializer()
         plan = repeat(Fault(Kind.UNAVAILABLE), SDK_ATTEMPTS)
 
@@ -155,7 +157,7 @@ def test_p1_progress_that_cannot_be_written_is_delivered_again(
 ) -> None:
     """The last record comes again, its total drops it, and the progress gets there."""
     shard, records = written(store, counter)
-    shard = Shard(shard.stream, f"{shard.id}-{counter}")
+    shard = ShardName(shard.stream, f"{shard.id}-{counter}")
     materializer = store.materializer()
     last = records[-1]["dynamodb"]["SequenceNumber"]
 

@@ -9,7 +9,7 @@ import pytest
 from countledger.consumers import quarantine as quarantine_module
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.quarantine import StoredQuarantine, quarantined_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.operations import Put
@@ -64,7 +64,7 @@ def _copies(store: Store, counter: str) -> list[str]:
     return [copy.id for copy in found if copy.counter == counter]
 
 
-def _batch(store: Store, counter: str) -> tuple[Shard, list[Record]]:
+def _batch(store: Store, counter: str) -> tuple[ShardName, list[Record]]:
     """Four records, the second and third of them malformed."""
     shard, records = written(store, counter, each=4)
     malformed = [{**record, "eventName": "UPSERT"} for record in records[1:3]]

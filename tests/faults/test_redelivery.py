@@ -14,10 +14,10 @@ import pytest
 from countledger.consumers import materializer as materializer_module
 from countledger.consumers import record as record_module
 from countledger.consumers import total_writer, watermark
-from countledger.consumers.fold import Step
+from countledger.consumers.fold import FoldedChange
 from countledger.consumers.passed import PassedShards
-from countledger.consumers.record import Change
-from countledger.consumers.shard import Shard
+from countledger.consumers.record import EntryChange
+from countledger.consumers.shard import ShardName
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.dynamo import DynamoClient
@@ -41,7 +41,7 @@ def _no_progress_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         return stale if len(stale) >= watermark.STALE_ENOUGH else {}
 
     monkeypatch.setattr(materializer_module, "above", lambda records, _position: records)
-    monkeypatch.setattr(materializer_module, "attempt_at", lambda *_: None)
+    monkeypatch.setattr(materializer_module, "next_attempt", lambda *_: None)
     monkeypatch.setattr(PassedShards, "removable", by_age)
 
 
@@ -52,7 +52,7 @@ def watermark_left_out_of_the_condition(patch: pytest.MonkeyPatch) -> None:
     """An update is made whatever its shard's watermark says."""
     real = total_writer.update_of
 
-    def update_of(table: str, counter: str, step: Step, shard: str, now_ms: int) -> Update:
+    def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: int) -> Update:
         return replace(real(table, counter, step, shard, now_ms), condition=Absent("v"))
 
     patch.setattr(total_writer, "update_of", update_of)
@@ -66,7 +66,7 @@ def one_watermark_for_all_shards(patch: pytest.MonkeyPatch) -> None:
 def nothing_dropped_after_a_refusal(patch: pytest.MonkeyPatch) -> None:
     """What the watermark has passed is tried again with the rest."""
 
-    def after(changes: list[Change], _watermark: int | None) -> list[Change]:
+    def after(changes: list[EntryChange], _watermark: int | None) -> list[EntryChange]:
         return changes
 
     patch.setattr(total_writer, "after", after)
@@ -171,8 +171,8 @@ def test_p1_two_shards_of_one_counter_do_not_hide_each_other(
     with rule.watched():
         _, records = written(store, counter)
         shards = {
-            "X": (Shard("label", f"{counter}-x"), records[::2]),
-            "Y": (Shard("label", f"{counter}-y"), records[1::2]),
+            "X": (ShardName("label", f"{counter}-x"), records[::2]),
+            "Y": (ShardName("label", f"{counter}-y"), records[1::2]),
         }
         for turn, name in enumerate(order, 1):
             shard, mine = shards[name]
@@ -188,8 +188,8 @@ def test_a_recreated_stream_numbers_anew(rule: Rule, store: Store, counter: str)
     """The same shard id under another stream's label is another shard."""
     with rule.watched():
         _, records = written(store, counter)
-        deliver(store.materializer(), records[6:], Shard("old label", "shardId-1"))
-        deliver(store.materializer(), records[:6], Shard("new label", "shardId-1"))
+        deliver(store.materializer(), records[6:], ShardName("old label", "shardId-1"))
+        deliver(store.materializer(), records[:6], ShardName("new label", "shardId-1"))
         expect_total(store, counter)
 
 
@@ -202,15 +202,15 @@ def test_p1_a_record_older_than_its_watermark_lives_is_never_applied(
         _, records = written(store, counter, each=6)
         now_ms = SystemClock().now_ms()
         for number, record in enumerate(records[:5]):
-            shard = Shard("label", f"{counter}-{number}")
+            shard = ShardName("label", f"{counter}-{number}")
             deliver(store.materializer(clock=HandClock(now_ms)), [record], shard)
         much_later = HandClock(now_ms + 49 * HOUR_MS)
         fresh = _made_at(records[5], much_later.now_ms())
-        deliver(store.materializer(clock=much_later), [fresh], Shard("label", f"{counter}-5"))
+        deliver(store.materializer(clock=much_later), [fresh], ShardName("label", f"{counter}-5"))
 
         quarantine = KeptRecords()
         late = store.materializer(clock=much_later, quarantine=quarantine)
-        deliver(late, [records[0]], Shard("label", f"{counter}-0"))
+        deliver(late, [records[0]], ShardName("label", f"{counter}-0"))
 
         expect_total(store, counter)
         assert quarantine.reasons() == ["the record is older than a stream keeps records"]
@@ -225,10 +225,10 @@ def test_p1_a_watermark_outlives_the_records_that_it_refuses(
         _, records = written(store, counter, each=6)
         now_ms = SystemClock().now_ms()
         for number, record in enumerate(records):
-            shard = Shard("label", f"{counter}-{number}")
+            shard = ShardName("label", f"{counter}-{number}")
             later = HandClock(now_ms + 4 * number * HOUR_MS)
             deliver(store.materializer(clock=later), [record], shard)
-        deliver(store.materializer(), records[:1], Shard("label", f"{counter}-0"))
+        deliver(store.materializer(), records[:1], ShardName("label", f"{counter}-0"))
         expect_total(store, counter)
 
 

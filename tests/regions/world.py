@@ -13,7 +13,7 @@ from countledger.compaction.compactor import Compactor
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.stream import counts
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.template import table_schemas
@@ -129,7 +129,7 @@ class World:
         if new:
             quarantine = KeptRecords()
             outcome = Materializer(dynamo, table, quarantine).apply(
-                [_as_delivered(one) for one in new], Shard(copy.stream_arn, "0")
+                [_as_delivered(one) for one in new], ShardName(copy.stream_arn, "0")
             )
             assert not outcome.failed
             assert not quarantine.kept

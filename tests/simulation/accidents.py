@@ -117,7 +117,7 @@ def mend(world: World, region: str) -> None:
     if not _excuse_all(world, region):
         return
     with suppress(Killed, CountledgerError, ClientError):  # tried again at the end
-        mended.extend(product.auditor.mend_progress())
+        mended.extend(product.auditor.recover_progress())
     _excuse_all(world, region, now=True)
     world.tell(f"mended in {region}: {mended}")
 

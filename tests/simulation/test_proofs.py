@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.shard import ShardName, label_of
 from countledger.consumers.verdict import Judgement
 from countledger.ledger.errors import SetupError
 from countledger.producers.event import Event
@@ -48,7 +48,7 @@ def _deliver(world: World, product: Product, stream: Stream) -> None:
     world.schedule.pause(stream.lag_ms)
     for log in stream.shards.values():
         events = [_event(one) for one in log.records if one.key[1].startswith("e#")]
-        made.apply(events, Shard(label_of(stream.arn), log.id))
+        made.apply(events, ShardName(label_of(stream.arn), log.id))
 
 
 def _made_anew(world: World) -> Stream:

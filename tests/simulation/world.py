@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.consumers.ttl_cache import Remembered
+    from countledger.consumers.ttl_cache import TtlCache
     from countledger.ledger.due import DueRule
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
@@ -119,7 +119,7 @@ class World:
     late: int = 0
     zombies: int = 0
     processes: int = 0
-    rules: dict[str, Remembered[DueRule | None]] = field(default_factory=dict)
+    rules: dict[str, TtlCache[DueRule | None]] = field(default_factory=dict)
     directories: dict[str, ShardDirectory] = field(default_factory=dict)
     passed: dict[str, PassedShards] = field(default_factory=dict)
     forgotten: set[tuple[str, Key]] = field(default_factory=set)

@@ -14,11 +14,11 @@ from countledger.consumers.bookmarks import (
     FileBookmarks,
     ItemBookmarks,
     NoBookmarks,
-    Place,
+    WalkPosition,
 )
 from countledger.consumers.repair import Remedy, Repair, Repairer
 from countledger.consumers.verdict import Judgement, Verdict
-from countledger.consumers.walk import Lane, Source, Walker, start
+from countledger.consumers.walk import WalkedTable, Walker, WalkSegment, start
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.expressions import Assign
@@ -165,8 +165,8 @@ def test_a_place_survives_its_file(tmp_path: Path) -> None:
     """Segments, keys and counts come back as they were."""
     bookmarks = FileBookmarks(tmp_path / "place.json", PURPOSE)
     lanes = start(2).lanes
-    moved = (Lane(Source.LEDGER, 0, {"counter": "ä:1", "entry": "s#head"}), *lanes[1:])
-    place = Place(type(start(2))(moved), {"exact": 7})
+    moved = (WalkSegment(WalkedTable.LEDGER, 0, {"counter": "ä:1", "entry": "s#head"}), *lanes[1:])
+    place = WalkPosition(type(start(2))(moved), {"exact": 7})
     assert bookmarks.load() is None
 
     bookmarks.save(place)

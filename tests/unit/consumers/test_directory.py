@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.attempts import attempt_at
+from countledger.consumers.attempts import next_attempt
 from countledger.consumers.directory import ShardDirectory, known_shards
-from countledger.consumers.lost_progress import LostProgress
+from countledger.consumers.lost_progress import ProgressRecovery
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.passed import PASSED_AGE_MS, PassedShards
 from countledger.consumers.progress import ShardProgress, decode_progress, history_after
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.verdict import Judgement
 from countledger.ledger import keys
 from countledger.ledger.errors import ProgressLost, Throttled
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Update
 
-SHARD = Shard("label", "s")
+SHARD = ShardName("label", "s")
 
 
 def _read(dynamo: MemoryClient) -> ShardProgress:
@@ -137,10 +137,10 @@ def test_a_shard_whose_progress_was_lost_counts_as_handled_to_its_end() -> None:
     world.deliver([handled])
     _lose(world.dynamo)
     verifier = world.verifier()
-    lost = LostProgress(world.dynamo, COUNTERS, world.stream, world.clock)
+    lost = ProgressRecovery(world.dynamo, COUNTERS, world.stream, world.clock)
 
-    assert list(lost.mend()) == ["label/s"]
-    assert list(lost.mend()) == []
+    assert list(lost.recover()) == ["label/s"]
+    assert list(lost.recover()) == []
     world.deliver([handled, waiting])
     assert world.total()["total"] == 5
     assert verifier is not None
@@ -161,7 +161,9 @@ def test_mending_reads_its_own_lost_answer() -> None:
             return MemoryClient.update(self, write)
 
     dynamo = Twice(tables=world.dynamo.tables)
-    assert list(LostProgress(dynamo, COUNTERS, world.stream, world.clock).mend()) == ["label/s"]
+    assert list(ProgressRecovery(dynamo, COUNTERS, world.stream, world.clock).recover()) == [
+        "label/s"
+    ]
 
 
 def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() -> None:
@@ -174,8 +176,8 @@ def test_progress_that_cannot_be_read_stops_a_proof_and_says_how_to_mend_it() ->
     with pytest.raises(ProgressLost, match=r"label/s is lost.*'position' is 'x'.*--lost-progress"):
         world.verdict()
 
-    lost = LostProgress(world.dynamo, COUNTERS, world.stream, world.clock)
-    assert list(lost.mend()) == ["label/s"]
+    lost = ProgressRecovery(world.dynamo, COUNTERS, world.stream, world.clock)
+    assert list(lost.recover()) == ["label/s"]
     assert world.verdict().verdict is Judgement.EXACT
 
 
@@ -206,7 +208,7 @@ def _with_marks(dynamo: MemoryClient, shards: int, clock: ManualClock) -> Materi
     made = Materializer(dynamo, COUNTERS, Kept(), clock)
     for number in range(shards):
         age_ms = NOW_MS - clock.at_ms
-        made.apply([record(100 + number, age_ms=age_ms)], Shard("label", f"s{number}"))
+        made.apply([record(100 + number, age_ms=age_ms)], ShardName("label", f"s{number}"))
         clock.at_ms += LATE_WRITE_MS // 2
     return made
 
@@ -351,6 +353,9 @@ def test_a_young_batch_is_not_counted() -> None:
     progress = ShardProgress("label/s", "1", 0, 0, 0, 0, 0)
 
     assert (
-        attempt_at([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS - 1_000)], progress, NOW_MS) is None
+        next_attempt([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS - 1_000)], progress, NOW_MS)
+        is None
     )
-    assert attempt_at([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)], progress, NOW_MS) is not None
+    assert (
+        next_attempt([record(100, age_ms=ATTEMPTS_COUNTED_FROM_MS)], progress, NOW_MS) is not None
+    )

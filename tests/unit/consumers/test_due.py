@@ -9,7 +9,7 @@ import pytest
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.due import DueMarker, DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule, bucket_of, buckets_of, due_query
 from countledger.ledger.errors import RequestRejected, Throttled
@@ -20,7 +20,7 @@ from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 TABLE = "counters"
-SHARD = Shard("label", "shardId-1")
+SHARD = ShardName("label", "shardId-1")
 SCHEDULE = {**keys.schedule_key("a"), "min_entries": 3, "age_ms": HOUR_MS}
 
 

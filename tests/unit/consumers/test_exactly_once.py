@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.consumers import watermark
-from countledger.consumers.changes import Changes
-from countledger.consumers.fold import after, fold, step_of
+from countledger.consumers.changes import CounterChanges
+from countledger.consumers.fold import after, fold, folded_change
 from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import ConditionFailed
 from tests.unit.consumers.records import COUNTER, record
@@ -23,13 +23,13 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
-    from countledger.consumers.record import Change
+    from countledger.consumers.record import EntryChange
 
 TABLE = "counters"
 Delivery = tuple[int, int, int]
 
 
-def _refuse(change: Change, reason: str) -> None:
+def _refuse(change: EntryChange, reason: str) -> None:
     raise AssertionError(f"{change} was quarantined: {reason}")
 
 
@@ -71,7 +71,9 @@ def test_a_total_is_exact_whatever_is_delivered_again(
 
     for shard, begin, end in deliveries:
         writer = TotalWriter(dynamo, TABLE, f"label/{shard}", _refuse, NOW_MS)
-        changes = fold(shards[shard][begin:end], NOW_MS).changes.get(COUNTER, Changes(COUNTER, ()))
+        changes = fold(shards[shard][begin:end], NOW_MS).changes.get(
+            COUNTER, CounterChanges(COUNTER, ())
+        )
         if changes:
             written = writer.write(COUNTER, changes)
             assert written.error is None
@@ -106,7 +108,7 @@ def test_without_the_condition_overlapping_batches_count_twice() -> None:
     dynamo = MemoryClient()
 
     for begin, end in _OVERLAPPING:
-        step = step_of(fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
+        step = folded_change(fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
         update = update_of(TABLE, COUNTER, step, "label/s", NOW_MS)
         dynamo.update(type(update)(update.table, update.key, update.clauses))
 
@@ -118,7 +120,7 @@ def test_dropping_the_whole_overlapping_batch_loses_its_new_records() -> None:
     dynamo = MemoryClient()
 
     for begin, end in _OVERLAPPING:
-        step = step_of(fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
+        step = folded_change(fold(_RECORDS[begin:end], NOW_MS).changes[COUNTER])
         try:
             dynamo.update(update_of(TABLE, COUNTER, step, "label/s", NOW_MS))
         except ConditionFailed:
@@ -141,7 +143,11 @@ def test_a_zombies_late_write_is_refused() -> None:
     """An earlier invocation's update lands behind its successor's."""
     dynamo = MemoryClient()
     late = update_of(
-        TABLE, COUNTER, step_of(fold(_RECORDS[:5], NOW_MS).changes[COUNTER]), "label/s", NOW_MS
+        TABLE,
+        COUNTER,
+        folded_change(fold(_RECORDS[:5], NOW_MS).changes[COUNTER]),
+        "label/s",
+        NOW_MS,
     )
     _deliver(dynamo, 0, 8)
 

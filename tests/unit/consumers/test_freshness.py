@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.stream import StreamShard
 from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.ledger import keys
@@ -20,7 +20,7 @@ TABLE = "counters"
 
 
 def _shard(name: str, parent: str | None = None, *, closed: bool = False) -> StreamShard:
-    return StreamShard(Shard("label", name), parent, closed)
+    return StreamShard(ShardName("label", name), parent, closed)
 
 
 def _progress(**through_ms: int) -> dict[str, ShardProgress]:

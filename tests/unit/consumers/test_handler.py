@@ -12,7 +12,7 @@ from countledger import CountLedger
 from countledger.consumers import audit_handler, handler
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import decode_progress
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import Throttled
 from countledger.ledger.limits import HOUR_MS, INVOCATION_TIME_MS, late_write_ms
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Update
 
-SHARD = Shard("label", "shardId-1")
+SHARD = ShardName("label", "shardId-1")
 ARN = "arn:aws:dynamodb:r:1:table/t/stream/label"
 
 

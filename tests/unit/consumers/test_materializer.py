@@ -20,7 +20,7 @@ from countledger.consumers.progress import (
     decode_progress,
     opening_of,
 )
-from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.shard import ShardName, label_of
 from countledger.ledger import before_send, keys
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Update
 
 TABLE = "counters"
-SHARD = Shard("label", "shardId-1")
+SHARD = ShardName("label", "shardId-1")
 
 
 class Collecting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from countledger.consumers.auditor import Auditor
-from countledger.consumers.proven import unproven
+from countledger.consumers.proven import why_not_exact
 from countledger.ledger.namespace import Namespaces
 from tests.unit.consumers.world import COUNTER, LEDGER, World
 
@@ -18,7 +18,7 @@ def _world() -> tuple[World, Auditor]:
 def test_an_exact_total_is_the_last_word() -> None:
     """All that its ledger holds is in it."""
     _, auditor = _world()
-    assert unproven(auditor, COUNTER) is None
+    assert why_not_exact(auditor, COUNTER) is None
 
 
 def test_a_total_that_drifts_is_none() -> None:
@@ -26,7 +26,7 @@ def test_a_total_that_drifts_is_none() -> None:
     world, auditor = _world()
     world.write(7)
 
-    found = unproven(auditor, COUNTER)
+    found = why_not_exact(auditor, COUNTER)
 
     assert found is not None
     assert "drift" in found
@@ -40,7 +40,7 @@ def test_a_total_that_is_missing_is_none() -> None:
         key: item for key, item in world.dynamo.tables["counters"].items() if key[1] != "total"
     }
 
-    assert "drift" in (unproven(auditor, COUNTER) or "")
+    assert "drift" in (why_not_exact(auditor, COUNTER) or "")
 
 
 def test_a_total_that_moves_or_lags_is_none() -> None:
@@ -48,4 +48,4 @@ def test_a_total_that_moves_or_lags_is_none() -> None:
     world, auditor = _world()
     world.emit(7)
 
-    assert "busy" in (unproven(auditor, COUNTER) or "")
+    assert "busy" in (why_not_exact(auditor, COUNTER) or "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.consumers.fold import fold
-from countledger.consumers.record import Change, MalformedRecord, change_of, find, sequence_of
+from countledger.consumers.record import EntryChange, MalformedRecord, change_of, find, sequence_of
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
 from tests.unit.ledger.clocks import NOW_MS
@@ -16,14 +16,14 @@ from tests.unit.ledger.clocks import NOW_MS
 _UUID = "018bcfe5-6800-7180-a4c0-91067b062169"
 
 
-def _change_of(one: dict[str, Any]) -> Change | None:
+def _change_of(one: dict[str, Any]) -> EntryChange | None:
     return change_of(one, sequence_of(one), NOW_MS)
 
 
 def test_an_insert_adds_its_delta() -> None:
     """One entry, one event unless it says more."""
-    assert _change_of(record(111, 5)) == Change(111, COUNTER, 5, 1, 1)
-    assert _change_of(record(112, -5, events=3)) == Change(112, COUNTER, -5, 3, 1)
+    assert _change_of(record(111, 5)) == EntryChange(111, COUNTER, 5, 1, 1)
+    assert _change_of(record(112, -5, events=3)) == EntryChange(112, COUNTER, -5, 3, 1)
 
 
 def test_a_decimal_delta_stays_exact() -> None:
@@ -38,7 +38,7 @@ def test_a_modify_adds_the_difference_and_no_entry() -> None:
     """An entry edited by hand."""
     modified = record(111, 7, name="MODIFY", old=image(5, 2), events=3)
 
-    assert _change_of(modified) == Change(111, COUNTER, 2, 1, 0)
+    assert _change_of(modified) == EntryChange(111, COUNTER, 2, 1, 0)
 
 
 def test_a_modify_of_something_else_adds_nothing() -> None:
@@ -164,7 +164,7 @@ def test_the_format_that_this_release_writes_may_be_spelled_out() -> None:
     """Absent means 1."""
     spelled = with_stream(_GOOD, NewImage={**image(5), "v": {"N": "1"}})
 
-    assert _change_of(spelled) == Change(111, COUNTER, 5, 1, 1)
+    assert _change_of(spelled) == EntryChange(111, COUNTER, 5, 1, 1)
 
 
 def test_a_record_older_than_a_stream_keeps_them_is_never_applied() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import Shard, label_of
+from countledger.consumers.shard import ShardName, label_of
 from tests.unit.consumers.world import COUNTERS, World
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _deliver(world: World, records: Sequence[dict[str, Any]], stream: str, begin
         for number, record in enumerate(records)
     ]
     made = Materializer(world.dynamo, COUNTERS, world.quarantine, world.clock)
-    return made.apply(events, Shard(stream, "s")).duplicates
+    return made.apply(events, ShardName(stream, "s")).duplicates
 
 
 @given(before=st.integers(1, 5), after=st.integers(1, 5), lower=st.booleans())

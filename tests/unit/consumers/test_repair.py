@@ -13,10 +13,10 @@ from countledger.consumers import watermark
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import fold
 from countledger.consumers.repair import Remedy, Repairer, plan_of
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Finding, Verifier
+from countledger.consumers.verify import Evidence, Verifier
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, ProgressLost, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
@@ -111,7 +111,7 @@ def test_behind_a_stream_that_lags_nothing_is_repaired(world: World) -> None:
 
     repair = world.repair()
 
-    assert (repair.remedy, repair.healthy) == (Remedy.LEFT, False)
+    assert (repair.remedy, repair.healthy) == (Remedy.SKIPPED, False)
     assert "not been handled that far" in repair.reason
     world.deliver([record])
     assert world.total()["total"] == 12
@@ -123,9 +123,9 @@ class _Interrupted(Verifier):
 
     meanwhile: Callable[[], object] = lambda: None
 
-    def judge(self, counters: Iterable[str]) -> Iterator[Finding]:
+    def compare(self, counters: Iterable[str]) -> Iterator[Evidence]:
         """The findings, each late."""
-        for finding in Verifier.judge(self, counters):
+        for finding in Verifier.compare(self, counters):
             self.meanwhile()
             yield finding
 
@@ -145,7 +145,7 @@ def test_a_counter_that_moved_at_the_last_moment_is_left_alone(world: World) -> 
 
     (repair,) = repairer.repair([COUNTER])
 
-    assert repair.remedy is Remedy.LEFT
+    assert repair.remedy is Remedy.SKIPPED
     assert "at the last moment" in repair.reason
     assert world.total()["total"] == 13
     assert world.repair().remedy is Remedy.REPAIRED
@@ -159,7 +159,7 @@ def test_a_total_that_is_made_meanwhile_is_left_alone(world: World) -> None:
 
     (repair,) = repairer.repair([COUNTER])
 
-    assert repair.remedy is Remedy.LEFT
+    assert repair.remedy is Remedy.SKIPPED
     assert world.total()["total"] == 7
 
 
@@ -322,7 +322,7 @@ def test_a_parent_that_its_progress_does_not_cover_is_passed_to_its_end(
 def test_a_shard_of_which_nothing_was_handled_is_passed_to_its_end(world: World) -> None:
     """Its records were dropped unread, but for an invocation that may still write."""
     late = world.emit(7)
-    ShardDirectory().open(world.dynamo, COUNTERS, Shard("label", "s"), world.clock.now_ms())
+    ShardDirectory().open(world.dynamo, COUNTERS, ShardName("label", "s"), world.clock.now_ms())
     world.clock.at_ms += 24 * HOUR_MS
     world.stream.records["s"].clear()
     world.close("s")
@@ -339,7 +339,7 @@ def test_all_is_lost_and_nothing_is_guessed(world: World) -> None:
     world.deliver(records)
     world.dynamo.tables[COUNTERS].clear()
 
-    assert world.repair().remedy is Remedy.LEFT
+    assert world.repair().remedy is Remedy.SKIPPED
 
     world.deliver(records)
     assert world.total()["total"] == 12
@@ -353,7 +353,7 @@ def test_a_total_of_a_later_release_is_left_alone(world: World) -> None:
 
     repair = world.repair()
 
-    assert (repair.verdict.verdict, repair.remedy) == (Judgement.UNREADABLE, Remedy.LEFT)
+    assert (repair.verdict.verdict, repair.remedy) == (Judgement.UNREADABLE, Remedy.SKIPPED)
     assert "format 2" in repair.reason
 
 
@@ -362,7 +362,7 @@ def test_a_total_whose_version_is_corrupt_is_left_alone(world: World) -> None:
     world.deliver([world.emit(5)])
     world.spoil(version="x")
 
-    assert world.repair().remedy is Remedy.LEFT
+    assert world.repair().remedy is Remedy.SKIPPED
     assert world.total()["version"] == "x"
 
 
@@ -374,7 +374,7 @@ def test_a_ledger_that_cannot_be_read_stops_no_other_counter(world: World) -> No
 
     bad, good = Repairer(world.verifier()).repair(["a:bad", "a:good"])
 
-    assert (bad.verdict.verdict, bad.remedy) == (Judgement.UNREADABLE, Remedy.LEFT)
+    assert (bad.verdict.verdict, bad.remedy) == (Judgement.UNREADABLE, Remedy.SKIPPED)
     assert "'delta' is 'five'" in bad.reason
     assert bad.verdict.exact is None
     assert good.remedy is Remedy.MADE
@@ -388,7 +388,7 @@ def test_a_sum_that_no_total_can_hold_is_said(world: World) -> None:
 
     repair = world.repair()
 
-    assert (repair.verdict.verdict, repair.remedy) == (Judgement.DRIFT, Remedy.LEFT)
+    assert (repair.verdict.verdict, repair.remedy) == (Judgement.DRIFT, Remedy.SKIPPED)
     assert "38 digits" in repair.reason
 
 
@@ -396,7 +396,7 @@ def test_a_lost_answer_is_no_failure(world: World) -> None:
     """The SDK sends again, and the condition fails on our own write: it is known by its content."""
     world.deliver([world.emit(5)])
     world.spoil(total=6)
-    (finding,) = world.verifier().judge([COUNTER])
+    (finding,) = world.verifier().compare([COUNTER])
     plan = plan_of(COUNTERS, finding, NOW_MS)
     assert not isinstance(plan, str)
     world.dynamo.update(plan)
@@ -417,7 +417,7 @@ def test_a_total_that_cannot_be_written_now_is_reported(world: World, error: Exc
 
     first, second = Repairer(world.verifier()).repair(["a:1", "a:2"])
 
-    assert (first.remedy, first.reason) == (Remedy.LEFT, str(error))
+    assert (first.remedy, first.reason) == (Remedy.SKIPPED, str(error))
     assert second.remedy is Remedy.MADE
 
 
@@ -453,7 +453,7 @@ def test_what_a_crash_left_out_of_the_index_the_next_repair_puts_there(world: Wo
     total = world.total()
     second = world.repair()
 
-    assert (first.remedy, first.healthy) == (Remedy.LEFT, False)
+    assert (first.remedy, first.healthy) == (Remedy.SKIPPED, False)
     assert "slow down" in first.reason
     assert (total["total"], "due_at" in total) == (2, False)
     assert (second.remedy, "due_at" in world.total()) == (Remedy.NONE, True)
@@ -557,7 +557,7 @@ def test_a_counter_beside_too_many_open_shards_is_left_alone(world: World) -> No
 
     repair = world.repair()
 
-    assert repair.remedy is Remedy.LEFT
+    assert repair.remedy is Remedy.SKIPPED
     assert "stream shards" in repair.reason
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.changes import Changes
-from countledger.consumers.fold import Fold, fold, fold_one_by_one, step_of
-from countledger.consumers.record import Change, MalformedRecord, are_sequences, sequence_of
+from countledger.consumers.changes import CounterChanges
+from countledger.consumers.fold import Fold, fold, fold_one_by_one, folded_change
+from countledger.consumers.record import EntryChange, MalformedRecord, are_sequences, sequence_of
 from countledger.consumers.sweep import sweep
 from countledger.ledger import keys
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
@@ -150,9 +150,9 @@ def test_changes_are_read_like_a_list() -> None:
     changes = fold([record(n, n) for n in (5, 6, 7)], NOW_MS).changes[COUNTER]
 
     assert len(changes) == 3
-    assert changes[0] == Change(5, COUNTER, 5, 1, 1)
+    assert changes[0] == EntryChange(5, COUNTER, 5, 1, 1)
     assert [change.sequence for change in changes] == [5, 6, 7]
-    assert isinstance(changes[1:], Changes)
+    assert isinstance(changes[1:], CounterChanges)
     assert list(changes[1:]) == list(changes)[1:]
     assert list(changes.above(5)) == list(changes)[1:]
-    assert step_of(changes[1:]) == (6, 7, 13, 2, 2)
+    assert folded_change(changes[1:]) == (6, 7, 13, 2, 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.fold import fold, step_of
+from countledger.consumers.fold import fold, folded_change
 from countledger.consumers.total_writer import TotalWriter, clean_up_of, update_of
 from countledger.ledger.errors import (
     AccessDenied,
@@ -25,8 +25,8 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
-    from countledger.consumers.changes import Changes
-    from countledger.consumers.record import Change
+    from countledger.consumers.changes import CounterChanges
+    from countledger.consumers.record import EntryChange
 
 TABLE = "counters"
 SHARD = "label/s"
@@ -39,7 +39,7 @@ class Aside:
         self.sequences: list[int] = []
         self.error = error
 
-    def __call__(self, change: Change, reason: str) -> None:
+    def __call__(self, change: EntryChange, reason: str) -> None:
         """Take one."""
         assert reason
         if self.error:
@@ -47,7 +47,7 @@ class Aside:
         self.sequences.append(change.sequence)
 
 
-def _changes(*deltas: int | str) -> Changes:
+def _changes(*deltas: int | str) -> CounterChanges:
     records = [record(100 + n, delta) for n, delta in enumerate(deltas)]
     return fold(records, NOW_MS).changes[COUNTER]
 
@@ -58,7 +58,7 @@ def _writer(dynamo: MemoryClient, aside: Aside | None = None) -> TotalWriter:
 
 def test_an_update_carries_effect_watermark_and_condition_at_once() -> None:
     """The request itself: nothing of it may go in another write."""
-    arguments = update_of(TABLE, COUNTER, step_of(_changes(5, -2)), SHARD, NOW_MS).arguments()
+    arguments = update_of(TABLE, COUNTER, folded_change(_changes(5, -2)), SHARD, NOW_MS).arguments()
     names = arguments["ExpressionAttributeNames"]
 
     def spelled(text: str) -> str:

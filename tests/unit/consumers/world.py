@@ -10,7 +10,7 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, history_after
 from countledger.consumers.repair import Repair, Repairer
-from countledger.consumers.shard import Shard
+from countledger.consumers.shard import ShardName
 from countledger.consumers.stream import LedgerStream, StreamShard
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
-    from countledger.consumers.outcome import Outcome
+    from countledger.consumers.outcome import BatchOutcome
     from countledger.consumers.verdict import Verdict
     from countledger.ledger.amount import Amount
 
@@ -68,7 +68,7 @@ class MemoryStream(LedgerStream):
 
     def after(
         self,
-        shard: Shard,
+        shard: ShardName,
         sequence: str | None,
         *,
         empty_pages: int = 5,  # noqa: ARG002 - here the end is known
@@ -91,12 +91,12 @@ class World:
 
     def add_shard(self, name: str, *, parent: str | None = None, closed: bool = False) -> None:
         """A shard of the stream."""
-        self.stream.known[name] = StreamShard(Shard("label", name), parent, closed)
+        self.stream.known[name] = StreamShard(ShardName("label", name), parent, closed)
         self.stream.records[name] = []
 
     def close(self, name: str) -> None:
         """No record will be added to it."""
-        self.stream.known[name] = StreamShard(Shard("label", name), None, closed=True)
+        self.stream.known[name] = StreamShard(ShardName("label", name), None, closed=True)
 
     def emit(self, delta: Amount, *, counter: str = COUNTER, shard: str = "s") -> dict[str, Any]:
         """An entry, and its record in the stream."""
@@ -132,10 +132,10 @@ class World:
         self.stream.records[shard].append(record)
         return record
 
-    def deliver(self, records: Sequence[dict[str, Any]], shard: str = "s") -> Outcome:
+    def deliver(self, records: Sequence[dict[str, Any]], shard: str = "s") -> BatchOutcome:
         """Give records to the materializer itself, as Lambda does."""
         materializer = Materializer(self.dynamo, COUNTERS, self.quarantine, self.clock)
-        return materializer.apply(events_of(records), Shard("label", shard))
+        return materializer.apply(events_of(records), ShardName("label", shard))
 
     def handle(self, record: dict[str, Any], delta: Amount, shard: str = "s") -> None:
         """What the materializer does with a record."""
@@ -150,7 +150,7 @@ class World:
         made_ms = int(record["dynamodb"]["ApproximateCreationDateTime"].timestamp() * 1000)
         sequence = record["dynamodb"]["SequenceNumber"]
         now_ms = self.clock.now_ms()
-        name = Shard("label", shard)
+        name = ShardName("label", shard)
         before = ShardDirectory().open(self.dynamo, COUNTERS, name, now_ms)
         history = history_after(before, now_ms, LATE_WRITE_MS)
         one = ShardProgress(str(name), sequence, made_ms, now_ms, 1, 1, 2.0, *history)
@@ -194,7 +194,7 @@ def events_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def opened(shard: Shard, dynamo: MemoryClient | None = None) -> MemoryClient:
+def opened(shard: ShardName, dynamo: MemoryClient | None = None) -> MemoryClient:
     """A client of a table in which a record of the shard was handled before; then faults."""
     dynamo = dynamo or MemoryClient()
     kept, dynamo.faults[:] = list(dynamo.faults), []
