@@ -287,10 +287,8 @@ class BufferedProducer:
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
     def _take(self, events: Sequence[Event]) -> list[Pending]:
-        buffer = self._buffer
-        return (
-            buffer.take_in([buffer.state.pending_of(event) for event in events]) if events else []
-        )
+        own = self._buffer
+        return own.take_in([own.state.pending_of(event) for event in events]) if events else []
 
 
 def _is_known(one: Pending | NotTaken) -> bool:
