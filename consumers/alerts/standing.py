@@ -16,7 +16,7 @@ from countledger.consumers.alerts.state import decide_now
 from countledger.consumers.alerts.state_item import write_now_of
 from countledger.consumers.alerts.teller import Teller
 from countledger.consumers.alerts.total_change import Move, is_tellable
-from countledger.consumers.names import counters_beginning
+from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed

@@ -9,7 +9,7 @@ import pytest
 from countledger.consumers import quarantine as quarantine_module
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.quarantine import KeptQuarantine, copy_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.copies import Copies
 from countledger.ledger.errors import ServiceFailed
