@@ -17,7 +17,7 @@ from countledger.compaction.schedule import (
     encode_schedule,
     unswept_since_ms,
 )
-from countledger.compaction.spec import Wish, by_default, wished
+from countledger.compaction.spec import ScheduleSpec, by_default, wished
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 10
 
 
-class Change(StrEnum):
+class ScheduleChange(StrEnum):
     """What `apply` did to a schedule."""
 
     CREATED = "created"
@@ -78,7 +78,7 @@ class Schedules:
     home_region: str
     clock: Clock = field(default_factory=SystemClock)
 
-    def create(self, namespace: str, **wish: Unpack[Wish]) -> Schedule:
+    def create(self, namespace: str, **wish: Unpack[ScheduleSpec]) -> Schedule:
         """Make the schedule of a namespace; making it again as it is is no error.
 
         One write unit, and two calls of EventBridge Scheduler.
@@ -106,8 +106,8 @@ class Schedules:
             self._trigger(wanted)
         return wanted
 
-    def set(self, namespace: str, **wish: Unpack[Wish]) -> Schedule:
-        """Change the schedule of a namespace; what is not named stays. As `create`.
+    def set(self, namespace: str, **wish: Unpack[ScheduleSpec]) -> Schedule:
+        """ScheduleChange the schedule of a namespace; what is not named stays. As `create`.
 
         Raises:
             As `create`, and NoSuchSchedule where there is none.
@@ -117,7 +117,9 @@ class Schedules:
         self._write(wanted, found)
         return wanted
 
-    def apply(self, wishes: Mapping[str, Wish]) -> Iterator[tuple[Schedule, Change]]:
+    def apply(
+        self, wishes: Mapping[str, ScheduleSpec]
+    ) -> Iterator[tuple[Schedule, ScheduleChange]]:
         """Make every schedule what is wished, as a settings file does; others stay as they are.
 
         All are checked before the first is written, those that are stored as well. Doing it again
@@ -133,10 +135,10 @@ class Schedules:
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if there == schedule:
                 self._trigger(schedule)
-                yield schedule, Change.UNCHANGED
+                yield schedule, ScheduleChange.UNCHANGED
                 continue
             self._write(schedule, found)
-            yield schedule, Change.CREATED if found is None else Change.CHANGED
+            yield schedule, ScheduleChange.CREATED if found is None else ScheduleChange.CHANGED
 
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
@@ -196,12 +198,12 @@ class Schedules:
             return False
         return True
 
-    def _made(self, namespace: str, wish: Wish) -> Schedule:
+    def _made(self, namespace: str, wish: ScheduleSpec) -> Schedule:
         """The schedule that a wish stands for, with defaults for what it leaves out."""
         now = by_default(namespace, self.home_region, wish)
         return self._changed(now, wish)
 
-    def _changed(self, schedule: Schedule, wish: Wish) -> Schedule:
+    def _changed(self, schedule: Schedule, wish: ScheduleSpec) -> Schedule:
         """A schedule with what is wished otherwise; refused where it could not work."""
         self._refuse_elsewhere()
         self._refuse_region_of(schedule)

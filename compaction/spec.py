@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from countledger.compaction.retire import Retire
 
 
-class Wish(TypedDict, total=False):
+class ScheduleSpec(TypedDict, total=False):
     """What a user says of a schedule; what is left out has its default, or stays.
 
     Attributes:
@@ -33,7 +33,7 @@ class Wish(TypedDict, total=False):
     archive: str | None
 
 
-def by_default(namespace: str, region: str, wish: Wish) -> Schedule:
+def by_default(namespace: str, region: str, wish: ScheduleSpec) -> Schedule:
     """A new schedule before its wish comes true: all that the wish leaves out.
 
     Raises:
@@ -46,7 +46,7 @@ def by_default(namespace: str, region: str, wish: Wish) -> Schedule:
     return Schedule(namespace=namespace, expression="rate(1 day)", region=region)
 
 
-def wished(schedule: Schedule, wish: Wish) -> Schedule:
+def wished(schedule: Schedule, wish: ScheduleSpec) -> Schedule:
     """The schedule with what is wished otherwise.
 
     Raises:

@@ -154,7 +154,7 @@ class Repairer:
         return done
 
     def _refuse_if_old(self, finding: Evidence) -> None:
-        """Its version may be that of a total made anew after the counter was removed."""
+        """Its version may be that of a total made anew after the counter was deleted."""
         if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
             raise ServiceFailed("what was found is half a day old by now; try again")
 

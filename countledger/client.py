@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import boto3
 
-    from countledger.compaction.deletions import Removals
+    from countledger.compaction.deletions import Deletions
     from countledger.compaction.regions import Regions
     from countledger.compaction.schedules import Schedules
     from countledger.compaction.worker import Worker
@@ -325,7 +325,7 @@ class CountLedger:
 
         One request for each generation of the counter; every object is checked against the
         checksum in its name. Half a read unit for each 4 KB of the head. What was archived of a
-        removed counter of the same name is not among them.
+        deleted counter of the same name is not among them.
 
         Args:
             counter: its name.
@@ -336,9 +336,9 @@ class CountLedger:
             ArchiveRefused: the bucket does not exist, or refuses.
             CorruptArchive: an object is not what its name says.
         """
-        from countledger.compaction.s3_archive import Place, S3Archive
+        from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 
-        archive = S3Archive(self.connection.objects(), Place.parse(place))
+        archive = S3Archive(self.connection.objects(), ArchiveLocation.parse(place))
         incarnation = self.head(counter).incarnation
         return archive.entries(counter, incarnation) if incarnation else iter(())
 
@@ -508,15 +508,15 @@ class CountLedger:
         return alerts_of(self.connection)
 
     @made_once
-    def removals(self) -> Removals:
-        """Remove counters with all that is kept of them, by name or by namespace."""
-        from countledger.compaction.assembly import removals_of
+    def deletions(self) -> Deletions:
+        """Delete counters with all that is kept of them, by name or by namespace."""
+        from countledger.compaction.assembly import deletions_of
         from countledger.consumers.auditor import why_not_exact
         from countledger.consumers.leftovers import Leftovers
         from countledger.ledger.namespace import Kind
 
         leftovers = Leftovers(self.groups)
-        return removals_of(
+        return deletions_of(
             self.connection,
             self._regions,
             self.namespaces,

@@ -68,7 +68,7 @@ class BundleFailed(CountledgerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class BundleTarget:
     """What a bundle is built for.
 
     Attributes:
@@ -81,11 +81,11 @@ class Target:
 
 
 LAMBDA: Final = {
-    "arm64": Target("3.13", "aarch64-manylinux_2_28"),
-    "x86_64": Target("3.13", "x86_64-manylinux_2_28"),
+    "arm64": BundleTarget("3.13", "aarch64-manylinux_2_28"),
+    "x86_64": BundleTarget("3.13", "x86_64-manylinux_2_28"),
 }
 # For the local engine, whose functions run on the interpreter that runs it.
-OWN: Final = Target(f"{sys.version_info.major}.{sys.version_info.minor}", None)
+OWN: Final = BundleTarget(f"{sys.version_info.major}.{sys.version_info.minor}", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Bundle:
         )
 
 
-def build_bundle(target: Target, *, lock: Path = LOCK_PATH) -> Bundle:
+def build_bundle(target: BundleTarget, *, lock: Path = LOCK_PATH) -> Bundle:
     """Fetch the dependencies for the target and pack them with our package.
 
     Args:
@@ -201,7 +201,7 @@ def pack(files: dict[str, bytes]) -> Bundle:
     return Bundle(buffer.getvalue(), unzipped_bytes, len(files))
 
 
-def _fetch(target: Target, lock: Path, into: Path) -> None:
+def _fetch(target: BundleTarget, lock: Path, into: Path) -> None:
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(into)]
     command += ["--python-version", target.python_version]
     if target.platform is not None:
@@ -222,7 +222,7 @@ def _staged_files(stage: Path) -> Iterator[tuple[str, Path]]:
 def _own_files() -> Iterator[tuple[str, Path]]:
     for path in Path(countledger.__file__).parent.iterdir():
         if path.name not in _NOT_OURS_TO_RUN:
-            # In a checkout a room is a link.
+            # In a checkout a package is a link.
             yield from _files_of(path.resolve(), Path("countledger") / path.name)
 
 

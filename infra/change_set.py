@@ -32,7 +32,7 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResourceChange:
     """What happens to one resource.
 
     Attributes:
@@ -55,14 +55,14 @@ class Change:
         return self.effect in {Effect.REPLACE, Effect.DELETE}
 
 
-def changes_in(described: Iterable[Mapping[str, Any]]) -> tuple[Change, ...]:
+def changes_in(described: Iterable[Mapping[str, Any]]) -> tuple[ResourceChange, ...]:
     """The changes that DescribeChangeSet lists: the dangerous ones first, then by name."""
     found = [_change(one["ResourceChange"]) for one in described if "ResourceChange" in one]
     return tuple(sorted(found, key=lambda one: (not one.dangerous, one.resource)))
 
 
-def _change(described: Mapping[str, Any]) -> Change:
-    return Change(
+def _change(described: Mapping[str, Any]) -> ResourceChange:
+    return ResourceChange(
         _effect(described),
         described["LogicalResourceId"],
         described["ResourceType"],

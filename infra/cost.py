@@ -82,7 +82,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BillItem:
     """One position of the bill.
 
     Attributes:
@@ -111,7 +111,7 @@ class Saving:
     dollars: float
 
 
-def bill(load: Workload) -> list[Item]:
+def bill(load: Workload) -> list[BillItem]:
     """The month's positions. Archive, Kinesis, point-in-time recovery and transfer are left out."""
     entries, regions = load.entries_a_month, load.regions
     merged = _UNITS[load.retire] if load.retire else 0.0
@@ -122,7 +122,7 @@ def bill(load: Workload) -> list[Item]:
         _written("totals", entries * load.total_units * regions),
         _written("compaction", entries * merged * regions),
         _read("reads of totals", load.reads_per_day * DAYS * _READ_UNITS),
-        Item(
+        BillItem(
             "materializer",
             batches,
             "invocations",
@@ -162,13 +162,13 @@ def _others(load: Workload) -> Iterator[tuple[str, Workload]]:
         )
 
 
-def _written(what: str, units: float) -> Item:
-    return Item(what, units, "write units", units / MILLION * WRITE_UNITS_MILLION)
+def _written(what: str, units: float) -> BillItem:
+    return BillItem(what, units, "write units", units / MILLION * WRITE_UNITS_MILLION)
 
 
-def _read(what: str, units: float) -> Item:
-    return Item(what, units, "read units", units / MILLION * READ_UNITS_MILLION)
+def _read(what: str, units: float) -> BillItem:
+    return BillItem(what, units, "read units", units / MILLION * READ_UNITS_MILLION)
 
 
-def _stored(what: str, gigabytes: float) -> Item:
-    return Item(what, gigabytes, "GB", gigabytes * STORAGE_GB_MONTH)
+def _stored(what: str, gigabytes: float) -> BillItem:
+    return BillItem(what, gigabytes, "GB", gigabytes * STORAGE_GB_MONTH)

@@ -1,7 +1,7 @@
 """What an event source mapping does next: pure decisions, no I/O.
 
 The laws are Lambda's for a DynamoDB stream with one batch at a time per shard: what goes into a
-batch, what an answer context, what is delivered again, when a tumbling window closes.
+batch, what an answer means, what is delivered again, when a tumbling window closes.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from countledger.infra.template import MappingSettings
 
-# The largest event of a synchronous invocation, less room for what stands around the records.
+# The largest event of a synchronous invocation, less headroom for what surrounds the records.
 MAX_EVENT_BYTES: Final = 6 * 1024 * 1024 - 64 * 1024
 MAX_STATE_BYTES: Final = 1024 * 1024
 
@@ -34,7 +34,7 @@ class StreamRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """Records that are delivered together, and how often they failed so far."""
 
     records: tuple[StreamRecord, ...]
@@ -42,7 +42,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TumblingWindow:
     """A tumbling window of one shard: where it begins, how long it is, what the function keeps."""
 
     start_s: int
@@ -56,28 +56,28 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class BatchHandled:
     """The function handled all; `state` is what it wants to keep in the window."""
 
     state: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class BatchFailed:
     """The function handled nothing, or nobody can tell what."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class PartlyFailed:
+class BatchPartlyFailed:
     """The function handled what comes before the record at `index`, and not that one."""
 
     index: int
     state: Mapping[str, Any]
 
 
-Verdict: TypeAlias = Handled | Failed | PartlyFailed
+BatchVerdict: TypeAlias = BatchHandled | BatchFailed | BatchPartlyFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class FollowUp:
     """
 
     handled: int
-    again: tuple[Batch, ...] = ()
-    withdrawn: Batch | None = None
+    again: tuple[RecordBatch, ...] = ()
+    withdrawn: RecordBatch | None = None
 
 
 def window_start(created_s: float, length_s: int) -> int:
@@ -101,7 +101,7 @@ def window_start(created_s: float, length_s: int) -> int:
 
 
 def next_batch_size(
-    records: Sequence[StreamRecord], settings: MappingSettings, window: Window | None
+    records: Sequence[StreamRecord], settings: MappingSettings, window: TumblingWindow | None
 ) -> int:
     """How many of the waiting records go into the next batch.
 
@@ -118,7 +118,9 @@ def next_batch_size(
     return min(len(records), settings.batch_size)
 
 
-def judge(answer: object, batch: Batch, settings: MappingSettings, *, windowed: bool) -> Verdict:
+def verdict_of(
+    answer: object, batch: RecordBatch, settings: MappingSettings, *, windowed: bool
+) -> BatchVerdict:
     """What the function's answer says about the batch.
 
     Args:
@@ -132,55 +134,68 @@ def judge(answer: object, batch: Batch, settings: MappingSettings, *, windowed: 
     if not windowed:
         state = {}
     elif not isinstance(state, Mapping):
-        return Failed("the answer carries no state, which a tumbling window demands")
+        return BatchFailed("the answer carries no state, which a tumbling window demands")
     elif len(json.dumps(state)) > MAX_STATE_BYTES:
-        return Failed("the state is over 1 MB; Lambda would end the window early, the pump cannot")
+        return BatchFailed(
+            "the state is over 1 MB; Lambda would end the window early, the pump cannot"
+        )
     reported = known.get("batchItemFailures") if settings.partial_failures else None
     if not reported:
-        return Handled(state)
+        return BatchHandled(state)
     return _lowest_failure(reported, batch, state)
 
 
-def _lowest_failure(reported: object, batch: Batch, state: Mapping[str, Any]) -> Verdict:
+def _lowest_failure(reported: object, batch: RecordBatch, state: Mapping[str, Any]) -> BatchVerdict:
     positions = {record.sequence: index for index, record in enumerate(batch.records)}
     lowest = len(batch.records)
     for one in reported if isinstance(reported, list) else [reported]:
         name = one.get("itemIdentifier") if isinstance(one, Mapping) else None
         if not isinstance(name, str) or name not in positions:
-            return Failed(f"batchItemFailures names {one!r}, which is no record of the batch")
+            return BatchFailed(f"batchItemFailures names {one!r}, which is no record of the batch")
         lowest = min(lowest, positions[name])
-    return PartlyFailed(lowest, state)
+    return BatchPartlyFailed(lowest, state)
 
 
-def follow_up(batch: Batch, verdict: Verdict, settings: MappingSettings) -> FollowUp:
+def follow_up(batch: RecordBatch, verdict: BatchVerdict, settings: MappingSettings) -> FollowUp:
     """What is done, what is delivered again, what is given up.
 
     A reported failure makes its record the checkpoint: what comes before is done, the rest is
     delivered again. A failed function has its batch halved, if the mapping says so, which spends no
     retry; a batch that cannot be halved spends one.
     """
-    if isinstance(verdict, Handled):
+    if isinstance(verdict, BatchHandled):
         return FollowUp(handled=len(batch.records))
-    if isinstance(verdict, PartlyFailed):
+    if isinstance(verdict, BatchPartlyFailed):
         return _again(batch.records[verdict.index :], batch, settings, handled=verdict.index)
     if settings.bisect and len(batch.records) > 1:
         middle = len(batch.records) // 2
         halves = (batch.records[:middle], batch.records[middle:])
-        return FollowUp(handled=0, again=tuple(Batch(half, batch.failures) for half in halves))
+        return FollowUp(
+            handled=0, again=tuple(RecordBatch(half, batch.failures) for half in halves)
+        )
     return _again(batch.records, batch, settings, handled=0)
 
 
 def _again(
-    records: tuple[StreamRecord, ...], batch: Batch, settings: MappingSettings, *, handled: int
+    records: tuple[StreamRecord, ...],
+    batch: RecordBatch,
+    settings: MappingSettings,
+    *,
+    handled: int,
 ) -> FollowUp:
-    rest = Batch(records, batch.failures + 1)
+    rest = RecordBatch(records, batch.failures + 1)
     if 0 <= settings.retries < rest.failures:
         return FollowUp(handled=handled, withdrawn=rest)
     return FollowUp(handled=handled, again=(rest,))
 
 
 def event(
-    batch: Batch, *, shard_id: str, stream_arn: str, window: Window | None, final: bool = False
+    batch: RecordBatch,
+    *,
+    shard_id: str,
+    stream_arn: str,
+    window: TumblingWindow | None,
+    final: bool = False,
 ) -> bytes:
     """The event of one invocation, as JSON."""
     around: dict[str, Any] = {}
@@ -202,7 +217,7 @@ def _timestamp(at_s: int) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def on_failure_note(withdrawn: Batch, *, shard_id: str, stream_arn: str) -> dict[str, Any]:
+def on_failure_note(withdrawn: RecordBatch, *, shard_id: str, stream_arn: str) -> dict[str, Any]:
     """What Lambda sends to an on-failure destination: where the records lie, not what they say."""
     first, last = withdrawn.records[0], withdrawn.records[-1]
     return {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from countledger.infra.change_set import Change, changes_in
+from countledger.infra.change_set import ResourceChange, changes_in
 from countledger.infra.code_bucket import upload
 from countledger.infra.stack_values import parameters_for, tags_for
 from countledger.infra.template import parse_template, template_text
@@ -48,7 +48,7 @@ class Proposal:
 
     change_set: str
     creating: bool
-    changes: tuple[Change, ...]
+    changes: tuple[ResourceChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.delivery import StreamRecord
-from countledger.infra.shards import Shard, StartingPosition
+from countledger.infra.shards import StartingPosition, StreamShard
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -28,14 +28,16 @@ class KinesisSource:
     client: "KinesisClient"
     arn: str
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[StreamShard]:
         """All shards that the service still shows. One call per thousand shards."""
-        found: list[Shard] = []
+        found: list[StreamShard] = []
         which: dict[str, Any] = {"StreamARN": self.arn}
         while True:
             answer = self.client.list_shards(**which)
             # The child of two merged shards waits for one of them: no order rests on the other.
-            found += [Shard(one["ShardId"], one.get("ParentShardId")) for one in answer["Shards"]]
+            found += [
+                StreamShard(one["ShardId"], one.get("ParentShardId")) for one in answer["Shards"]
+            ]
             if "NextToken" not in answer:
                 return found
             which = {"NextToken": answer["NextToken"]}

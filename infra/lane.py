@@ -7,27 +7,34 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from countledger.infra import delivery
-from countledger.infra.delivery import Batch, Failed, Handled, StreamRecord, Verdict, Window
-from countledger.infra.shards import Reader
+from countledger.infra.delivery import (
+    BatchFailed,
+    BatchHandled,
+    BatchVerdict,
+    RecordBatch,
+    StreamRecord,
+    TumblingWindow,
+)
+from countledger.infra.shards import ShardReader
 from countledger.infra.template import MappingSettings
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FunctionAnswer:
     """What an invocation came to: the decoded payload, or the function's error."""
 
     payload: object
     error: str | None = None
 
 
-Invoke: TypeAlias = Callable[[bytes], Answer]
+Invoke: TypeAlias = Callable[[bytes], FunctionAnswer]
 OnFailure: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Invocation:
     """One invocation that was made.
 
     Attributes:
@@ -40,27 +47,27 @@ class Delivery:
     shard_id: str
     sequences: tuple[str, ...]
     final: bool
-    verdict: Verdict
+    verdict: BatchVerdict
 
     @property
     def failed(self) -> bool:
         """Whether anything of it must be delivered again or was given up."""
-        return not isinstance(self.verdict, Handled)
+        return not isinstance(self.verdict, BatchHandled)
 
 
-class Lane:
+class ShardDelivery:
     """Takes the records of one shard to the function."""
 
     def __init__(
         self,
         shard_id: str,
-        reader: Reader,
+        reader: ShardReader,
         settings: MappingSettings,
         *,
         stream_arn: str,
         invoke: Invoke,
         on_failure: OnFailure | None,
-        reorder: Callable[[list[Batch]], None] | None = None,
+        reorder: Callable[[list[RecordBatch]], None] | None = None,
     ) -> None:
         """Describe a lane; nothing is read yet.
 
@@ -82,8 +89,8 @@ class Lane:
         self._on_failure = on_failure
         self._reorder = reorder
         self._waiting: deque[StreamRecord] = deque()
-        self._batches: deque[Batch] = deque()
-        self._window: Window | None = None
+        self._batches: deque[RecordBatch] = deque()
+        self._window: TumblingWindow | None = None
 
     @property
     def finished(self) -> bool:
@@ -105,7 +112,7 @@ class Lane:
                 break
         return read
 
-    def deliver(self, now_s: float) -> Delivery | None:
+    def deliver(self, now_s: float) -> Invocation | None:
         """Make the next invocation, if there is one to make.
 
         An exception of the invocation itself changes nothing: the same batch is next again.
@@ -126,8 +133,10 @@ class Lane:
             self._reorder(again)
         self._batches.extendleft(reversed(again))
         self._report(follow_up.withdrawn)
-        if self._window is not None and not isinstance(verdict, Failed):
-            self._window = Window(self._window.start_s, self._window.length_s, verdict.state)
+        if self._window is not None and not isinstance(verdict, BatchFailed):
+            self._window = TumblingWindow(
+                self._window.start_s, self._window.length_s, verdict.state
+            )
         return self._delivery(batch, verdict, final=False)
 
     def _window_is_over(self, now_s: float) -> bool:
@@ -137,10 +146,10 @@ class Lane:
             return self._waiting[0].created_s >= self._window.end_s
         return self._reader.ended or now_s >= self._window.end_s
 
-    def _close_window(self) -> Delivery:
-        nothing = Batch(())
+    def _close_window(self) -> Invocation:
+        nothing = RecordBatch(())
         verdict = self._call(nothing, final=True)
-        if isinstance(verdict, Handled):  # otherwise the shard waits, as it does on AWS
+        if isinstance(verdict, BatchHandled):  # otherwise the shard waits, as it does on AWS
             self._window = None
         return self._delivery(nothing, verdict, final=True)
 
@@ -148,11 +157,11 @@ class Lane:
         length_s = self._settings.window_s
         if length_s and self._window is None:
             start_s = delivery.window_start(self._waiting[0].created_s, length_s)
-            self._window = Window(start_s, length_s)
+            self._window = TumblingWindow(start_s, length_s)
         size = delivery.next_batch_size(self._waiting, self._settings, self._window)
-        self._batches.append(Batch(tuple(self._waiting.popleft() for _ in range(size))))
+        self._batches.append(RecordBatch(tuple(self._waiting.popleft() for _ in range(size))))
 
-    def _call(self, batch: Batch, *, final: bool) -> Verdict:
+    def _call(self, batch: RecordBatch, *, final: bool) -> BatchVerdict:
         event = delivery.event(
             batch,
             shard_id=self._shard_id,
@@ -163,17 +172,17 @@ class Lane:
         answer = self._invoke(event)
         if answer.error is not None:
             _LOG.warning("the function failed: %s", answer.error)
-            return Failed(answer.error)
+            return BatchFailed(answer.error)
         windowed = self._window is not None
-        return delivery.judge(answer.payload, batch, self._settings, windowed=windowed)
+        return delivery.verdict_of(answer.payload, batch, self._settings, windowed=windowed)
 
-    def _report(self, withdrawn: Batch | None) -> None:
+    def _report(self, withdrawn: RecordBatch | None) -> None:
         if withdrawn is not None and self._on_failure is not None:
             note = delivery.on_failure_note(
                 withdrawn, shard_id=self._shard_id, stream_arn=self._stream_arn
             )
             self._on_failure(note)
 
-    def _delivery(self, batch: Batch, verdict: Verdict, *, final: bool) -> Delivery:
+    def _delivery(self, batch: RecordBatch, verdict: BatchVerdict, *, final: bool) -> Invocation:
         sequences = tuple(record.sequence for record in batch.records)
-        return Delivery(self._shard_id, sequences, final, verdict)
+        return Invocation(self._shard_id, sequences, final, verdict)

@@ -26,7 +26,7 @@ from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.lane import OnFailure
 from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, PUMPED_TAG, StreamMapping
 from countledger.infra.pump import Pump, lambda_invoker
-from countledger.infra.shards import Source, StreamSource
+from countledger.infra.shards import ShardSource, StreamSource
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
 
@@ -230,7 +230,7 @@ class LocalStack:
             now_s=now_s,
         )
 
-    def _source(self, mapping: StreamMapping, arn: str, settings: MappingSettings) -> Source:
+    def _source(self, mapping: StreamMapping, arn: str, settings: MappingSettings) -> ShardSource:
         if mapping.service == "kinesis":
             return KinesisSource(self.client("kinesis"), arn)
         passes = record_filter(settings.filter_patterns)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.lane import Answer, Delivery, Invoke, Lane, OnFailure
-from countledger.infra.shards import Source, readable
+from countledger.infra.lane import FunctionAnswer, Invocation, Invoke, OnFailure, ShardDelivery
+from countledger.infra.shards import ShardSource, readable
 from countledger.infra.template import MappingSettings, TemplateUnsupported
 from countledger.ledger.errors import ServiceFailed
 
@@ -56,21 +56,21 @@ def lambda_invoker(client: "LambdaClient", function_name: str) -> Invoke:
     wait longer than the function may run.
     """
 
-    def invoke(event: bytes) -> Answer:
+    def invoke(event: bytes) -> FunctionAnswer:
         answer = client.invoke(FunctionName=function_name, Payload=event)
         text = answer["Payload"].read()
         payload = json.loads(text) if text else None
-        return Answer(payload, str(payload) if answer.get("FunctionError") else None)
+        return FunctionAnswer(payload, str(payload) if answer.get("FunctionError") else None)
 
     return invoke
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PumpRound:
     """What one round over all shards did: records read from the stream, invocations made."""
 
     read: int
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[Invocation, ...]
 
     @property
     def idle(self) -> bool:
@@ -92,7 +92,7 @@ class Pump:
     def __init__(
         self,
         *,
-        source: Source,
+        source: ShardSource,
         invoke: Invoke,
         settings: MappingSettings,
         on_failure: OnFailure | None = None,
@@ -119,7 +119,7 @@ class Pump:
         self._settings = settings
         self._on_failure = on_failure
         self._now_s = now_s
-        self._lanes: dict[str, Lane] = {}
+        self._open: dict[str, ShardDelivery] = {}
         self._finished: set[str] = set()
         self._listed_at_s = float("-inf")
         self._one_at_a_time = threading.Lock()
@@ -128,24 +128,24 @@ class Pump:
 
     # ---- driven ----
 
-    def step(self) -> Step:
+    def step(self) -> PumpRound:
         """One round: per shard, read until a batch is full, and make at most one invocation."""
         with self._one_at_a_time:
-            self._open_lanes()
+            self._open_shards()
             read, made = 0, []
-            for shard_id, lane in list(self._lanes.items()):
+            for shard_id, lane in list(self._open.items()):
                 read += lane.fill()
                 one = lane.deliver(self._now_s())
                 if one is not None:
                     made.append(one)
                 if lane.finished:
                     self._finished.add(shard_id)
-                    del self._lanes[shard_id]
+                    del self._open[shard_id]
                     self._listed_at_s = float("-inf")
-            return Step(read, tuple(made))
+            return PumpRound(read, tuple(made))
 
-    def drain(self, timeout_s: float = 60.0) -> list[Delivery]:
-        """Step until the stream shows nothing more and everything read has been handled.
+    def drain(self, timeout_s: float = 60.0) -> list[Invocation]:
+        """PumpRound until the stream shows nothing more and everything read has been handled.
 
         Returns:
             The invocations that this took.
@@ -154,7 +154,7 @@ class Pump:
             PumpStalled: the function still failed when the time was over.
         """
         deadline_s = time.monotonic() + timeout_s
-        made: list[Delivery] = []
+        made: list[Invocation] = []
         back_off_s = FIRST_BACK_OFF_S
         while True:
             self._listed_at_s = float("-inf")
@@ -206,19 +206,19 @@ class Pump:
 
     # ---- shards ----
 
-    def _open_lanes(self) -> None:
+    def _open_shards(self) -> None:
         if time.monotonic() - self._listed_at_s < LISTING_AGE_S:
             return
-        first_look = not self._lanes and not self._finished
+        first_look = not self._open and not self._finished
         # A shard that appears later is a child: nothing of it may be skipped.
         latest = first_look and self._settings.starting_position == "LATEST"
         for shard in readable(self._source.shards(), self._finished):
-            if shard.shard_id not in self._lanes:
-                self._lanes[shard.shard_id] = self._lane(shard.shard_id, latest=latest)
+            if shard.shard_id not in self._open:
+                self._open[shard.shard_id] = self._delivery_of(shard.shard_id, latest=latest)
         self._listed_at_s = time.monotonic()
 
-    def _lane(self, shard_id: str, *, latest: bool) -> Lane:
-        return Lane(
+    def _delivery_of(self, shard_id: str, *, latest: bool) -> ShardDelivery:
+        return ShardDelivery(
             shard_id,
             self._source.reader(shard_id, "LATEST" if latest else "TRIM_HORIZON"),
             self._settings,

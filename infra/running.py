@@ -43,7 +43,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class SupervisorState:
     """What the supervisor writes down once all is ready.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Reads the shards of a DynamoDB stream, parents before children.
 
-`Source` is what the pump needs of any stream; `StreamSource` is a DynamoDB stream.
+`ShardSource` is what the pump needs of any stream; `StreamSource` is a DynamoDB stream.
 """
 
 import base64
@@ -21,26 +21,26 @@ StartingPosition = Literal["TRIM_HORIZON", "LATEST"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class StreamShard:
     """A shard of a stream, and the one it was split from."""
 
     shard_id: str
     parent_id: str | None
 
 
-def list_shards(streams: "DynamoDBStreamsClient", stream_arn: str) -> Iterator[Shard]:
+def list_shards(streams: "DynamoDBStreamsClient", stream_arn: str) -> Iterator[StreamShard]:
     """All shards of the stream that the service still shows. One call per hundred shards."""
     after: dict[str, Any] = {}
     while True:
         answer = streams.describe_stream(StreamArn=stream_arn, **after)["StreamDescription"]
         for shard in answer["Shards"]:
-            yield Shard(shard["ShardId"], shard.get("ParentShardId"))
+            yield StreamShard(shard["ShardId"], shard.get("ParentShardId"))
         if "LastEvaluatedShardId" not in answer:
             return
         after = {"ExclusiveStartShardId": answer["LastEvaluatedShardId"]}
 
 
-def readable(shards: Collection[Shard], finished: Collection[str]) -> list[Shard]:
+def readable(shards: Collection[StreamShard], finished: Collection[str]) -> list[StreamShard]:
     """The shards whose turn it is: not finished, and their parent is finished or long gone."""
     known = {shard.shard_id for shard in shards}
     return [
@@ -51,7 +51,7 @@ def readable(shards: Collection[Shard], finished: Collection[str]) -> list[Shard
     ]
 
 
-class Reader(Protocol):
+class ShardReader(Protocol):
     """Reads one shard from a starting position, in order."""
 
     @property
@@ -62,17 +62,17 @@ class Reader(Protocol):
         """One request: how many records came, and those of them that pass the filter."""
 
 
-class Source(Protocol):
+class ShardSource(Protocol):
     """A stream, as an event source mapping reads it."""
 
     @property
     def arn(self) -> str:
         """The stream's name in events."""
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[StreamShard]:
         """All shards that the service still shows."""
 
-    def reader(self, shard_id: str, start: StartingPosition) -> Reader:
+    def reader(self, shard_id: str, start: StartingPosition) -> ShardReader:
         """A reader of one of them."""
 
 
@@ -90,16 +90,16 @@ class StreamSource:
     arn: str
     passes: Callable[[Mapping[str, Any]], bool]
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[StreamShard]:
         """All shards that the service still shows. One call per hundred shards."""
         return list(list_shards(self.streams, self.arn))
 
-    def reader(self, shard_id: str, start: StartingPosition) -> "ShardReader":
+    def reader(self, shard_id: str, start: StartingPosition) -> "StreamShardReader":
         """A reader of one of them."""
-        return ShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
+        return StreamShardReader(self.streams, self.arn, shard_id, start=start, passes=self.passes)
 
 
-class ShardReader:
+class StreamShardReader:
     """Reads one shard of a DynamoDB stream.
 
     Attributes:

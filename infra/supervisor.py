@@ -17,7 +17,7 @@ from typing import Final
 import psutil
 
 from countledger.infra.local_stack import LocalStack
-from countledger.infra.running import State
+from countledger.infra.running import SupervisorState
 from countledger.ledger.errors import CountledgerError
 
 WATCH_PAUSE_S: Final = 0.5
@@ -49,7 +49,7 @@ def serve(stack_name: str, ready_fd: int, stopping: threading.Event) -> int:
     """Run the stack, say when it is ready, wait for the end."""
     directory = Path(tempfile.gettempdir())
     with LocalStack(name=stack_name, parent_dir=directory, parameters=PARAMETERS) as stack:
-        State(
+        SupervisorState(
             url=stack.url,
             environment=stack.environment(),
             outputs=stack.outputs,

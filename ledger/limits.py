@@ -133,11 +133,11 @@ SET_TOKENS_MAX: Final = SET_MAX_BYTES // TOKEN_BYTES
 SET_TOKENS_DEFAULT: Final = 500
 
 # For how long after its first read a run of the compactor, or a repair, may still write:
-# generations and versions begin again once a counter was removed, which takes longer than that.
+# generations and versions begin again once a counter was deleted, which takes longer than that.
 RUN_LIFE_MS: Final = 12 * HOUR_MS
 
-# How long after the time that it carries a membership may leave: the removal of a counter tells the
-# memberships of the next one by their time.
+# A membership may leave this long after the time that it carries: the deletion of a counter
+# recognizes the memberships of the next counter by their time.
 MEMBERSHIP_LEAVES_MS: Final = MINUTE_MS
 
 # For how long a materializer may not know of a new or changed schedule.

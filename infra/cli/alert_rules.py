@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.rule_words import RuleWords, Way, check_wish, read_rules
+from countledger.infra.cli.rule_words import DirectionName, RuleText, check_wish, read_rules
 from countledger.infra.cli.unread import tell_unread
 from countledger.infra.cli.usage import BadUsage
 
@@ -40,7 +40,7 @@ Threshold = Annotated[
     ),
 ]
 Direct = Annotated[
-    Way | None,
+    DirectionName | None,
     typer.Option(
         help="rising: from below it; falling: from above; both: either.", show_default=False
     ),
@@ -151,7 +151,7 @@ def create(
       countledger alert create debt --all \
         --direction falling --threshold 0 --to topic ARN
     """
-    words = RuleWords(
+    words = RuleText(
         counter=counter,
         prefix=prefix,
         all=every,
@@ -192,7 +192,7 @@ def set_rule(
       countledger alert set busy --threshold 2000
       countledger alert set low --rearm none --to bus
     """
-    words = RuleWords(
+    words = RuleText(
         counter=counter,
         prefix=prefix,
         all=every,
@@ -202,7 +202,7 @@ def set_rule(
         step=step,
         to=to,
     )
-    if words == RuleWords() and not now:
+    if words == RuleText() and not now:
         raise BadUsage(f"nothing to change of rule {name!r}: give an option")
     wish = words.wish()
     alerts = _at(options, judge_in).client().alerts

@@ -101,8 +101,8 @@ def repair(
     """Set totals that drifted to the exact sums of the ledger, and make those that are missing.
 
     Nothing is repaired without the proof that verify gives, and only if the total has not moved
-    since: a counter that is busy is left alone, to be tried again. The exit code is 1 unless all
-    are exact in the end.
+    since: a counter that is busy is skipped; try again. The exit code is 1 unless all are exact in
+    the end.
 
     With --all only counters that were not exact are listed; --resume as for verify.
 

@@ -89,7 +89,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "emit": Command(_COUNT, "emit", "emit", "Record an event, or a file of them.", SignedCommand),
     "set": Command(
-        _COUNT, "at_once", "set_value", "Set a counter to a value; 0 resets it.", SignedCommand
+        _COUNT, "transaction", "set_value", "Set a counter to a value; 0 resets it.", SignedCommand
     ),
     "namespace": Command(
         _COUNT,
@@ -124,7 +124,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _CHECK,
         "status",
         "status",
-        "Tell how the stack is: what runs, how far it is, and what needs a person.",
+        "Tell how the stack is: what runs, how far it is, and where action is required.",
     ),
     "watch": Command(
         _CHECK, "watch", "watch", "Follow totals and alerts in the terminal, as they change."
@@ -164,19 +164,19 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "export": Command(
         _MOVE,
-        "moving",
+        "portability",
         "export",
         "Write namespaces and the value of every counter, a line of JSON each.",
     ),
     "import": Command(
         _MOVE,
-        "moving",
+        "portability",
         "import_",
         "Write opening balances, each once under the name of the import.",
     ),
     "delete": Command(
         _MOVE,
-        "removals",
+        "deletions",
         "delete",
         "Delete counters for good: entries, total, alert states and log, group memberships.",
     ),

@@ -23,7 +23,7 @@ from countledger.infra.template import load_template, parse_template, template_t
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.infra.change_set import Change
+    from countledger.infra.change_set import ResourceChange
     from countledger.ledger.connection import Connection
 
 FINDINGS = 1
@@ -238,7 +238,7 @@ def _tagged(
 def _report(
     options: Options,
     deployment: Deployment,
-    changes: Sequence[Change],
+    changes: Sequence[ResourceChange],
     outputs: dict[str, str],
     *,
     deployed: bool,

@@ -16,7 +16,7 @@ from countledger.infra.cli.unread import tell_unread
 from countledger.infra.cli.usage import BadUsage
 from countledger.infra.portability.export_file import continued_file, new_file, place_beside
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import Done, Importer, missing
+from countledger.infra.portability.importing import Importer, ImportResult, missing
 from countledger.infra.portability.lines import UnreadLine, encode_line, parse_line
 from countledger.ledger import keys
 from countledger.ledger.errors import BadInput, CountledgerError
@@ -198,7 +198,7 @@ class _Reading:
 
 
 def _import(importer: Importer, reading: _Reading, lines: Iterable[Line]) -> Counter[str]:
-    counts: Counter[str] = Counter({str(done): 0 for done in Done})
+    counts: Counter[str] = Counter({str(done): 0 for done in ImportResult})
     with open_progress() as progress:
         bar = progress.add("imported")
         try:

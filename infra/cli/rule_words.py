@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 # What takes a level back that has no other text for "none".
 NONE: Final = "none"
-Way = Literal["rising", "falling", "both"]
+DirectionName = Literal["rising", "falling", "both"]
 
 
-class RuleWords(BaseModel):
+class RuleText(BaseModel):
     """A rule as people write it; what is left out has its default, or stays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -36,7 +36,7 @@ class RuleWords(BaseModel):
     prefix: str | None = None
     all: bool = False
     threshold: str | int | None = None
-    direction: Way | None = None
+    direction: DirectionName | None = None
     rearm: str | int | None = None
     step: str | int | None = None
     to: str | None = None
@@ -78,13 +78,13 @@ class RuleWords(BaseModel):
         return "" if self.all else self.prefix
 
 
-class _NamedWords(RuleWords):
+class _NamedWords(RuleText):
     """A rule in a file, with its name."""
 
     name: str
 
 
-class _SettingsFile(BaseModel):
+class _AlertsFile(BaseModel):
     """A settings file; other sections are not ours to judge."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
@@ -99,7 +99,7 @@ def read_rules(path: Path) -> dict[str, RuleWish]:
         BadSetting: the file cannot be read, or says what no rule can be; naming the place.
     """
     try:
-        found = _SettingsFile.model_validate(parsed(path)).alerts
+        found = _AlertsFile.model_validate(parsed(path)).alerts
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -12,7 +12,7 @@ from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
 from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
-from countledger.infra.cli.wishes import ScheduleWords, read_wishes
+from countledger.infra.cli.wishes import ScheduleText, read_wishes
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 
@@ -102,7 +102,7 @@ def create(
       countledger schedule create clicks --cron '0 3 * * ? *' --min-entries 1000 --retire delete
       countledger schedule create stock --every 1d --min-age 30d --archive s3://bucket/stock
     """
-    words = ScheduleWords(
+    words = ScheduleText(
         every=every,
         cron=cron,
         min_entries=min_entries,
@@ -127,13 +127,13 @@ def set_schedule(
     retire: How = None,
     archive: Archive = None,
 ) -> None:
-    """Change the schedule of a namespace; what is not named stays.
+    """ScheduleChange the schedule of a namespace; what is not named stays.
 
     Examples:
       countledger schedule set likes --every 1h
       countledger schedule set likes --min-age none --archive none
     """
-    words = ScheduleWords(
+    words = ScheduleText(
         every=every,
         cron=cron,
         min_entries=min_entries,
@@ -141,7 +141,7 @@ def set_schedule(
         retire=retire,
         archive=archive,
     )
-    if words == ScheduleWords():
+    if words == ScheduleText():
         raise BadUsage(f"nothing to change of the schedule of {name!r}: give an option")
     wish = words.wish()
     _show_one(options, options.client().schedules.set(name, **wish))

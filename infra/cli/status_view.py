@@ -1,4 +1,4 @@
-"""How the facts of a stack are printed: a few tables, and what needs a person below them."""
+"""How the facts of a stack are printed: a few tables, and where action is required below them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from countledger.infra.cli.output import Row
     from countledger.infra.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
-    from countledger.infra.status.findings import Finding
+    from countledger.infra.status.findings import StatusFinding
 
 
-def show_facts(facts: Facts, found: Sequence[Finding], running: Running | None) -> None:
+def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | None) -> None:
     """Print them for people."""
     for heading, rows in (
         ("", _stack(facts, running)),
@@ -36,10 +36,10 @@ def show_facts(facts: Facts, found: Sequence[Finding], running: Running | None) 
     show_text("")
     for one in found:
         show_text(f"! {one.subject}: {one.says}\n  -> {one.do}")
-    show_text(f"needs a person: {len(found)}" if found else "nothing needs a person")
+    show_text(f"action required: {len(found)}" if found else "no action required")
 
 
-def document(facts: Facts, found: Sequence[Finding]) -> dict[str, Any]:
+def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:
     """The same for programs; times are ISO 8601 as everywhere, ages and counts are numbers."""
     told = _times(asdict(facts))
     return {

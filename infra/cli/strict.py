@@ -105,10 +105,9 @@ def create(
 
 
 app.command("change", cls=SignedCommand)(strict_change.change)
-app.command("give-up")(strict_change.withdraw)
+app.command("withdraw")(strict_change.withdraw)
 app.command("transfer", cls=SignedCommand)(transaction.transfer)
 app.command("together")(transaction.together)
-app.command("give-up-key")(transaction.give_up_key)
 
 
 @app.command("show")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from countledger.infra.cli.options import Options
     from countledger.infra.cli.output import Row
     from countledger.ledger.amount import Amount
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 DONE: Final = 0
 COUNTED: Final = 1
@@ -31,7 +31,7 @@ REFUSED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChangeAnswer:
     """What a command says and comes to.
 
     Attributes:
@@ -55,23 +55,23 @@ class Answer:
         return self.code
 
 
-def answer_to_change(outcome: Outcome, delta: Amount) -> Answer:
+def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
     """What `strict change` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "delta": delta}
     match outcome:
         case Applied(value=value):
-            return Answer(DONE, {"status": "applied", **asked, "value": value})
+            return ChangeAnswer(DONE, {"status": "applied", **asked, "value": value})
         case Duplicate(value=value):
-            return Answer(DONE, {"status": "duplicate", **asked, "value": value})
+            return ChangeAnswer(DONE, {"status": "duplicate", **asked, "value": value})
         case BoundReached(counter, value, side, bound):
-            return Answer(
+            return ChangeAnswer(
                 REFUSED,
                 {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound},
                 f"bound reached: counter {counter!r} is at {to_text(value)}, its {side} bound is "
                 f"{to_text(bound)}, and {_signed(delta)} was asked for",
             )
         case SetFull(counter, value, max_tokens):
-            return Answer(
+            return ChangeAnswer(
                 REFUSED,
                 {"status": "set_full", **asked, "value": value, "max_tokens": max_tokens},
                 f"set full: counter {counter!r} is at {to_text(value)} and holds {max_tokens} "
@@ -79,7 +79,7 @@ def answer_to_change(outcome: Outcome, delta: Amount) -> Answer:
                 "change",
             )
         case Withdrawn(counter, change_id):
-            return Answer(
+            return ChangeAnswer(
                 BAD_INPUT,
                 {"status": "withdrawn", **asked, "id": change_id},
                 f"not counted: this key of counter {counter!r} was given up for good; a new change "
@@ -89,14 +89,14 @@ def answer_to_change(outcome: Outcome, delta: Amount) -> Answer:
             return _not_told(outcome, asked)
 
 
-def answer_to_giving_up(outcome: Outcome, key: str) -> Answer:
-    """What `strict give-up` says of an outcome."""
+def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
+    """What `strict withdraw` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "key": key}
     match outcome:
         case Withdrawn(id=change_id):
-            return Answer(DONE, {"status": "withdrawn", **asked, "id": change_id})
+            return ChangeAnswer(DONE, {"status": "withdrawn", **asked, "id": change_id})
         case Applied(counter) | Duplicate(counter):
-            return Answer(
+            return ChangeAnswer(
                 COUNTED,
                 {"status": "counted", **asked},
                 f"too late: the change under key {key!r} of counter {counter!r} is in, and stays",
@@ -107,18 +107,18 @@ def answer_to_giving_up(outcome: Outcome, key: str) -> Answer:
             raise AssertionError("giving up asks for no room")
 
 
-def _not_told(outcome: Contended | Unknown, asked: Row) -> Answer:
+def _not_told(outcome: Contended | Unknown, asked: Row) -> ChangeAnswer:
     """What is said where another try may tell more."""
     match outcome:
         case Contended(counter, attempts, reason):
-            return Answer(
+            return ChangeAnswer(
                 TRY_AGAIN,
                 {"status": "contended", **asked, "attempts": attempts, "reason": reason},
                 f"nothing done: counter {counter!r} let none of {attempts} attempts through "
                 f"({reason}): try again later",
             )
         case Unknown(counter, advice):
-            return Answer(
+            return ChangeAnswer(
                 TRY_AGAIN,
                 {"status": "unknown", **asked, "advice": advice},
                 f"unknown whether counter {counter!r} took it: {advice}",

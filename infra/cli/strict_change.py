@@ -1,4 +1,4 @@
-"""`countledger strict change` and `give-up`: one change, and making sure that there is none."""
+"""`countledger strict change` and `withdraw`: change a counter, withdraw a change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from countledger.infra.cli.emit import parse_notes
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.strict_answers import answer_to_change, answer_to_giving_up
+from countledger.infra.cli.strict_answers import answer_to_change, answer_to_withdrawal
 from countledger.ledger.amount import parse_delta_text
 from countledger.ledger.ids import check_key
 from countledger.producers.payload import keyed, parse_time
@@ -64,25 +64,36 @@ def change(
 @shared
 def withdraw(
     options: Options,
-    counter: Annotated[str, typer.Argument(help="The counter that it would have changed.")],
+    counter: Annotated[
+        str | None,
+        typer.Argument(
+            help="The counter of the change. Leave it out for the key of a transfer, of a change "
+            "of several counters or of a `countledger set`."
+        ),
+    ] = None,
     *,
-    key: Annotated[str, typer.Option(help="The key of the change to give up.")],
+    key: Annotated[str, typer.Option(help="The key of the change to withdraw.")],
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When the key was made, if it was given with a time."),
+        typer.Option(metavar="TIME", help="The time that was given with the key, if any."),
     ] = None,
 ) -> int:
-    """Make sure that a change is not in and never will be, or learn that it is.
+    """Withdraw a change, or report that it was applied.
 
-    For an order whose answer was lost and that nobody wants to repeat. Methods marker, set and (for
-    ten minutes) crt can do this.
+    Use it for an order whose answer was lost and which nobody wants to repeat. A withdrawn change
+    is never applied later. Methods marker, set and (for ten minutes) crt can withdraw.
 
-    Exit codes: 0 it is not in, for good. 1 it is in, and stays. 3 ask again.
+    Exit codes: 0 withdrawn. 1 it was applied and stays. 3 unknown: run the command again.
 
     Examples:
-      countledger strict give-up tickets:hall --key order-4711
+      countledger strict withdraw tickets:hall --key order-4711
+      countledger strict withdraw --key transfer-4711
     """
     check_key(key)
-    identity = keyed(key, None if at is None else parse_time(at))
-    outcome = options.client().strict.withdraw(counter, identity or key)
-    return answer_to_giving_up(outcome, key).print(options)
+    identity = keyed(key, None if at is None else parse_time(at)) or key
+    strict = options.client().strict
+    if counter is None:
+        outcome = strict.transactions.withdraw(identity)
+    else:
+        outcome = strict.withdraw(counter, identity)
+    return answer_to_withdrawal(outcome, key).print(options)

@@ -1,4 +1,4 @@
-"""`countledger strict transfer`, `together` and `give-up-key`; and `countledger set`."""
+"""`countledger strict transfer` and `together`; and `countledger set`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from countledger.infra.cli.amounts import parse_amount
 from countledger.infra.cli.emit import parse_notes
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import show
-from countledger.infra.cli.strict_answers import Answer, answer_to_change, answer_to_giving_up
+from countledger.infra.cli.strict_answers import ChangeAnswer, answer_to_change
 from countledger.infra.cli.usage import BadUsage
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta_text
@@ -22,7 +22,7 @@ from countledger.producers.strict.outcome import BoundReached
 if TYPE_CHECKING:
     from countledger import Amount, IdempotencyKey
     from countledger.infra.cli.output import Row
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 Key = Annotated[str, typer.Option(help="What a retry repeats: same key, done once.")]
 At = Annotated[
@@ -130,24 +130,6 @@ def set_value(
     return 0
 
 
-@shared
-def give_up_key(
-    options: Options,
-    *,
-    key: Annotated[str, typer.Option(help="The key of a transfer, or of several changes.")],
-    at: At = None,
-) -> int:
-    """Make sure that a transfer, or several changes at once, is not in and never will be.
-
-    Exit codes: 0 it is not in. 1 it is in, and stays. 3 ask again.
-
-    Examples:
-      countledger strict give-up-key --key transfer-4711
-    """
-    outcome = options.client().strict.transactions.withdraw(_identity(key, at))
-    return answer_to_giving_up(outcome, key).print(options)
-
-
 def parse_change(text: str) -> tuple[str, Amount]:
     """A counter and what it takes, from text such as `stock:bolt=-4`.
 
@@ -161,7 +143,7 @@ def parse_change(text: str) -> tuple[str, Amount]:
     return counter, parse_delta_text(delta)
 
 
-def answer(outcome: Outcome, asked: Row) -> Answer:
+def answer(outcome: StrictOutcome, asked: Row) -> ChangeAnswer:
     """What is said of an outcome of all that was asked for together."""
     refused = isinstance(outcome, BoundReached)
     told = answer_to_change(outcome, outcome.asked if isinstance(outcome, BoundReached) else 0)

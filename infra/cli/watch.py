@@ -16,7 +16,7 @@ from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice
 from countledger.infra.cli.usage import BadUsage
 from countledger.infra.cli.watch_view import open_view
-from countledger.infra.cli.watching import Watching
+from countledger.infra.cli.watching import WatchState
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import BadSetting, ServiceFailed
 from countledger.ledger.limits import BATCH_GET_KEYS
@@ -109,7 +109,7 @@ def follow(  # noqa: PLR0917 - what to watch, how, and for how long
     Raises:
         CountledgerError: what concerns every look: no table, no permission, a name that is none.
     """
-    watching = Watching()
+    watching = WatchState()
     begun_ms = clock.now_ms()
     while True:
         now_ms = clock.now_ms()

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from countledger import Amount
     from countledger.consumers.alerts.alert_log import LoggedAlert
     from countledger.infra.cli.options import Options
-    from countledger.infra.cli.watching import Seen, Watching
+    from countledger.infra.cli.watching import WatchedCounter, WatchState
 
-    Shows: TypeAlias = Callable[[Watching, list[Seen], list[LoggedAlert]], None]
+    Shows: TypeAlias = Callable[[WatchState, list[WatchedCounter], list[LoggedAlert]], None]
 
 
 @contextmanager
@@ -40,13 +40,13 @@ def open_view(options: Options) -> Iterator[Shows]:
     else:
         with Live(auto_refresh=False) as live:
 
-            def redraw(watching: Watching, _changed: object, _heard: object) -> None:
+            def redraw(watching: WatchState, _changed: object, _heard: object) -> None:
                 live.update(table_of(watching), refresh=True)
 
             yield redraw
 
 
-def table_of(watching: Watching) -> RenderableType:
+def table_of(watching: WatchState) -> RenderableType:
     """All that was seen, and the newest alerts below."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("counter", "total", "since start", "each second", "updated"):
@@ -83,7 +83,9 @@ def alert_line(logged: LoggedAlert) -> str:
     return text if logged.reason is None else f"{text}; not taken: {logged.reason}"
 
 
-def _print_lines(_watching: Watching, changed: list[Seen], heard: list[LoggedAlert]) -> None:
+def _print_lines(
+    _watching: WatchState, changed: list[WatchedCounter], heard: list[LoggedAlert]
+) -> None:
     for seen in changed:
         total = seen.total
         change = "-" if seen.change is None else signed(seen.change)
@@ -94,7 +96,9 @@ def _print_lines(_watching: Watching, changed: list[Seen], heard: list[LoggedAle
     hand_over()
 
 
-def _print_json(_watching: Watching, changed: list[Seen], heard: list[LoggedAlert]) -> None:
+def _print_json(
+    _watching: WatchState, changed: list[WatchedCounter], heard: list[LoggedAlert]
+) -> None:
     for seen in changed:
         total = seen.total
         show_json_line(

@@ -21,7 +21,7 @@ _ALERTS_KEPT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WatchedCounter:
     """One counter, as it was seen last.
 
     Attributes:
@@ -38,7 +38,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Watching:
+class WatchState:
     """What was seen so far.
 
     Attributes:
@@ -46,15 +46,15 @@ class Watching:
         alerts: the newest alerts since the first look, oldest first.
     """
 
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, WatchedCounter] = field(default_factory=dict)
     alerts: deque[LoggedAlert] = field(default_factory=lambda: deque(maxlen=_ALERTS_KEPT))
     _first: dict[str, Amount] = field(default_factory=dict)
     _looks: dict[str, deque[tuple[int, Amount]]] = field(default_factory=dict)
     _known: set[str] | None = None
 
-    def look(self, totals: Mapping[str, Total], now_ms: int) -> list[Seen]:
+    def look(self, totals: Mapping[str, Total], now_ms: int) -> list[WatchedCounter]:
         """Take in totals; those that changed since the look before, at the first look all."""
-        changed: list[Seen] = []
+        changed: list[WatchedCounter] = []
         for name, total in totals.items():
             before = self.seen.get(name)
             seen = self._seen(name, total, now_ms)
@@ -78,7 +78,7 @@ class Watching:
         self.alerts.extend(mine)
         return mine
 
-    def _seen(self, name: str, total: Total, now_ms: int) -> Seen:
+    def _seen(self, name: str, total: Total, now_ms: int) -> WatchedCounter:
         value = total.total
         before = self.seen.get(name)
         first = self._first.setdefault(name, value)
@@ -87,7 +87,7 @@ class Watching:
         # One look beyond the span stays: from it the rate is taken.
         while len(looks) > 2 and looks[1][0] <= now_ms - _RATE_OVER_MS:  # noqa: PLR2004 - two ends
             looks.popleft()
-        return Seen(
+        return WatchedCounter(
             total,
             None if before is None else _less(value, before.total.total),
             _less(value, first),

@@ -14,13 +14,13 @@ from countledger.ledger.errors import BadSetting
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.compaction.spec import Wish
+    from countledger.compaction.spec import ScheduleSpec
 
 # What takes a setting back that has no other text for "none".
 NONE: Final = "none"
 
 
-class ScheduleWords(BaseModel):
+class ScheduleText(BaseModel):
     """A schedule as people write it; what is left out has its default, or stays."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -32,13 +32,13 @@ class ScheduleWords(BaseModel):
     retire: Literal["transaction", "delete"] | None = None
     archive: str | None = None
 
-    def wish(self) -> Wish:
+    def wish(self) -> ScheduleSpec:
         """The same as values.
 
         Raises:
             BadSetting: a duration is malformed.
         """
-        wish: Wish = {}
+        wish: ScheduleSpec = {}
         if self.every is not None:
             wish["every_ms"] = parse_duration_ms(self.every)
         if self.cron is not None:
@@ -54,22 +54,22 @@ class ScheduleWords(BaseModel):
         return wish
 
 
-class _SettingsFile(BaseModel):
+class _SchedulesFile(BaseModel):
     """A settings file; other sections are not ours to judge."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    schedules: dict[str, ScheduleWords]
+    schedules: dict[str, ScheduleText]
 
 
-def read_wishes(path: Path) -> dict[str, Wish]:
+def read_wishes(path: Path) -> dict[str, ScheduleSpec]:
     """The schedules in a settings file, by namespace: TOML, or YAML by its name.
 
     Raises:
         BadSetting: the file cannot be read, or says what no schedule can be; naming the place.
     """
     try:
-        found = _SettingsFile.model_validate(parsed(path))
+        found = _SchedulesFile.model_validate(parsed(path))
         return {namespace: words.wish() for namespace, words in found.schedules.items()}
     except ValidationError as error:
         first = error.errors()[0]

@@ -19,7 +19,7 @@ from countledger.infra.demo.history import LINES, count_commits, read_steps
 from countledger.infra.demo.lag import Lag
 from countledger.infra.demo.long_files import AlertCheck, LongFiles
 from countledger.infra.demo.report import Report, Wrong
-from countledger.infra.demo.resends import Sending, with_resends
+from countledger.infra.demo.resends import Resend, with_resends
 from countledger.infra.demo.truth import read_truth
 from countledger.infra.demo.ways import DIRECT
 
@@ -93,7 +93,7 @@ class Job:
         self._commits = self._emitted = self._resent = self._recorded = self._duplicates = 0
         self._events_of: Counter[str] = Counter()
         self._sum_of: Counter[str] = Counter()
-        self._sent: deque[Sending] = deque()
+        self._sent: deque[Resend] = deque()
         self._entries: set[str] = set()
         self._lag = Lag()
         self._long_files = LongFiles(client, clock, fresh)
@@ -184,7 +184,7 @@ class Job:
             self._commits += 1
             yield from steps
 
-    def _event_of(self, sending: Sending) -> Event:
+    def _event_of(self, sending: Resend) -> Event:
         """The event of one sending, remembered until its outcome comes."""
         self._sent.append(sending)
         step = sending.step

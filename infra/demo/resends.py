@@ -16,7 +16,7 @@ RESEND_EVERY: Final = 10
 RESEND_DELAY: Final = 250
 
 
-class Sending(NamedTuple):
+class Resend(NamedTuple):
     """One sending of an event."""
 
     step: Step
@@ -25,14 +25,14 @@ class Sending(NamedTuple):
 
 def with_resends(
     steps: Iterable[Step], *, every: int = RESEND_EVERY, delay: int = RESEND_DELAY
-) -> Iterator[Sending]:
+) -> Iterator[Resend]:
     """All events in their order, and every so-many-th once more, later."""
     waiting: deque[tuple[int, Step]] = deque()
     for number, step in enumerate(steps, start=1):
-        yield Sending(step, again=False)
+        yield Resend(step, again=False)
         if number % every == 0:
             waiting.append((number + delay, step))
         while waiting and waiting[0][0] <= number:
-            yield Sending(waiting.popleft()[1], again=True)
+            yield Resend(waiting.popleft()[1], again=True)
     for _, step in waiting:
-        yield Sending(step, again=True)
+        yield Resend(step, again=True)

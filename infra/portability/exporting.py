@@ -113,7 +113,7 @@ class Exporter:
     ) -> Audit[CounterLine | UnreadLine]:
         """The lines of all counters, found by reading the keys of both tables whole.
 
-        A ledger without any entry, merged or not, has none: it was removed, or never recorded.
+        A ledger without any entry, merged or not, has none: it was deleted, or never recorded.
 
         Args:
             segments: into how many parts each table is cut, to be read side by side: 1 to 64.

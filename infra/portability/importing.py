@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _CHUNK: Final = 200
 
 
-class Done(StrEnum):
+class ImportResult(StrEnum):
     """What became of a line."""
 
     RECORDED = "recorded"
@@ -54,7 +54,7 @@ class Done(StrEnum):
     NOTHING = "nothing"
 
 
-Outcome: TypeAlias = Done | CountledgerError
+Outcome: TypeAlias = ImportResult | CountledgerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Importer:
         sent = self.client.record_stream(one for one in made if isinstance(one, Event))
         for one in made:
             outcome = next(sent) if isinstance(one, Event) else one
-            yield Done(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
+            yield ImportResult(str(outcome.status)) if isinstance(outcome, Receipt) else outcome
 
     def _make(self, line: ExportLine) -> Outcome:
         if isinstance(line, UnreadLine):
@@ -134,9 +134,9 @@ class Importer:
                 return self._make_sequence(line)
         except CountledgerError as error:
             return error
-        return Done.NOTHING  # of a ledger, and 0: it is what it would be
+        return ImportResult.NOTHING  # of a ledger, and 0: it is what it would be
 
-    def _make_namespace(self, line: NamespaceLine) -> Done:
+    def _make_namespace(self, line: NamespaceLine) -> ImportResult:
         exists = self._is_there(line.namespace)
         self.client.namespaces.create(
             line.namespace,
@@ -145,7 +145,7 @@ class Importer:
             horizon_ms=line.horizon_ms,
             description=line.description,
         )
-        return Done.EXISTS if exists else Done.MADE
+        return ImportResult.EXISTS if exists else ImportResult.MADE
 
     def _is_there(self, namespace: str) -> bool:
         try:
@@ -154,7 +154,7 @@ class Importer:
             return False
         return True
 
-    def _make_strict(self, line: CounterLine) -> Done:
+    def _make_strict(self, line: CounterLine) -> ImportResult:
         wanted = (line.method, line.lower, line.upper, line.bins)
         try:
             self.client.strict.create(
@@ -172,10 +172,10 @@ class Importer:
             there = self.client.strict.show(line.counter)
             if (str(there.method), there.lower, there.upper, there.bins) != wanted:
                 raise
-            return Done.EXISTS
-        return Done.MADE
+            return ImportResult.EXISTS
+        return ImportResult.MADE
 
-    def _make_sequence(self, line: CounterLine) -> Done:
+    def _make_sequence(self, line: CounterLine) -> ImportResult:
         """One that is there stays where it is: behind the line's number, or it is refused."""
         last = check_number("last number", line.value, 0, SEQUENCE_LAST - 1)
         try:
@@ -188,8 +188,8 @@ class Importer:
                     f"the numbers {there + 1} to {last} would be given out twice; "
                     "import it under another name, or draw them here first"
                 ) from None
-            return Done.EXISTS
-        return Done.MADE
+            return ImportResult.EXISTS
+        return ImportResult.MADE
 
 
 def missing(line: UnreadLine) -> BadPayload:

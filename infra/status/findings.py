@@ -1,4 +1,4 @@
-"""What of a stack's facts needs a person, and what that person does. Pure."""
+"""Which facts of a stack require action, and which action. Pure."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _ADVICE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that needs a person.
+class StatusFinding:
+    """A fact that requires action.
 
     Attributes:
         subject: what it is about, by its name in the template where it has one.
@@ -72,12 +72,12 @@ class Finding:
     do: str
 
 
-def findings(facts: Facts) -> list[Finding]:
-    """All that needs a person, the stack first."""
+def findings(facts: Facts) -> list[StatusFinding]:
+    """All facts that require action, those of the stack first."""
     return list(_findings(facts))
 
 
-def _findings(facts: Facts) -> Iterator[Finding]:
+def _findings(facts: Facts) -> Iterator[StatusFinding]:
     if facts.stack is not None:
         yield from _of_stack(facts.stack)
     for mapping in facts.mappings:
@@ -93,10 +93,10 @@ def _findings(facts: Facts) -> Iterator[Finding]:
     for schedule in facts.schedules:
         yield from _of_schedule(schedule, facts.at_ms)
     for what, why in facts.unseen.items():
-        yield Finding(what, f"could not be looked at: {why}", "mend that, and look again")
+        yield StatusFinding(what, f"could not be looked at: {why}", "mend that, and look again")
 
 
-def _of_stack(stack: StackFact) -> Iterator[Finding]:
+def _of_stack(stack: StackFact) -> Iterator[StatusFinding]:
     if stack.status in _STEADY or stack.status.endswith("_IN_PROGRESS"):
         return
     says = f"it is {stack.status}" + (f": {stack.reason}" if stack.reason else "")
@@ -106,72 +106,72 @@ def _of_stack(stack: StackFact) -> Iterator[Finding]:
         do = "continue the rollback in CloudFormation, then run `countledger deploy` again"
     else:
         do = "look at its events in CloudFormation"
-    yield Finding("stack", says, do)
+    yield StatusFinding("stack", says, do)
 
 
-def _of_mapping(mapping: MappingFact) -> Iterator[Finding]:
+def _of_mapping(mapping: MappingFact) -> Iterator[StatusFinding]:
     if mapping.played:
         return
     if mapping.state == "missing":
-        yield Finding(
+        yield StatusFinding(
             mapping.name,
             "it was deleted: nothing reads its source",
             "have the stack make it anew (docs/runbook.md#a-mapping-or-a-stream-is-gone)",
         )
     elif mapping.state not in _MOVING:
-        yield Finding(
+        yield StatusFinding(
             mapping.name,
             f"it is {mapping.state}: nothing reads its source, which forgets after a while",
             f"aws lambda update-event-source-mapping --uuid {mapping.id} --enabled",
         )
     elif mapping.result.startswith(_PROBLEM):
-        yield Finding(mapping.name, mapping.result, "read the log of its function")
+        yield StatusFinding(mapping.name, mapping.result, "read the log of its function")
 
 
-def _of_freshness(freshness: FreshnessFact, now_ms: int) -> Iterator[Finding]:
+def _of_freshness(freshness: FreshnessFact, now_ms: int) -> Iterator[StatusFinding]:
     since_ms = freshness.waiting_since_ms
     if since_ms is None or now_ms - since_ms <= LAG_MAX_MS:
         return
-    yield Finding(
+    yield StatusFinding(
         "totals",
         f"the oldest is {show_duration(_whole_seconds(now_ms - since_ms))} behind its ledger",
         f"{_RUNBOOK}#lagalarm; what is unread after 24 hours needs `countledger repair --all`",
     )
 
 
-def _of_queue(queue: QueueFact) -> Iterator[Finding]:
+def _of_queue(queue: QueueFact) -> Iterator[StatusFinding]:
     if queue.name not in _ADVICE or not queue.waiting + queue.in_flight:
         return
     what, do = _ADVICE[queue.name]
     old = f", the oldest for {show_duration(queue.oldest_ms)}" if queue.oldest_ms else ""
-    yield Finding(queue.name, f"it holds {queue.waiting + queue.in_flight}{old}: {what}", do)
+    yield StatusFinding(queue.name, f"it holds {queue.waiting + queue.in_flight}{old}: {what}", do)
 
 
-def _of_quarantine(fact: QuarantinedFact) -> Iterator[Finding]:
+def _of_quarantine(fact: QuarantinedFact) -> Iterator[StatusFinding]:
     count = f"{fact.waiting} or more" if fact.waiting >= fact.waiting_max else f"{fact.waiting}"
     oldest = show_duration(_whole_seconds(fact.oldest_ms))
-    yield Finding(
+    yield StatusFinding(
         f"quarantine of {fact.source}",
         f"waiting for a person: {count}, the oldest for {oldest}",
         f"`countledger quarantine list --source {fact.source}`, then resend or discard",
     )
 
 
-def _of_alarm(alarm: AlarmFact, now_ms: int) -> Iterator[Finding]:
+def _of_alarm(alarm: AlarmFact, now_ms: int) -> Iterator[StatusFinding]:
     if alarm.state == "ALARM":
         lasting = show_duration(max(0, _whole_seconds(now_ms - alarm.since_ms)))
-        yield Finding(
+        yield StatusFinding(
             alarm.name,
             f"for {lasting}: {alarm.description}",
             f"{_RUNBOOK}#{alarm.name.lower()}",
         )
 
 
-def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[Finding]:
+def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[StatusFinding]:
     name = fact.schedule.namespace
     subject = f"schedule {name}"
     if fact.state != "enabled":
-        yield Finding(
+        yield StatusFinding(
             subject,
             f"its trigger is {fact.state}: nothing of the namespace is compacted",
             f"`countledger schedule set {name}` with any option writes it anew",
@@ -182,15 +182,17 @@ def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[Finding]:
     every_ms = interval_ms(fact.schedule.expression)
     ago_ms = now_ms - last.ticked_at_ms
     if every_ms is not None and ago_ms > _MISSED_TICKS * every_ms + _TICK_MAX_MS:
-        yield Finding(
+        yield StatusFinding(
             subject,
             f"its last tick was {show_duration(_whole_seconds(ago_ms))} ago",
             f"{_RUNBOOK}#dispatchererroralarm",
         )
     elif last.due is None and ago_ms > _TICK_MAX_MS:
-        yield Finding(subject, "its last tick did not end", f"{_RUNBOOK}#dispatchererroralarm")
+        yield StatusFinding(
+            subject, "its last tick did not end", f"{_RUNBOOK}#dispatchererroralarm"
+        )
     if last.work.trouble:
-        yield Finding(
+        yield StatusFinding(
             subject,
             f"a counter could not be compacted: {last.work.trouble}",
             "`countledger compact` on it tells why; its numbers are right",

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.last_run import LastRuns
+from countledger.compaction.last_run import LastRunStore
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
@@ -192,7 +192,7 @@ class Gathering:
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         dynamo = self._connection.dynamo("standard")
-        book = LastRuns(dynamo, self._connection.setting("counters_table"), self._clock)
+        book = LastRunStore(dynamo, self._connection.setting("counters_table"), self._clock)
         for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):
             due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
             state = self._client.schedules.state(one.namespace)

@@ -93,14 +93,14 @@ class AsyncDesk:
         holdings = self.holdings
         size = sum(pending.size for pending in pendings)
         # Room is never held while this waits: between here and `take` nobody else runs.
-        if self._turn.locked() or not holdings.has_room(len(pendings), size):
+        if self._turn.locked() or not holdings.has_headroom(len(pendings), size):
             self.wake()
             if self.buffering.when_full == "error":
                 raise holdings.full()
             # One of those who wait looks for room, and the next one behind it: thousands that all
             # look whenever a batch ends would leave the loop no time to send.
             async with self._turn:
-                while not holdings.has_room(len(pendings), size):
+                while not holdings.has_headroom(len(pendings), size):
                     self.wake()
                     await self._changes.wait()
         try:

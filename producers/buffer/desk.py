@@ -105,7 +105,7 @@ class Desk:
         with self.lock:
             # A callback of ours that adds must not wait for the very thread that it runs on.
             ours = get_ident() in self._sender_ids
-            while not self.holdings.has_room(entries, size, over=ours):
+            while not self.holdings.has_headroom(entries, size, over=ours):
                 self._wake(ticks_ms())
                 if self.holdings.buffering.when_full == "error":
                     raise self.holdings.full()

@@ -106,7 +106,7 @@ class Holdings:
             keep(pendings, self.spool)
         return pendings
 
-    def has_room(self, entries: int, size: int, *, over: bool = False) -> bool:
+    def has_headroom(self, entries: int, size: int, *, over: bool = False) -> bool:
         """Reserve room; without it, what is in hand is to hurry, and its owner to wait.
 
         Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 # After these another attempt may go through. Only an `Unclear` one may have been carried out.
 PASSING: Final = (Throttled, Unclear, Unreachable)
@@ -30,7 +30,7 @@ POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
 class StaleDefinition(CountledgerError):
-    """The counter is not the one that was read: it was deleted, or made again (inner use)."""
+    """The counter is not the one that was read: it was deleted or recreated (inner use)."""
 
 
 class RetryPeriodOver(CountledgerError):
@@ -70,15 +70,15 @@ class MethodContext:
             raise StaleDefinition("the counter is gone")
         return item
 
-    def read_as_made(self, key: Key, made: str) -> Item:
-        """A counter's main item, if it is still of that making: one read unit.
+    def read_incarnation(self, key: Key, incarnation: str) -> Item:
+        """A counter's main item, if it is still of that incarnation: one read unit.
 
         Raises:
-            StaleDefinition: it was made again, or is gone: what its markers and tokens say is void.
+            StaleDefinition: it was recreated, or is gone: what its markers and tokens say is void.
         """
         item = self.read(key)
-        if item.get("made") != made:
-            raise StaleDefinition("the counter was made again")
+        if item.get("incarnation") != incarnation:
+            raise StaleDefinition("the counter was recreated")
         return item
 
     def value_after(self, key: Key) -> Amount | None:
@@ -139,7 +139,7 @@ class Attempts:
         with guarded(self._refuse_late):
             yield
 
-    def fenced(self, counter: str, fence: Callable[[], Outcome]) -> Outcome:
+    def fenced(self, counter: str, fence: Callable[[], StrictOutcome]) -> StrictOutcome:
         """What closing the way of a request in doubt came to.
 
         Args:

@@ -1,10 +1,10 @@
 """Method `marker`: the change and a marker of it in one transaction. Four write units.
 
 The marker lies where the key alone says, whichever bin the change goes to; it is put only where
-there is none of this making of the counter. It carries the delta, the time, the note, and which
-call made it, and expires after the counter's window (time to live; a marker that is still there
-counts). A cancelled transaction is read by its reasons, the marker's first, for a change that is in
-may well be what took the last room:
+there is none of this incarnation of the counter. It carries the delta, the time, the note, and
+which call made it, and expires after the counter's window (time to live; a marker that is still
+there counts). A cancelled transaction is read by its reasons, the marker's first: the change itself
+may be what used up the headroom:
 
     marker there, same call           applied, by a request of this call that got no answer
     marker there, same delta          duplicate
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
     from countledger.producers.strict.sending import Part
 
 _ADVICE: Final = (
@@ -71,32 +71,38 @@ def window_ms(definition: Definition) -> int:
 
 
 def put_marker(context: MethodContext, definition: Definition, change_id: str, facts: Item) -> Put:
-    """The write of a marker, where there is none of this making of the counter."""
+    """The write of a marker, where there is none of this incarnation of the counter."""
     now_ms = context.clock.now_ms()
     life_ms = window_ms(definition) + context.clock_skew_ms
     item = {
         **keys.marker_key(definition.counter, definition.bins, change_id),
-        "made": definition.made,
+        "incarnation": definition.incarnation,
         **facts,
         "at": now_ms,
         "expires_at": -(-(now_ms + life_ms) // SECOND_MS),
     }
-    return Put(context.table, item, AnyOf(Absent("part"), Compare("made", "<>", definition.made)))
+    return Put(
+        context.table,
+        item,
+        AnyOf(Absent("part"), Compare("incarnation", "<>", definition.incarnation)),
+    )
 
 
 @dataclass(slots=True)
-class MarkerSending:
+class MarkerChange:
     """A change on its way by method marker."""
 
     context: MethodContext
     definition: Definition
-    change: Change
+    change: StrictChange
     attempts: Attempts
     marker: Put
     call: str
 
     @classmethod
-    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> MarkerSending:
+    def begin(
+        cls, context: MethodContext, definition: Definition, change: StrictChange
+    ) -> MarkerChange:
         """Nothing sent yet.
 
         Raises:
@@ -110,7 +116,7 @@ class MarkerSending:
         marker = put_marker(context, definition, change.id, facts)
         return cls(context, definition, change, attempts, marker, call)
 
-    def at(self, parts: Sequence[Part]) -> Outcome:
+    def at(self, parts: Sequence[Part]) -> StrictOutcome:
         """Bring it in at these items: two write units each and two for the marker; one read unit.
 
         Raises:
@@ -141,7 +147,7 @@ class MarkerSending:
             if not self.attempts.again(failure):
                 return self.attempts.end(self.change.counter, failure)
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """Look for the marker, which the reasons may have kept to themselves: one read unit.
 
         Where a request may still land, put a void marker in its way instead: four write units.
@@ -158,7 +164,7 @@ class MarkerSending:
         # The way could not be closed: the old request may still land.
         return self.attempts.unknown(self.change.counter)
 
-    def _cancelled(self, parts: Sequence[Part], reasons: Sequence[Reason]) -> Outcome | None:
+    def _cancelled(self, parts: Sequence[Part], reasons: Sequence[Reason]) -> StrictOutcome | None:
         """What a cancelled transaction says; None: nothing yet, try again."""
         marker, *others = reasons
         if marker.condition_failed and marker.item is not None:
@@ -172,7 +178,7 @@ class MarkerSending:
                 raise
             return self.attempts.unknown(self.change.counter)
 
-    def _refused(self, refused: Refusal) -> Outcome:
+    def _refused(self, refused: Refusal) -> StrictOutcome:
         if not isinstance(refused, BoundReached):
             return refused
         key = {name: self.marker.item[name] for name in ("counter", "part")}
@@ -180,17 +186,17 @@ class MarkerSending:
             marker = self.context.reads.get(self.context.table, key, consistent=True)
         except PASSING:
             return self.attempts.unknown(self.change.counter)
-        if marker is None or marker.get("made") != self.definition.made:
+        if marker is None or marker.get("incarnation") != self.definition.incarnation:
             return refused
         return self._marked(marker)
 
-    def _marked(self, marker: Item) -> Outcome:
+    def _marked(self, marker: Item) -> StrictOutcome:
         """What a marker that is there says of this change."""
         if marker.get("call") == self.call:
             return Applied(self.change.counter, self._value())
-        # Of this making as this process knows it; the counter may have been made again since.
+        # Of this incarnation as this process knows it; the counter may have been made again since.
         try:
-            main = self.context.read_as_made(self.definition.main, self.definition.made)
+            main = self.context.read_incarnation(self.definition.main, self.definition.incarnation)
         except PASSING:
             return self.attempts.unknown(self.change.counter)
         if "void" in marker:
@@ -208,11 +214,11 @@ class MarkerSending:
 
 def withdraw(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
-) -> Outcome:
+) -> StrictOutcome:
     """Put a void marker where a change would put its own: four write units.
 
-    In a transaction, for it must be this making's: one that this process knows no more would write
-    over a marker of the next.
+    In a transaction that also checks the incarnation: a process whose definition is stale would
+    otherwise overwrite a marker of the next incarnation.
 
     Args:
         context: what to work with.
@@ -230,7 +236,7 @@ def withdraw(
     counter = definition.counter
     attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
     void = put_marker(context, definition, change_id, {"void": 1})
-    same = Check(context.table, definition.main, of(definition.made))
+    same = Check(context.table, definition.main, of(definition.incarnation))
     token = context.new_id(context.clock.now_ms())
     while True:
         failure: CountledgerError
@@ -240,9 +246,9 @@ def withdraw(
         except RetryPeriodOver:
             return attempts.unknown(counter)
         except TransactionCancelled as cancelled:
-            there, making = cancelled.reasons
-            if making.condition_failed:
-                raise StaleDefinition("the counter was deleted or made again") from cancelled
+            there, same_counter = cancelled.reasons
+            if same_counter.condition_failed:
+                raise StaleDefinition("the counter was deleted or recreated") from cancelled
             if there.condition_failed:
                 return _given(context, definition, change_id, there.item or {}, attempts)
             failure = cancelled
@@ -256,11 +262,11 @@ def withdraw(
 
 def _given(
     context: MethodContext, definition: Definition, change_id: str, marker: Item, attempts: Attempts
-) -> Outcome:
+) -> StrictOutcome:
     """What a marker that is in the way says, if the counter is still that one."""
     try:
         # Nothing promises that a cancelled transaction names all that failed.
-        context.read_as_made(definition.main, definition.made)
+        context.read_incarnation(definition.main, definition.incarnation)
     except PASSING:
         return attempts.unknown(definition.counter)
     if "void" in marker:

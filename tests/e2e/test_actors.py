@@ -11,7 +11,7 @@ from countledger.infra.local_stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 from countledger.producers.strict.definition import SPREADABLE, Method
 
-Answer: TypeAlias = dict[str, Any]
+FunctionAnswer: TypeAlias = dict[str, Any]
 
 
 class Actor:
@@ -33,18 +33,18 @@ class Actor:
         item = {"counter": {"S": counter}, "entry": {"S": entry}, "delta": {"N": "1"}}
         self.dynamodb.put_item(TableName=self.ledger, Item=item)
 
-    def get(self, counter: str, entry: str = "x#1") -> Answer:
+    def get(self, counter: str, entry: str = "x#1") -> FunctionAnswer:
         key = {"counter": {"S": counter}, "entry": {"S": entry}}
-        answer: Answer = self.dynamodb.get_item(TableName=self.ledger, Key=key)
+        answer: FunctionAnswer = self.dynamodb.get_item(TableName=self.ledger, Key=key)
         return answer
 
-    def total(self, counter: str) -> Answer:
+    def total(self, counter: str) -> FunctionAnswer:
         key = {"counter": {"S": counter}, "part": {"S": "total"}}
-        answer: Answer = self.dynamodb.get_item(TableName=self.counters, Key=key)
+        answer: FunctionAnswer = self.dynamodb.get_item(TableName=self.counters, Key=key)
         return answer
 
-    def namespaces(self) -> Answer:
-        answer: Answer = self.dynamodb.query(
+    def namespaces(self) -> FunctionAnswer:
+        answer: FunctionAnswer = self.dynamodb.query(
             TableName=self.ledger,
             IndexName="namespaces",
             KeyConditionExpression="directory = :d",
@@ -52,24 +52,24 @@ class Actor:
         )
         return answer
 
-    def find_the_tables(self) -> Answer:
-        answer: Answer = self.cloudformation.describe_stacks(StackName=self.stack.name)
+    def find_the_tables(self) -> FunctionAnswer:
+        answer: FunctionAnswer = self.cloudformation.describe_stacks(StackName=self.stack.name)
         return answer
 
-    def see_the_shards(self) -> Answer:
-        answer: Answer = self.streams.describe_stream(
+    def see_the_shards(self) -> FunctionAnswer:
+        answer: FunctionAnswer = self.streams.describe_stream(
             StreamArn=self.stack.outputs["LedgerStreamArn"]
         )
         return answer
 
-    def read_the_stream(self) -> Answer:
+    def read_the_stream(self) -> FunctionAnswer:
         shard = self.see_the_shards()["StreamDescription"]["Shards"][0]["ShardId"]
         iterator = self.streams.get_shard_iterator(
             StreamArn=self.stack.outputs["LedgerStreamArn"],
             ShardId=shard,
             ShardIteratorType="TRIM_HORIZON",
         )["ShardIterator"]
-        answer: Answer = self.streams.get_records(ShardIterator=iterator)
+        answer: FunctionAnswer = self.streams.get_records(ShardIterator=iterator)
         return answer
 
 

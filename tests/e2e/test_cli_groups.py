@@ -113,8 +113,8 @@ def test_strict_counters_are_moved_set_and_seen_together(command: Command, name:
     assigned = command("set", bob, "4", "--key", f"{name}-4", "--json")
     snapshot = command("snapshot", ann, bob, "--json")
     in_words = command("snapshot", ann, bob)
-    withdrawn = command("strict", "give-up-key", "--key", f"{name}-5", "--json")
-    too_late = command("strict", "give-up-key", "--key", f"{name}-1", "--json")
+    withdrawn = command("strict", "withdraw", "--key", f"{name}-5", "--json")
+    too_late = command("strict", "withdraw", "--key", f"{name}-1", "--json")
 
     asked = {"from": ann, "to": bob, "amount": "2.5"}
     assert moved.json == {"status": "applied", **asked}

@@ -14,7 +14,7 @@ from countledger import CountLedger, Event, Settings
 from countledger.infra.local_stack import LocalStack
 from countledger.infra.portability.export_file import new_file, place_beside
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import Done, Importer
+from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, ExportLine
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSequence, KeyExpired, SequenceExists
@@ -105,7 +105,7 @@ def test_a_sequence_goes_on_where_it_stood(
     here.sequences.draw_block(name, 9)
     (ahead,) = Importer.begin(there, namespace).outcomes([Exporter(here).line(name)])
 
-    assert (first, number, again) == ([Done.MADE] * 2, 42, [Done.EXISTS] * 2)
+    assert (first, number, again) == ([ImportResult.MADE] * 2, 42, [ImportResult.EXISTS] * 2)
     assert isinstance(ahead, SequenceExists)
     assert "43 to 50" in str(ahead)
     assert there.sequences.draw(name) == 43

@@ -164,8 +164,8 @@ def test_a_change_is_given_up_or_is_in(command: Command, counter: str) -> None:
     create(command, counter, "--method", "marker", "--lower", "0", "--opening", "9")
     command("strict", "change", counter, "-1", "--key", "in")
 
-    out = command("strict", "give-up", counter, "--key", "out", "--json")
-    inside = command("strict", "give-up", counter, "--key", "in", "--json")
+    out = command("strict", "withdraw", counter, "--key", "out", "--json")
+    inside = command("strict", "withdraw", counter, "--key", "in", "--json")
     late = command("strict", "change", counter, "-1", "--key", "out", "--json")
 
     assert [out.code, inside.code, late.code] == [0, 1, 2]
@@ -188,7 +188,7 @@ def test_a_key_with_its_time_is_another_identity(command: Command, counter: str)
     expired = command(
         "strict", "change", counter, "1", "--key", "k", "--at", "2001-01-01T00:00:00Z"
     )
-    withdrawn = command("strict", "give-up", counter, *at, "--json")
+    withdrawn = command("strict", "withdraw", counter, *at, "--json")
 
     assert told == ["applied", "applied", "duplicate"]
     assert expired.code == 2

@@ -65,7 +65,7 @@ _NAMESPACES: Final[dict[str, Item]] = {
 _STRICT: Final[dict[str, Item]] = {
     "newer": {"v": 99},
     "odd-method": {"method": "none of ours"},
-    "no-making": {"made": None},
+    "no-making": {"incarnation": None},
     "odd-tags": {"tag": 7},
     "odd-bins": {"bins": 10**9},
     "far-update": {"updated_at": 10**30},

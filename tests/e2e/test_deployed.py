@@ -9,7 +9,7 @@ import pytest
 import countledger
 from countledger import CountLedger, Event, Judgement, Settings
 from countledger.infra.bundle import OWN, build_bundle
-from countledger.infra.lane import Delivery
+from countledger.infra.lane import Invocation
 from countledger.infra.local_stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 
@@ -157,5 +157,5 @@ def test_the_bundle_runs_where_the_checkout_does(counter: str) -> None:
         assert everything.total(counter).total == 5
 
 
-def _failures(made: list[Delivery]) -> list[Delivery]:
+def _failures(made: list[Invocation]) -> list[Invocation]:
     return [one for one in made if one.failed]

@@ -11,7 +11,7 @@ from countledger import CountLedger, Event, Settings
 from countledger.compaction.retire import Retire
 from countledger.infra.measured import measure, regions_of, retire_of
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import Done, Importer
+from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
@@ -85,5 +85,10 @@ def test_an_import_takes_the_policies_of_what_it_makes(auth_stack: LocalStack, m
         list(operator.outcomes(lines))
     moved = list(Importer.begin(actor(auth_stack, *MOVERS), mark).outcomes(lines))
 
-    assert moved == [Done.EXISTS, Done.RECORDED, Done.MADE, Done.MADE]
+    assert moved == [
+        ImportResult.EXISTS,
+        ImportResult.RECORDED,
+        ImportResult.MADE,
+        ImportResult.MADE,
+    ]
     assert actor(auth_stack).exact(f"{mark}:a").sum == 5

@@ -55,7 +55,7 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger) ->
     shown, read = command("status"), command("status", "--json")
 
     assert (shown.code, read.code) == (0, 0), shown.out + shown.err
-    assert "nothing needs a person" in shown.out
+    assert "no action required" in shown.out
     assert "played by a pump here" in shown.out
     assert read.json["healthy"]
     assert read.json["stack"]["status"] == "CREATE_COMPLETE"

@@ -13,7 +13,7 @@ from uuid import uuid4
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.totals import TotalsReader
-from countledger.infra.shards import ShardReader, list_shards
+from countledger.infra.shards import StreamShardReader, list_shards
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings, table_schemas
 from countledger.ledger import keys
@@ -69,7 +69,7 @@ class Store:
     connection: Connection
     stream_arn: str
     _read: dict[ShardName, list[Record]] = field(default_factory=dict, repr=False)
-    _readers: dict[str, ShardReader] = field(default_factory=dict, repr=False)
+    _readers: dict[str, StreamShardReader] = field(default_factory=dict, repr=False)
 
     @property
     def ledger(self) -> str:
@@ -200,7 +200,7 @@ class Store:
         for shard in list_shards(streams, self.stream_arn):
             reader = self._readers.setdefault(
                 shard.shard_id,
-                ShardReader(
+                StreamShardReader(
                     streams, self.stream_arn, shard.shard_id, start="TRIM_HORIZON", passes=passes
                 ),
             )

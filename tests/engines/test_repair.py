@@ -62,7 +62,7 @@ def _alter(store: Store, counter: str) -> None:
 def test_a_repair_that_slept_for_half_a_day_writes_nothing(
     store: Store, counter: str, asleep_ms: int, remedy: Remedy
 ) -> None:
-    """By then the counter may have been removed and made anew, under the same version."""
+    """By then the counter may have been deleted and made anew, under the same version."""
     _filled(store, counter)
     _alter(store, counter)
     clock = HandClock()

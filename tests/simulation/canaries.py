@@ -34,15 +34,15 @@ from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.producers import course, sender
 from countledger.producers.strict import context, sending, spread, token_set, tokens
-from countledger.producers.strict.crt import CrtSending
-from countledger.producers.strict.marker import MarkerSending
-from countledger.producers.strict.optimistic import Optimist
+from countledger.producers.strict.crt import CrtChange
+from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached
-from countledger.producers.strict.token_set import SetSending
+from countledger.producers.strict.token_set import SetChange
 from tests.simulation import consumer_canaries as consumers
+from tests.simulation import deletion_canaries as deletions
 from tests.simulation import producer_canaries as wrong
 from tests.simulation import product, world
-from tests.simulation import removal_canaries as removals
 from tests.unit.alerts import wrong_judges
 
 if TYPE_CHECKING:
@@ -277,25 +277,25 @@ def _sdk_retries_atomic(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_bound(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sending, "has_room", lambda delta: Absent("never"))  # noqa: ARG005
-    patch.setattr(token_set, "has_room", lambda delta: Absent("never"))  # noqa: ARG005
+    patch.setattr(sending, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
+    patch.setattr(token_set, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
 
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
-    def believed(_self: Optimist, state: Any) -> Any:  # noqa: ANN401 - a state
+    def believed(_self: OptimisticChange, state: Any) -> Any:  # noqa: ANN401 - a state
         return replace(state, version=state.version + 1)
 
-    patch.setattr(Optimist, "_fence", believed)
+    patch.setattr(OptimisticChange, "_fence", believed)
 
 
 def _refuse_without_settling(patch: pytest.MonkeyPatch) -> None:
-    for one in (CrtSending, MarkerSending, SetSending):
-        patch.setattr(one, "settle", lambda _self, refused: refused)
+    for one in (CrtChange, MarkerChange, SetChange):
+        patch.setattr(one, "confirm_refusal", lambda _self, refused: refused)
 
 
 def _bins_without_a_final_look(patch: pytest.MonkeyPatch) -> None:
     def hasty(_means: Any, _definition: Any, change: Any, one: Any) -> Any:  # noqa: ANN401
-        return one.settle(BoundReached(change.counter, 0, "upper", 0, change.delta))
+        return one.confirm_refusal(BoundReached(change.counter, 0, "upper", 0, change.delta))
 
     patch.setattr(spread, "_over_all", hasty)
 
@@ -316,7 +316,7 @@ def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
     """They may go before their window is over."""
-    put_marker = MarkerSending.begin.__globals__["put_marker"]
+    put_marker = MarkerChange.begin.__globals__["put_marker"]
 
     def brief(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
         put = put_marker(*arguments)
@@ -327,7 +327,7 @@ def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
 
 def _markers_unread(patch: pytest.MonkeyPatch) -> None:
     """A marker is put whatever lies there."""
-    put_marker = MarkerSending.begin.__globals__["put_marker"]
+    put_marker = MarkerChange.begin.__globals__["put_marker"]
 
     def careless(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
         return _unconditional(put_marker(*arguments))
@@ -376,9 +376,11 @@ CANARIES = [
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
     Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
-    Canary("removal waits for the stream", removals.records_come_again_after_a_removal, "removal"),
-    Canary("memberships of one counter", removals.memberships_go_by_name, "removal"),
-    Canary("archives are recorded", removals.what_is_gone_was_archived, "removal"),
+    Canary(
+        "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
+    ),
+    Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
+    Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
     Canary("alerts: versions", wrong_judges.judged_versions_are_judged_again, "alerts"),
     Canary("alerts: the next waits for the last", wrong_judges.next_alerts_do_not_wait, "alerts"),
     Canary("alerts: told, then marked", wrong_judges.marked_before_it_is_told, "alerts"),

@@ -127,7 +127,7 @@ class Client:
 
     def _rest(self) -> None:
         """While others rest most do, so that all meet again when they go on."""
-        left_ms = self.auditor.removals.wake_ms - self.world.schedule.now_ms
+        left_ms = self.auditor.deletions.wake_ms - self.world.schedule.now_ms
         if left_ms > 0 and self.random.random() < _RESTING:
             self.world.schedule.pause(left_ms)
 

@@ -73,7 +73,7 @@ def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 def old_makings_speak(patch: pytest.MonkeyPatch) -> None:
     """A marker or token is believed without a look whether the counter was made again."""
-    patch.setattr(MethodContext, "read_as_made", lambda context, key, _made: context.read(key))
+    patch.setattr(MethodContext, "read_incarnation", lambda context, key, _made: context.read(key))
 
 
 def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ SILENT: Final = (
     "buffer add",
     "buffer flush",
     "buffer close",
-    "removal rest",
+    "deletion rest",
     "async add",
     "async flush",
     "async cancel",
@@ -72,9 +72,9 @@ _TRANSACTING: Final = (
     "claim change",
     "compact",
     "compaction worker",
-    "removal call",
-    "removal as found",
-    "removal lose",
+    "deletion call",
+    "deletion as found",
+    "deletion lose",
 )
 
 

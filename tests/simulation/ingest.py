@@ -35,7 +35,7 @@ from tests.simulation.shape import COUNTERS
 if TYPE_CHECKING:
     from collections.abc import Mapping as Map
 
-    from countledger.infra.shards import Source as Shards
+    from countledger.infra.shards import ShardSource as Shards
     from countledger.producers.ingest.ingest import Outcome
     from tests.simulation.client import Memory
     from tests.simulation.process import Process

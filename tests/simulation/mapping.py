@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.lane import Answer, Lane
+from countledger.infra.lane import FunctionAnswer, ShardDelivery
 from countledger.infra.shards import StreamSource, readable
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.faults import Fault
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Mapping as Map
 
-    from countledger.infra.shards import Source
+    from countledger.infra.shards import ShardSource
     from countledger.infra.template import MappingSettings
     from tests.simulation.process import Process
     from tests.simulation.schedule import Actor
@@ -45,7 +45,7 @@ _ZOMBIE_MS: Final = 600_000
 class _Lane:
     """One shard on its way, and who takes it there."""
 
-    lane: Lane
+    lane: ShardDelivery
     reader: Any
     log: ShardLog
     actor: Actor | None = None
@@ -118,13 +118,13 @@ class Mapping:
             if shard.shard_id not in self._lanes:
                 self._take_up(shard.shard_id, source)
 
-    def _source(self) -> Source:
+    def _source(self) -> ShardSource:
         client: Any = StreamsClient(self.stream, self.world.service)
         return StreamSource(client, self.stream.arn, self.passes)
 
-    def _take_up(self, shard_id: str, source: Source) -> None:
+    def _take_up(self, shard_id: str, source: ShardSource) -> None:
         reader: Any = source.reader(shard_id, "TRIM_HORIZON")
-        lane = Lane(
+        lane = ShardDelivery(
             shard_id,
             reader,
             self.settings,
@@ -179,14 +179,14 @@ class Mapping:
                 delay_ms = self.stream.lag_ms + self.world.random.random() * _BATCHING_MS
                 self.world.schedule.wake(one.actor, delay_ms)
 
-    def _invoke(self, event: bytes) -> Answer:
+    def _invoke(self, event: bytes) -> FunctionAnswer:
         world = self.world
         if world.faults.strikes(Fault.FAILED, self.name):
-            return Answer(None, "the function failed before it began")
+            return FunctionAnswer(None, "the function failed before it began")
         if world.faults.strikes(Fault.ZOMBIE, self.name):
             delay_ms = world.random.random() * world.random.random() * _ZOMBIE_MS
             self._spawn(event, delay_ms)
-            return Answer(None, "the function took too long")
+            return FunctionAnswer(None, "the function took too long")
         answer = self._run(event)
         if world.faults.strikes(Fault.DUPLICATE, self.name):
             if world.random.random() < 0.5:
@@ -207,12 +207,12 @@ class Mapping:
         finally:
             self.world.zombies -= 1
 
-    def _run(self, event: bytes) -> Answer:
+    def _run(self, event: bytes) -> FunctionAnswer:
         process = self.world.process(self.region, self.name, operation=self.name)
         try:
             answer = self.function(json.loads(event), process)
         except Killed:
-            return Answer(None, "the function died")
+            return FunctionAnswer(None, "the function died")
         except CountledgerError as error:
-            return Answer(None, str(error))
-        return Answer(json.loads(json.dumps(answer)))
+            return FunctionAnswer(None, str(error))
+        return FunctionAnswer(json.loads(json.dumps(answer)))

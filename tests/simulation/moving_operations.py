@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.portability.exporting import Exporter
-from countledger.infra.portability.importing import Done, Importer
+from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime, to_ms
@@ -104,7 +104,7 @@ def import_(client: Client) -> None:
     outcomes = importer.outcomes([settings, *lines.values()])
     for given, outcome in zip([settings, *lines.values()], outcomes, strict=True):
         client.tell(f"import {name}: {given}: {outcome!r}")
-        if not isinstance(outcome, (Done, *_ALLOWED)):
+        if not isinstance(outcome, (ImportResult, *_ALLOWED)):
             raise Wrong(f"import {name} answered {given} with {outcome!r}")
         if isinstance(given, CounterLine):
             _note(client, importer, given, outcome)
@@ -113,7 +113,7 @@ def import_(client: Client) -> None:
 def _note(client: Client, importer: Importer, line: CounterLine, outcome: object) -> None:
     """What was said of a line is so."""
     if line.kind is Kind.SEQUENCE:
-        if isinstance(outcome, Done):
+        if isinstance(outcome, ImportResult):
             _draw(client, line)
         return
     offered = client.memory.exported.offered[importer.name, line.counter]
@@ -123,7 +123,7 @@ def _note(client: Client, importer: Importer, line: CounterLine, outcome: object
     shape = client.world.shape
     if isinstance(outcome, KeyExpired) and age_ms < shape.horizon_ms - shape.skew_ms:
         raise Wrong(f"{line} was refused as expired after {age_ms:.0f} ms")
-    if outcome in {Done.RECORDED, Done.DUPLICATE}:
+    if outcome in {ImportResult.RECORDED, ImportResult.DUPLICATE}:
         key = _key(importer.name, to_ms(importer.at))
         client.auditor.ledger.acknowledge(line.counter, key, int(line.value))
 

@@ -14,6 +14,7 @@ from tests.simulation import alert_operations as alerts
 from tests.simulation import async_operations as asynchronous
 from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
+from tests.simulation import deletion_operations as deletion
 from tests.simulation import fork_operations as forks
 from tests.simulation import joint_operations as joint
 from tests.simulation import kinesis_operations as kinesis
@@ -21,7 +22,6 @@ from tests.simulation import ledger_operations as ledger
 from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
 from tests.simulation import poison_operations as poison
-from tests.simulation import removal_operations as removal
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
 from tests.simulation import strict_operations as strict
@@ -90,12 +90,12 @@ OPERATIONS: Final = (
     Operation("claim look", claims.look, 0.7, home=True, reads=True),
     Operation("joint transfer", joint.transfer, 2, home=True),
     Operation("joint give up", joint.withdraw, 0.7, home=True),
-    Operation("removal call", removal.remove, 3, home=True),
-    Operation("removal cancel", removal.cancel, 0.3, home=True),
-    Operation("removal rest", removal.rest, 1.5),
-    Operation("removal join", removal.join, 1, home=True),
-    Operation("removal lose", removal.lose, 1, home=True),
-    Operation("removal as found", removal.as_found, 1, home=True),
+    Operation("deletion call", deletion.delete, 3, home=True),
+    Operation("deletion cancel", deletion.cancel, 0.3, home=True),
+    Operation("deletion rest", deletion.rest, 1.5),
+    Operation("deletion join", deletion.join, 1, home=True),
+    Operation("deletion lose", deletion.lose, 1, home=True),
+    Operation("deletion as found", deletion.as_found, 1, home=True),
 )
 
 # What a process does before it ends by itself.

@@ -35,7 +35,7 @@ from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.strict import keyed_write
-from countledger.producers.strict.keyed_write import MarkedSending
+from countledger.producers.strict.keyed_write import KeyedWrite
 from tests.simulation import product
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.shape import LEDGER
@@ -293,7 +293,7 @@ def transfers_unmarked(patch: pytest.MonkeyPatch) -> None:
 
 def transfers_refused_at_once(patch: pytest.MonkeyPatch) -> None:
     """A refusal is final although a request may still land."""
-    patch.setattr(MarkedSending, "settle", lambda _self, refused: refused)
+    patch.setattr(KeyedWrite, "confirm_refusal", lambda _self, refused: refused)
 
 
 # ---- export and import ----
@@ -324,11 +324,11 @@ def sequences_are_moved_behind(patch: pytest.MonkeyPatch) -> None:
     """A sequence that exists is taken for one that is as far as the file says."""
     make = Importer._make_sequence
 
-    def careless(importer: Importer, line: Any) -> importing.Done:  # noqa: ANN401 - handed on
+    def careless(importer: Importer, line: Any) -> importing.ImportResult:  # noqa: ANN401 - handed on
         try:
             return make(importer, line)
         except SequenceExists:
-            return importing.Done.EXISTS
+            return importing.ImportResult.EXISTS
 
     patch.setattr(Importer, "_make_sequence", careless)
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from countledger.compaction.batch import Batch
+from countledger.compaction.batch import WorkBatch
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion import LedgerDeleter
 from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.sweep import Sweeper
@@ -48,7 +48,7 @@ from tests.simulation.stream import StreamsClient
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
     from countledger.producers.sequences.lease import Lease
@@ -83,7 +83,7 @@ class Product:
     """What one process has of the product."""
 
     process: Process
-    reports: list[Report] = field(default_factory=list)
+    reports: list[CompactionReport] = field(default_factory=list)
     buffer: Hand | None = None
     async_hand: AsyncHand | None = None
 
@@ -228,7 +228,7 @@ class Product:
     def archive(self) -> S3Archive:
         """Keeps merged entries."""
         client: Any = ObjectsClient(self.world.bucket, self.process)
-        return S3Archive(client, Place(self.world.bucket.name, ""))
+        return S3Archive(client, ArchiveLocation(self.world.bucket.name, ""))
 
     @cached_property
     def groups(self) -> Groups:
@@ -237,10 +237,10 @@ class Product:
         return Groups(self.totals, self.namespaces, self.process, new_id)
 
     @property
-    def remover(self) -> LedgerRemover:
-        """Removes ledger counters."""
+    def deleter(self) -> LedgerDeleter:
+        """Deletes ledger counters."""
         made = self.compactor()
-        return LedgerRemover(
+        return LedgerDeleter(
             self.reads,
             COUNTERS,
             made.regions,
@@ -289,7 +289,7 @@ class Product:
         """What the worker's function does."""
         worker = Worker(self.index, self.namespaces, self._schedule_of, self.compactor)
         sweeper = Sweeper(self.reads, COUNTERS, self.process, page_size=3)
-        batch = Batch(worker, sweeper, self.queue, self.process, self.reports.append)
+        batch = WorkBatch(worker, sweeper, self.queue, self.process, self.reports.append)
         return batch.run(messages, deadline_ms).again
 
     def _schedule_of(self, namespace: str) -> Schedule | None:

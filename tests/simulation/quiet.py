@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
@@ -18,13 +18,13 @@ from tests.simulation.alert_operations import tell_standing
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.deletion_operations import archive_as_found, check_deletions
 from tests.simulation.ingest import check_ingest
 from tests.simulation.joint_operations import check_joint
 from tests.simulation.judging import alerts_of
 from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
-from tests.simulation.removal_operations import archive_as_found, check_removals
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 
@@ -144,7 +144,7 @@ def check_compaction(world: World, memory: Memory) -> None:
             report = product.compactor().compact(counter)
             accept(report)
             wait(world)
-            if report.outcome is Outcome.NOTHING:
+            if report.outcome is RunOutcome.NOTHING:
                 break
         else:
             raise Wrong(f"{counter} is never merged: {report}")
@@ -159,7 +159,7 @@ def check_strict(world: World, memory: Memory) -> None:
     """Every value is what was applied; what is left can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
-        if world.auditor.strict.accounts[counter].made is None:
+        if world.auditor.strict.accounts[counter].incarnation is None:
             # Who was to make it again has died.
             strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
@@ -256,7 +256,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     archive_as_found,
     check_schedules,
     check_compaction,
-    check_removals,
+    check_deletions,
     check_goes_on,
     check_ledgers,
     check_standing,

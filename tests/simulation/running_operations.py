@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.consumers.repair import Remedy
 from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
@@ -16,7 +16,7 @@ from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
 
 if TYPE_CHECKING:
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from tests.simulation.client import Client
 
 NAMESPACE = "n"
@@ -28,19 +28,19 @@ def compact(client: Client) -> None:
     counter = draw_any(client)
     deadline_ms = client.process.now_ms() + client.random.choice([200, 10_000, 100_000])
     report = compactor.compact(counter, deadline_ms=deadline_ms)
-    if report.outcome is not Outcome.TAMPERED or counter not in client.auditor.removals.lost:
+    if report.outcome is not RunOutcome.TAMPERED or counter not in client.auditor.deletions.lost:
         accept(report)
     client.tell(f"compact {counter}: {report.outcome} {report.merged} {report.detail}")
 
 
-def accept(report: Report) -> None:
+def accept(report: CompactionReport) -> None:
     """A run fails by the service alone.
 
     Raises:
         Wrong: it failed by something else.
     """
-    failed = report.outcome is Outcome.FAILED and not isinstance(report.error, ServiceFailed)
-    if failed or report.outcome is Outcome.TAMPERED:
+    failed = report.outcome is RunOutcome.FAILED and not isinstance(report.error, ServiceFailed)
+    if failed or report.outcome is RunOutcome.TAMPERED:
         raise Wrong(f"{report}")
 
 

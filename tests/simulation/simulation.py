@@ -192,7 +192,7 @@ class Simulation:
     def _work(self, messages: Mapping[str, str], process: Process) -> list[str]:
         product = Product(process)
         again = product.work(messages, process.now_ms() + _WORKER_MS)
-        lost = self.world.auditor.removals.lost
+        lost = self.world.auditor.deletions.lost
         for report in product.reports:
             self.world.tell(f"worker: {report.counter} {report.outcome} {report.detail}")
             if report.outcome == "tampered" and report.counter not in lost:

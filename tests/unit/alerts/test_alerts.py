@@ -95,7 +95,7 @@ def dynamo() -> TransactingClient:
 
 def _strict(dynamo: TransactingClient, counter: str, **attributes: object) -> None:
     key = keys.total_key(counter)
-    item = {**key, "method": "atomic", "total": 5, "version": 1, "made": "m", **attributes}
+    item = {**key, "method": "atomic", "total": 5, "version": 1, "incarnation": "m", **attributes}
     dynamo.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
 
 

@@ -14,7 +14,7 @@ from tests.unit.alerts.judging import START_MS, record
 from tests.unit.consumers.records import with_stream
 from tests.unit.ledger.clocks import NOW_MS
 
-STRICT = {"method": {"S": "atomic"}, "made": {"S": "m"}}
+STRICT = {"method": {"S": "atomic"}, "incarnation": {"S": "m"}}
 
 
 def _move(of: dict[str, Any], now_ms: int = NOW_MS) -> Move | None:
@@ -73,7 +73,7 @@ def test_a_ranked_total_that_was_never_recorded_is_no_move() -> None:
 def test_the_directory_entry_of_a_counter_called_total_is_no_total() -> None:
     """Its sort key is that of a total."""
     listed = {"counter": {"S": "strict#default"}, "part": {"S": "total"}}
-    item = {**listed, "made": {"S": "m"}}
+    item = {**listed, "incarnation": {"S": "m"}}
 
     assert _move(with_stream(record(1, None, 5), Keys=listed, NewImage=item)) is None
 

@@ -9,7 +9,7 @@ from countledger.infra.cli.run import run
 from countledger.ledger.errors import BadBounds
 from countledger.producers.strict.bounds import KEEP
 
-COMMANDS = ["create", "change", "give-up", "show", "set", "list", "delete"]
+COMMANDS = ["create", "change", "withdraw", "show", "set", "list", "delete"]
 CREATE = ["strict", "create", "tickets:hall"]
 CHANGE = ["strict", "change", "tickets:hall"]
 MARKER = [*CREATE, "--method", "marker"]
@@ -48,9 +48,9 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*CHANGE, "1", "--key", "", "--at", "2026-01-31T12:00:00Z"], "idempotency key is empty"),
         ([*CHANGE, "1", "--note", "novalue"], "'novalue' is not NAME=VALUE"),
         ([*CHANGE, "1", "--prefer", "neither"], "'neither' is not one of 'under', 'over'"),
-        (["strict", "give-up", "tickets:hall"], "Missing option '--key'"),
-        (["strict", "give-up", "tickets:hall", "--key", ""], "idempotency key is empty"),
-        (["strict", "give-up", "x", "--key", "k" * 1025], "1025 bytes long; at most 1024"),
+        (["strict", "withdraw", "tickets:hall"], "Missing option '--key'"),
+        (["strict", "withdraw", "tickets:hall", "--key", ""], "idempotency key is empty"),
+        (["strict", "withdraw", "x", "--key", "k" * 1025], "1025 bytes long; at most 1024"),
         (["strict", "set", "tickets:hall"], "nothing to set: give --lower or --upper"),
         (["strict", "set", "tickets:hall", "--force"], "nothing to set"),
         (["strict", "set", "tickets:hall", "--lower", "no"], "lower bound 'no' is not a decimal"),

@@ -14,7 +14,7 @@ from countledger.consumers.alerts.alert_log import LoggedAlert
 from countledger.consumers.alerts.rule import Direction
 from countledger.infra.cli.watch import follow
 from countledger.infra.cli.watch_view import alert_line, signed, table_of
-from countledger.infra.cli.watching import Watching
+from countledger.infra.cli.watching import WatchState
 from countledger.ledger.errors import Throttled
 from tests.unit.ledger.clocks import ManualClock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger import Amount
-    from countledger.infra.cli.watching import Seen
+    from countledger.infra.cli.watching import WatchedCounter
 
 
 def _total(value: Amount, counter: str = "a:1") -> dict[str, Total]:
@@ -47,7 +47,7 @@ def _alert(version: int, counter: str = "a:1", reason: str | None = None) -> Log
 
 def test_the_first_look_shows_all_and_the_next_ones_what_changed() -> None:
     """With the change since the look before, and since the start."""
-    watching = Watching()
+    watching = WatchState()
 
     first = watching.look(_total(5) | _total(7, "a:2"), 0)
     second = watching.look(_total(5) | _total(4, "a:2"), 1_000)
@@ -61,7 +61,7 @@ def test_the_first_look_shows_all_and_the_next_ones_what_changed() -> None:
 
 def test_changes_of_long_numbers_are_exact() -> None:
     """As totals are."""
-    watching = Watching()
+    watching = WatchState()
     watching.look(_total(Decimal("0.1")), 0)
 
     (seen,) = watching.look(_total(10**37), 1_000)
@@ -71,7 +71,7 @@ def test_changes_of_long_numbers_are_exact() -> None:
 
 def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
     """Not since the start: what was fast an hour ago is not fast."""
-    watching = Watching()
+    watching = WatchState()
     watching.look(_total(0), 0)
     assert watching.seen["a:1"].per_second is None
     watching.look(_total(1_000), 1_000)
@@ -85,7 +85,7 @@ def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
 
 def test_looks_at_one_moment_have_no_rate() -> None:
     """A clock that stands still, or is set back."""
-    watching = Watching()
+    watching = WatchState()
     watching.look(_total(0), 1_000)
     watching.look(_total(10), 1_000)
     assert watching.seen["a:1"].per_second is None
@@ -95,7 +95,7 @@ def test_looks_at_one_moment_have_no_rate() -> None:
 
 def test_alerts_that_lay_there_are_not_news() -> None:
     """Later ones are, each once, oldest first, of the counters that are watched."""
-    watching = Watching()
+    watching = WatchState()
     watching.look(_total(5), 0)
 
     old, one, two, other = _alert(1), _alert(2), _alert(3), _alert(4, "a:2")
@@ -137,7 +137,9 @@ def test_a_look_that_fails_half_way_loses_no_change() -> None:
     client: Any = Looked(fails=1)
     shown: list[tuple[Amount, Amount | None]] = []
 
-    def note(_watching: Watching, changed: list[Seen], _heard: list[LoggedAlert]) -> None:
+    def note(
+        _watching: WatchState, changed: list[WatchedCounter], _heard: list[LoggedAlert]
+    ) -> None:
         shown.extend((seen.total.total, seen.change) for seen in changed)
 
     follow(client, ["a:1"], note, 1_000, 2_500, ManualClock())
@@ -147,7 +149,7 @@ def test_a_look_that_fails_half_way_loses_no_change() -> None:
 
 def test_the_table_holds_every_counter_and_the_alerts_below() -> None:
     """Names as they are, whatever markup they hold."""
-    watching = Watching()
+    watching = WatchState()
     watching.hear([])
     watching.look(_total(5, "a:[bold]"), 0)
     watching.look(_total(15, "a:[bold]"), 1_000)

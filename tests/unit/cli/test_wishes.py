@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Retire
-from countledger.infra.cli.wishes import ScheduleWords, read_wishes
+from countledger.infra.cli.wishes import ScheduleText, read_wishes
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 
@@ -61,7 +61,7 @@ def test_toml_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> Non
 
 def test_none_takes_a_setting_back() -> None:
     """As an option, where there is no other way to say it."""
-    assert ScheduleWords(min_age="none", archive="none").wish() == {
+    assert ScheduleText(min_age="none", archive="none").wish() == {
         "min_age_ms": None,
         "archive": None,
     }

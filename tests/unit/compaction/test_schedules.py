@@ -6,7 +6,7 @@ import pytest
 
 from countledger.compaction.retire import Retire
 from countledger.compaction.schedule import Schedule, decode_schedule, encode_schedule
-from countledger.compaction.schedules import Change
+from countledger.compaction.schedules import ScheduleChange
 from countledger.compaction.trigger import trigger_name
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule, rule_in
@@ -225,8 +225,8 @@ def test_a_file_makes_and_changes_and_leaves_others_alone(stack: Stack) -> None:
     first = list(stack.schedules.apply(wishes))  # type: ignore[arg-type]
     again = list(stack.schedules.apply(wishes))  # type: ignore[arg-type]
 
-    assert [change for _, change in first] == [Change.CHANGED, Change.CREATED]
-    assert [change for _, change in again] == [Change.UNCHANGED, Change.UNCHANGED]
+    assert [change for _, change in first] == [ScheduleChange.CHANGED, ScheduleChange.CREATED]
+    assert [change for _, change in again] == [ScheduleChange.UNCHANGED, ScheduleChange.UNCHANGED]
     assert [one.min_entries for one in stack.schedules.list()] == [7, 100, 100]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.infra.demo.history import Step
-from countledger.infra.demo.resends import Sending, with_resends
+from countledger.infra.demo.resends import Resend, with_resends
 
 _STEPS = st.integers(0, 80).map(lambda count: [Step("c:x", 1, str(n)) for n in range(count)])
 
@@ -31,7 +31,7 @@ def test_a_second_sending_comes_after_the_delay_or_at_the_end(
 
     for place, sending in enumerate(sendings):
         if sending.again:
-            first = sendings.index(Sending(sending.step, again=False))
+            first = sendings.index(Resend(sending.step, again=False))
             between = [one for one in sendings[first + 1 : place] if not one.again]
             rest = [one for one in sendings[place:] if not one.again]
             assert len(between) == delay or not rest

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.change_set import Change, Effect, changes_in
+from countledger.infra.change_set import Effect, ResourceChange, changes_in
 
 QUEUE = "AWS::SQS::Queue"
 POLICY = "AWS::SQS::QueuePolicy"
@@ -59,6 +59,6 @@ def test_the_dangerous_ones_come_first_and_causes_once() -> None:
     )
 
     assert found == (
-        Change(Effect.DELETE, "B", QUEUE),
-        Change(Effect.CHANGE, "A", QUEUE, ("Environment", "Tags")),
+        ResourceChange(Effect.DELETE, "B", QUEUE),
+        ResourceChange(Effect.CHANGE, "A", QUEUE, ("Environment", "Tags")),
     )

@@ -7,16 +7,16 @@ import pytest
 
 from countledger.infra import delivery
 from countledger.infra.delivery import (
-    Batch,
-    Failed,
-    Handled,
-    PartlyFailed,
+    BatchFailed,
+    BatchHandled,
+    BatchPartlyFailed,
+    BatchVerdict,
+    RecordBatch,
     StreamRecord,
-    Verdict,
-    Window,
+    TumblingWindow,
     follow_up,
-    judge,
     next_batch_size,
+    verdict_of,
     window_start,
 )
 from countledger.infra.template import MappingSettings
@@ -43,14 +43,18 @@ def failing(*sequences: object) -> dict[str, Any]:
 )
 def test_an_answer_without_failures_is_success(answer: object) -> None:
     """An empty answer, and an empty or absent list, mean that all is handled."""
-    assert judge(answer, Batch(records("1", "2")), PARTIAL, windowed=False) == Handled({})
+    assert verdict_of(
+        answer, RecordBatch(records("1", "2")), PARTIAL, windowed=False
+    ) == BatchHandled({})
 
 
 def test_the_lowest_reported_record_is_the_checkpoint() -> None:
     """The order of the report does not matter, its place in the batch does."""
-    verdict = judge(failing("3", "2"), Batch(records("1", "2", "3")), PARTIAL, windowed=False)
+    verdict = verdict_of(
+        failing("3", "2"), RecordBatch(records("1", "2", "3")), PARTIAL, windowed=False
+    )
 
-    assert verdict == PartlyFailed(1, {})
+    assert verdict == BatchPartlyFailed(1, {})
 
 
 @pytest.mark.parametrize(
@@ -67,36 +71,42 @@ def test_the_lowest_reported_record_is_the_checkpoint() -> None:
 )
 def test_a_malformed_report_fails_the_batch(answer: object) -> None:
     """A report that names no record of the batch leaves nobody wiser: all of it failed."""
-    assert isinstance(judge(answer, Batch(records("1", "2")), PARTIAL, windowed=False), Failed)
+    assert isinstance(
+        verdict_of(answer, RecordBatch(records("1", "2")), PARTIAL, windowed=False), BatchFailed
+    )
 
 
 def test_reports_count_only_where_the_mapping_asks_for_them() -> None:
     """Without ReportBatchItemFailures the list is ignored."""
-    verdict = judge(failing("1"), Batch(records("1")), MappingSettings(), windowed=False)
+    verdict = verdict_of(failing("1"), RecordBatch(records("1")), MappingSettings(), windowed=False)
 
-    assert verdict == Handled({})
+    assert verdict == BatchHandled({})
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"state": None}, {"state": "x"}])
 def test_a_window_demands_state(answer: object) -> None:
     """An answer without state fails the invocation."""
-    assert isinstance(judge(answer, Batch(records("1")), PARTIAL, windowed=True), Failed)
+    assert isinstance(
+        verdict_of(answer, RecordBatch(records("1")), PARTIAL, windowed=True), BatchFailed
+    )
 
 
 def test_state_goes_on() -> None:
     """What the function keeps is handed on, also when a part of the batch failed."""
-    batch = Batch(records("1", "2"))
+    batch = RecordBatch(records("1", "2"))
 
-    assert judge({"state": {"n": 1}}, batch, PARTIAL, windowed=True) == Handled({"n": 1})
+    assert verdict_of({"state": {"n": 1}}, batch, PARTIAL, windowed=True) == BatchHandled({"n": 1})
     answer = {"state": {"n": 1}, **failing("2")}
-    assert judge(answer, batch, PARTIAL, windowed=True) == PartlyFailed(1, {"n": 1})
+    assert verdict_of(answer, batch, PARTIAL, windowed=True) == BatchPartlyFailed(1, {"n": 1})
 
 
 def test_state_beyond_a_megabyte_is_refused() -> None:
     """Lambda would end the window early; what cannot be played is not passed over."""
     answer = {"state": {"n": "x" * delivery.MAX_STATE_BYTES}}
 
-    assert isinstance(judge(answer, Batch(records("1")), PARTIAL, windowed=True), Failed)
+    assert isinstance(
+        verdict_of(answer, RecordBatch(records("1")), PARTIAL, windowed=True), BatchFailed
+    )
 
 
 # ---- what follows ----
@@ -104,65 +114,65 @@ def test_state_beyond_a_megabyte_is_refused() -> None:
 
 def test_what_is_handled_is_done() -> None:
     """Success leaves nothing to do."""
-    done = follow_up(Batch(records("1", "2")), Handled({}), BISECTING)
+    done = follow_up(RecordBatch(records("1", "2")), BatchHandled({}), BISECTING)
 
     assert (done.handled, done.again, done.withdrawn) == (2, (), None)
 
 
 def test_from_the_checkpoint_on_all_comes_again() -> None:
     """What comes before is done; the reported record and all after it are the next batch."""
-    next_ = follow_up(Batch(records("1", "2", "3")), PartlyFailed(1, {}), BISECTING)
+    next_ = follow_up(RecordBatch(records("1", "2", "3")), BatchPartlyFailed(1, {}), BISECTING)
 
     assert next_.handled == 1
-    assert next_.again == (Batch(records("2", "3"), failures=1),)
+    assert next_.again == (RecordBatch(records("2", "3"), failures=1),)
 
 
 def test_a_failed_function_has_its_batch_halved_and_spends_no_retry() -> None:
     """Both halves come again, in order, and count no failure."""
-    next_ = follow_up(Batch(records("1", "2", "3"), failures=1), Failed("x"), BISECTING)
+    next_ = follow_up(RecordBatch(records("1", "2", "3"), failures=1), BatchFailed("x"), BISECTING)
 
-    assert next_.again == (Batch(records("1"), 1), Batch(records("2", "3"), 1))
+    assert next_.again == (RecordBatch(records("1"), 1), RecordBatch(records("2", "3"), 1))
 
 
 def test_without_bisecting_the_whole_batch_comes_again() -> None:
     """A retry is spent."""
-    next_ = follow_up(Batch(records("1", "2")), Failed("x"), PARTIAL)
+    next_ = follow_up(RecordBatch(records("1", "2")), BatchFailed("x"), PARTIAL)
 
-    assert next_.again == (Batch(records("1", "2"), failures=1),)
+    assert next_.again == (RecordBatch(records("1", "2"), failures=1),)
 
 
 def test_a_single_record_cannot_be_halved() -> None:
     """It spends its retries like any batch."""
-    next_ = follow_up(Batch(records("1")), Failed("x"), BISECTING)
+    next_ = follow_up(RecordBatch(records("1")), BatchFailed("x"), BISECTING)
 
-    assert next_.again == (Batch(records("1"), failures=1),)
+    assert next_.again == (RecordBatch(records("1"), failures=1),)
 
 
 def test_after_the_last_retry_the_rest_is_given_up() -> None:
     """With two retries the third failure is the last; what had been handled stays handled."""
     settings = MappingSettings(partial_failures=True, retries=2)
-    batch = Batch(records("1", "2"), failures=2)
+    batch = RecordBatch(records("1", "2"), failures=2)
 
-    next_ = follow_up(batch, PartlyFailed(1, {}), settings)
+    next_ = follow_up(batch, BatchPartlyFailed(1, {}), settings)
 
     assert next_.handled == 1
     assert next_.again == ()
-    assert next_.withdrawn == Batch(records("2"), failures=3)
+    assert next_.withdrawn == RecordBatch(records("2"), failures=3)
 
 
 def test_without_a_limit_nothing_is_given_up() -> None:
     """With -1, not after a thousand failures either."""
-    next_ = follow_up(Batch(records("1"), failures=1000), Failed("x"), BISECTING)
+    next_ = follow_up(RecordBatch(records("1"), failures=1000), BatchFailed("x"), BISECTING)
 
     assert next_.withdrawn is None
-    assert next_.again == (Batch(records("1"), failures=1001),)
+    assert next_.again == (RecordBatch(records("1"), failures=1001),)
 
 
 def test_no_record_is_lost_or_doubled_by_any_verdict() -> None:
     """Handled, again and given up are the batch, in order, whatever was said."""
-    batch = Batch(records(*"123456789"))
-    partly = (PartlyFailed(index, {}) for index in range(9))
-    verdicts: list[Verdict] = [Handled({}), Failed("x"), *partly]
+    batch = RecordBatch(records(*"123456789"))
+    partly = (BatchPartlyFailed(index, {}) for index in range(9))
+    verdicts: list[BatchVerdict] = [BatchHandled({}), BatchFailed("x"), *partly]
     for settings in (PARTIAL, BISECTING, MappingSettings(retries=0)):
         for verdict in verdicts:
             next_ = follow_up(batch, verdict, settings)
@@ -184,7 +194,7 @@ def test_a_batch_ends_at_its_size() -> None:
 
 def test_a_batch_ends_at_its_window() -> None:
     """A record of a later window waits; one that comes late is delivered in the open one."""
-    window = Window(60, 60)
+    window = TumblingWindow(60, 60)
     mixed = records("1", created_s=59) + records("2", created_s=119) + records("3", created_s=120)
 
     assert next_batch_size(mixed, MappingSettings(), window) == 2
@@ -207,7 +217,7 @@ def test_windows_are_aligned() -> None:
 def test_an_event_without_a_window_has_records_only() -> None:
     """That is how Lambda delivers where no window is set: without a shard id."""
     event = delivery.event(
-        Batch(records("1", encoded='{"a":1}')), shard_id="s", stream_arn="arn", window=None
+        RecordBatch(records("1", encoded='{"a":1}')), shard_id="s", stream_arn="arn", window=None
     )
 
     assert json.loads(event) == {"Records": [{"a": 1}]}
@@ -216,7 +226,11 @@ def test_an_event_without_a_window_has_records_only() -> None:
 def test_an_event_of_a_window_says_where_and_when() -> None:
     """It carries shard, stream, window, state, and whether it is the last."""
     event = delivery.event(
-        Batch(()), shard_id="s", stream_arn="arn", window=Window(900, 900, {"n": 1}), final=True
+        RecordBatch(()),
+        shard_id="s",
+        stream_arn="arn",
+        window=TumblingWindow(900, 900, {"n": 1}),
+        final=True,
     )
 
     assert json.loads(event) == {
@@ -232,7 +246,7 @@ def test_an_event_of_a_window_says_where_and_when() -> None:
 
 def test_the_note_of_a_failure_names_the_range() -> None:
     """It says where the records lie, not what they hold."""
-    withdrawn = Batch(records("4", "7", encoded='{"secret":1}'), failures=3)
+    withdrawn = RecordBatch(records("4", "7", encoded='{"secret":1}'), failures=3)
     note = delivery.on_failure_note(withdrawn, shard_id="s", stream_arn="arn")
 
     assert note["requestContext"]["approximateInvokeCount"] == 3

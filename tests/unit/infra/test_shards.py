@@ -1,9 +1,9 @@
 """Whose turn it is among the shards of a stream."""
 
-from countledger.infra.shards import Shard, readable
+from countledger.infra.shards import StreamShard, readable
 
-PARENT = Shard("parent", None)
-LEFT, RIGHT = Shard("left", "parent"), Shard("right", "parent")
+PARENT = StreamShard("parent", None)
+LEFT, RIGHT = StreamShard("left", "parent"), StreamShard("right", "parent")
 
 
 def test_children_wait_for_their_parent() -> None:

@@ -188,7 +188,7 @@ def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
 
 def test_who_compacts_or_removes_deletes_entries_and_nobody_changes_them() -> None:
     """Who emits adds, who reads reads, who operates sets up namespaces and schedules."""
-    deletes = {"CompactorRole", "CompactPolicy", "RemovePolicy"}
+    deletes = {"CompactorRole", "CompactPolicy", "DeletePolicy"}
     strict_table = {"Fn::GetAtt": ["Counters", "Arn"]}
     for where, statement in statements():
         actions = set(listed(statement["Action"]))
@@ -498,7 +498,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "StatusPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",
-        "RemovePolicyArn",
+        "DeletePolicyArn",
         "IngestStreamArn",
         "IngestFunctionName",
         "IngestMappingId",

@@ -329,13 +329,13 @@ def test_add_many_says_which_events_were_taken_where_it_fails() -> None:
 def test_of_many_who_wait_for_room_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did all look whenever a batch ends, a loop with thousands of them would send nothing."""
     looks: list[int] = []
-    has_room = Holdings.has_room
+    has_headroom = Holdings.has_headroom
 
     def counted(holdings: Holdings, entries: int, size: int) -> bool:
         looks.append(entries)
-        return has_room(holdings, entries, size)
+        return has_headroom(holdings, entries, size)
 
-    monkeypatch.setattr(Holdings, "has_room", counted)
+    monkeypatch.setattr(Holdings, "has_headroom", counted)
     dynamo = LoopClient()
 
     async def work() -> None:

@@ -1,11 +1,11 @@
-"""What removes counters on an engine, at a time of the test's choosing."""
+"""What deletes counters on an engine, at a time of the test's choosing."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion import LedgerDeleter
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader
@@ -22,12 +22,12 @@ SUM = COUNT * (COUNT + 1) // 2
 
 
 @dataclass
-class Removing:
-    """A remover on a store, to which every total counts as proven.
+class Deleting:
+    """A deleter on a store, to which every total counts as proven.
 
     Attributes:
         store: the store.
-        clock: the remover's, and its compactor's.
+        clock: the deleter's, and its compactor's.
     """
 
     store: Store
@@ -38,11 +38,11 @@ class Removing:
         """The groups of the store."""
         return Groups(self.store.totals(), self.store.namespaces(), self.clock)
 
-    def remover(self) -> LedgerRemover:
+    def deleter(self) -> LedgerDeleter:
         """A process of its own."""
         made = compactor(self.store, clock=self.clock)
         totals = TotalsReader(made.regions.home, self.store.counters)
-        return LedgerRemover(
+        return LedgerDeleter(
             made.regions.home,
             self.store.counters,
             made.regions,
@@ -79,14 +79,14 @@ class Removing:
 
 
 @contextmanager
-def before_removal(remover: LedgerRemover, act: Callable[[], None]) -> Iterator[None]:
+def before_deletion(deleter: LedgerDeleter, act: Callable[[], None]) -> Iterator[None]:
     """Let something happen just before the transaction that empties the counter is sent."""
 
     def note(params: Any, **_: object) -> None:  # noqa: ANN401 - botocore's request
-        if b"removal#" in params["body"]:
+        if b"deletion#" in params["body"]:
             act()
 
-    events, event = remover.dynamo.client.meta.events, "before-call.dynamodb.TransactWriteItems"
+    events, event = deleter.dynamo.client.meta.events, "before-call.dynamodb.TransactWriteItems"
     events.register(event, note)
     try:
         yield

@@ -18,7 +18,7 @@ from tests.e2e.command import Command
 
 @pytest.fixture
 def namespace() -> str:
-    return f"removed-{uuid.uuid4().hex[:8]}"
+    return f"deleted-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def _days_pass(client: CountLedger, counter: str) -> None:
     then_ms = SystemClock().now_ms() - 3 * DAY_MS
     for key, name in (
         (keys.total_key(counter), "updated_at"),
-        (keys.removal_key(counter), "at"),
+        (keys.deletion_key(counter), "at"),
         (keys.member_key(f"{keys.namespace_of(counter)}-group", counter), "at"),
     ):
         table = client.connection.setting("counters_table")
@@ -63,14 +63,14 @@ def test_a_ledger_counter_goes_once_nothing_can_arrive(
     waiting = command("delete", counter, "--yes", counter, "--json")
     assert client.total(counter).total == 12
     _days_pass(client, counter)
-    removed = command("delete", counter, "--yes", counter, "--json")
+    deleted = command("delete", counter, "--yes", counter, "--json")
 
     assert (unasked.code, mistyped.code) == (2, 2)
     assert f"--yes {counter}" in unasked.err
     assert [marked.json[0]["stage"], waiting.json[0]["stage"]] == ["marked", "waiting"]
     assert (marked.code, waiting.code) == (1, 1)
-    assert removed.code == 0, removed.err + removed.out
-    assert removed.json[0]["stage"] == "removed"
+    assert deleted.code == 0, deleted.err + deleted.out
+    assert deleted.json[0]["stage"] == "deleted"
     assert (total_item(client, counter), client.exact(counter).sum) == ({}, 0)
     assert list(client.groups.of(counter)) == []
     assert (client.total(other).total, client.exact(other).sum) == (12, 12)
@@ -93,8 +93,8 @@ def test_a_namespace_is_marked_and_kept_after_all(
     assert {one["stage"] for one in marked.json} == {"marked"}
     assert kept.code == 0
     assert sorted(one["counter"] for one in kept.json) == names
-    assert list(client.removals.pending(namespace)) == []
-    assert list(client.removals.pending(f"{namespace}2")) == []
+    assert list(client.deletions.pending(namespace)) == []
+    assert list(client.deletions.pending(f"{namespace}2")) == []
 
 
 def test_strict_counters_and_sequences_go_at_once(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.compaction.batch import Batch
+from countledger.compaction.batch import WorkBatch
 from countledger.compaction.dispatcher import Dispatcher
-from countledger.compaction.last_run import LastRuns, WorkDone
-from countledger.compaction.report import Outcome, Report
+from countledger.compaction.last_run import LastRunStore, WorkDone
+from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.sweep import Sweeper
 from countledger.compaction.work import CompactCounter, encode_work
 from countledger.ledger import keys
@@ -31,8 +31,8 @@ def stack() -> Stack:
     return made
 
 
-def _book(stack: Stack) -> LastRuns:
-    return LastRuns(stack.dynamo, COUNTERS, stack.clock)
+def _book(stack: Stack) -> LastRunStore:
+    return LastRunStore(stack.dynamo, COUNTERS, stack.clock)
 
 
 def _tick(stack: Stack) -> None:
@@ -41,7 +41,7 @@ def _tick(stack: Stack) -> None:
 
 def _work(stack: Stack, *counters: str) -> list[str]:
     sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock)
-    batch = Batch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
+    batch = WorkBatch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
     messages = {name: encode_work(CompactCounter(name)) for name in counters}
     return batch.run(messages, NOW_MS + HOUR_MS).again
 
@@ -49,7 +49,7 @@ def _work(stack: Stack, *counters: str) -> list[str]:
 def test_a_tick_and_its_work_are_noted(stack: Stack) -> None:
     """When it was, what was due, and what became of it."""
     stack.compactor.compacted["likes:a"] = 5
-    stack.compactor.outcomes["likes:b"] = Outcome.FAILED
+    stack.compactor.outcomes["likes:b"] = RunOutcome.FAILED
 
     _tick(stack)
     _work(stack, "likes:a", "likes:b")
@@ -64,7 +64,7 @@ def test_a_tick_and_its_work_are_noted(stack: Stack) -> None:
 
 def test_each_tick_begins_a_new_page(stack: Stack) -> None:
     """What the one before came to is over, its trouble as well."""
-    stack.compactor.outcomes["likes:a"] = Outcome.TAMPERED
+    stack.compactor.outcomes["likes:a"] = RunOutcome.TAMPERED
     _tick(stack)
     _work(stack, "likes:a")
     stack.clock.at_ms += HOUR_MS
@@ -132,6 +132,6 @@ def test_what_was_spoilt_by_hand_is_said() -> None:
 def test_a_long_reason_is_cut() -> None:
     """The page stays below a KB, which is one write unit."""
     work = WorkDone()
-    work.take(Report(counter="c" * 512, outcome=Outcome.FAILED, detail="x" * 5000))
+    work.take(CompactionReport(counter="c" * 512, outcome=RunOutcome.FAILED, detail="x" * 5000))
 
     assert len(work.trouble) == 500

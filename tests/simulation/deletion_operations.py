@@ -1,4 +1,4 @@
-"""Removal: counters are marked, removed and forgotten, and their names used again meanwhile.
+"""Deletion: counters are marked, deleted and forgotten, and their names used again meanwhile.
 
 Between the calls lie a day and more. Clients that rest wake at one moment, so that they meet again.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.deletion_stage import Stage
-from countledger.compaction.report import Outcome
+from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, NoSuchCounter
 from countledger.ledger.head import decode_head
@@ -21,7 +21,7 @@ from tests.simulation.running_operations import accept
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
-    from countledger.compaction.deletion_stage import Removal
+    from countledger.compaction.deletion_stage import Deletion
     from tests.simulation.client import Client, Memory
     from tests.simulation.world import World
 
@@ -35,39 +35,39 @@ _STALE_MS: Final = MINUTE_MS
 
 def rest(client: Client) -> None:
     """Stand still for hours or days, until the others that rest go on as well."""
-    removals, schedule = client.auditor.removals, client.world.schedule
-    if removals.wake_ms <= schedule.now_ms:
+    deletions, schedule = client.auditor.deletions, client.world.schedule
+    if deletions.wake_ms <= schedule.now_ms:
         hours = client.random.choice(_RESTS_H) * (1 + client.random.random() * _UP_TO)
-        removals.wake_ms = schedule.now_ms + hours * HOUR_MS
+        deletions.wake_ms = schedule.now_ms + hours * HOUR_MS
         client.tell(f"rests for {hours:.1f} h")
-    schedule.pause(removals.wake_ms - schedule.now_ms)
+    schedule.pause(deletions.wake_ms - schedule.now_ms)
 
 
-def remove(client: Client) -> None:
+def delete(client: Client) -> None:
     """One call, as far as is safe; perhaps another one once that may go on."""
     counter = draw_counter(client)
-    removal = _call(client, counter)
-    if removal is not None and removal.next_at_ms is not None and client.random.random() < 0.6:
-        removals, now_ms = client.auditor.removals, client.process.now_ms()
-        wait_ms = max(0, removal.next_at_ms - now_ms) + client.random.random() * MINUTE_MS
-        removals.wake_ms = max(removals.wake_ms, client.world.schedule.now_ms + wait_ms)
-        client.world.schedule.pause(removals.wake_ms - client.world.schedule.now_ms)
+    deletion = _call(client, counter)
+    if deletion is not None and deletion.next_at_ms is not None and client.random.random() < 0.6:
+        deletions, now_ms = client.auditor.deletions, client.process.now_ms()
+        wait_ms = max(0, deletion.next_at_ms - now_ms) + client.random.random() * MINUTE_MS
+        deletions.wake_ms = max(deletions.wake_ms, client.world.schedule.now_ms + wait_ms)
+        client.world.schedule.pause(deletions.wake_ms - client.world.schedule.now_ms)
         _call(client, counter)
 
 
 def cancel(client: Client) -> None:
     """A mark is taken off."""
     counter = draw_counter(client)
-    client.tell(f"cancel {counter}: {client.product.remover.cancel(counter)}")
+    client.tell(f"cancel {counter}: {client.product.deleter.cancel(counter)}")
 
 
 def join(client: Client) -> None:
     """A counter is put into a group, whoever uses its name."""
     counter, group = draw_counter(client), client.random.choice(GROUPS)
     client.tell(f"{counter} into {group}: {client.product.groups.add(group, [counter])}")
-    if (keys.GROUP_PREFIX + group, counter) not in client.auditor.removals.joined:
-        since_ms = client.auditor.removals.removed_ms.get(counter)
-        raise Wrong(f"{counter} is no member of {group} (removed: {since_ms})")
+    if (keys.GROUP_PREFIX + group, counter) not in client.auditor.deletions.joined:
+        since_ms = client.auditor.deletions.deleted_ms.get(counter)
+        raise Wrong(f"{counter} is no member of {group} (deleted: {since_ms})")
 
 
 def lose(client: Client) -> None:
@@ -96,7 +96,7 @@ def lose(client: Client) -> None:
         return
     key = client.random.choice(sorted(free))
     delta = table.items[counter, key]["delta"]
-    client.auditor.removals.lost.setdefault(counter, set()).add(delta)
+    client.auditor.deletions.lost.setdefault(counter, set()).add(delta)
     client.auditor.by_hand = True
     table.store((counter, key), None)
     client.auditor.by_hand = False
@@ -111,11 +111,11 @@ def as_found(client: Client) -> None:
 def archive_as_found(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
     """Where somebody deleted entries by hand a run goes on only once an operator says so."""
     product = Product(world.process(world.home, "the last operator"))
-    for counter in sorted(world.auditor.removals.lost):
+    for counter in sorted(world.auditor.deletions.lost):
         _archive_as_found(product, counter)
 
 
-def check_removals(world: World, memory: Memory) -> None:
+def check_deletions(world: World, memory: Memory) -> None:
     """What is archived of each counter is what was merged of it, but for what was lost by hand."""
     product = Product(world.process(world.home, "the last archivist"))
     table = world.copies[world.home][LEDGER]
@@ -124,7 +124,7 @@ def check_removals(world: World, memory: Memory) -> None:
         if not world.shape.archive or head.covers:
             continue
         account = world.auditor.ledger.accounts[counter]
-        lost = world.auditor.removals.lost.get(counter, set())
+        lost = world.auditor.deletions.lost.get(counter, set())
         merged = {one: account.made[one] for one in account.merged if one in account.made}
         entries = product.archive.entries(counter, head.incarnation)
         found = {(keys.entry_key(one.id, world.shape.spread), one.at_ms) for one in entries}
@@ -135,23 +135,23 @@ def check_removals(world: World, memory: Memory) -> None:
 
 def _archive_as_found(product: Product, counter: str) -> None:
     report = replace(product.compactor(), archive_as_found=True).compact(counter)
-    if report.outcome is not Outcome.TAMPERED:
+    if report.outcome is not RunOutcome.TAMPERED:
         accept(report)
 
 
-def _call(client: Client, counter: str) -> Removal | None:
-    removals, now_ms = client.auditor.removals, client.world.schedule.now_ms
-    old = {one: at for one, at in removals.joined.items() if at < now_ms - _STALE_MS}
-    remover: Any = client.product.remover
+def _call(client: Client, counter: str) -> Deletion | None:
+    deletions, now_ms = client.auditor.deletions, client.world.schedule.now_ms
+    old = {one: at for one, at in deletions.joined.items() if at < now_ms - _STALE_MS}
+    deleter: Any = client.product.deleter
     try:
-        removal: Removal = remover.remove(counter)
+        deletion: Deletion = deleter.delete(counter)
     except (NoSuchCounter, BadSetting) as error:
-        client.tell(f"remove {counter}: {type(error).__name__}")
+        client.tell(f"delete {counter}: {type(error).__name__}")
         return None
-    client.tell(f"remove {counter}: {removal.stage} {removal.detail}")
-    if removal.stage is Stage.FORGOTTEN:
+    client.tell(f"delete {counter}: {deletion.stage} {deletion.detail}")
+    if deletion.stage is DeletionStage.FORGOTTEN:
         for (group, name), at_ms in old.items():
-            stays = name == counter and removals.joined.get((group, name)) == at_ms
-            if stays and repr(group.removeprefix(keys.GROUP_PREFIX)) not in removal.detail:
-                raise Wrong(f"{counter} is a member of {group} still: {removal.detail}")
-    return removal
+            stays = name == counter and deletions.joined.get((group, name)) == at_ms
+            if stays and repr(group.removeprefix(keys.GROUP_PREFIX)) not in deletion.detail:
+                raise Wrong(f"{counter} is a member of {group} still: {deletion.detail}")
+    return deletion

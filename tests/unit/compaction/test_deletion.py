@@ -1,4 +1,4 @@
-"""What a removal refuses, and what it leaves to a later call: on tables in memory."""
+"""What a deletion refuses, and what it leaves to a later call: on tables in memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 from countledger.compaction import deletion_mark
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerRemover
-from countledger.compaction.deletion_mark import Mark
-from countledger.compaction.deletion_plan import plan_removal
-from countledger.compaction.deletion_stage import Stage
-from countledger.compaction.deletions import Removals
+from countledger.compaction.deletion import LedgerDeleter
+from countledger.compaction.deletion_mark import DeletionMark
+from countledger.compaction.deletion_plan import plan_deletion
+from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletions import Deletions
 from countledger.compaction.regions import Regions
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -36,7 +36,7 @@ from tests.unit.ledger.transactions import TransactingClient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.ledger.errors import CountledgerError
     from countledger.ledger.operations import Write
 
@@ -45,10 +45,10 @@ COUNTER = "likes:post"
 
 @dataclass
 class Emptying:
-    """A stack in memory whose counters are removed.
+    """A stack in memory whose counters are deleted.
 
     Attributes:
-        tidied: up to which moment what lies beside a counter was removed, call by call.
+        tidied: up to which moment what lies beside a counter was deleted, call by call.
         unproven: why no total can be taken for its last word.
         stays: what lies beside a counter and is younger.
     """
@@ -68,11 +68,11 @@ class Emptying:
         assert isinstance(self.stack.dynamo, TransactingClient)
         return self.stack.dynamo
 
-    def remover(self, compact: Callable[[str], Report] | None = None) -> LedgerRemover:
+    def deleter(self, compact: Callable[[str], CompactionReport] | None = None) -> LedgerDeleter:
         """A process of its own."""
         clock, regions = self.stack.clock, self.regions()
         compactor = Compactor(regions, self.stack.namespaces, limit_of, clock=clock)
-        return LedgerRemover(
+        return LedgerDeleter(
             self.dynamo,
             COUNTERS,
             regions,
@@ -92,9 +92,11 @@ class Emptying:
         """As the table says now."""
         return Regions(self.dynamo, LEDGER, HOME, HOME, lambda _: self.dynamo, self.stack.clock)
 
-    def removals(self, remover: LedgerRemover, names: list[str]) -> Removals:
+    def deletions(self, deleter: LedgerDeleter, names: list[str]) -> Deletions:
         """All counters of the namespace."""
-        return Removals(remover, {}, lambda *_: None, lambda _: iter(names), lambda _: lambda: None)
+        return Deletions(
+            deleter, {}, lambda *_: None, lambda _: iter(names), lambda _: lambda: None
+        )
 
     def record(self, counter: str = COUNTER) -> None:
         """An entry, and the total that knows of it."""
@@ -112,36 +114,36 @@ def test_a_total_of_another_region_is_never_left_behind() -> None:
     """Totals are regional, and what is merged adds nothing: those elsewhere would stay for ever."""
     emptying = Emptying()
     emptying.record()
-    marked = emptying.remover().remove(COUNTER)
+    marked = emptying.deleter().delete(COUNTER)
     emptying.stack.clock.at_ms += 2 * DAY_MS
     assert not isinstance(emptying.dynamo.description, Exception)
     emptying.dynamo.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
 
     with pytest.raises(BadSetting, match="its ledger is in other regions as well: b"):
-        emptying.remover().remove(COUNTER)
+        emptying.deleter().delete(COUNTER)
     emptying.record("likes:other")
     with pytest.raises(BadSetting, match="its ledger is in other regions as well: b"):
-        emptying.remover().remove("likes:other")
+        emptying.deleter().delete("likes:other")
 
-    assert marked.stage is Stage.MARKED
-    assert emptying.remover().mark("likes:other") is None
+    assert marked.stage is DeletionStage.MARKED
+    assert emptying.deleter().mark("likes:other") is None
 
 
 def test_what_a_late_judge_left_is_tidied_before_the_name_is_forgotten() -> None:
-    """Its records come behind the removal, for as long as the stream keeps them."""
+    """Its records come behind the deletion, for as long as the stream keeps them."""
     emptying = Emptying()
     emptying.record()
     clock = emptying.stack.clock
-    stages: list[Stage] = []
-    removed_ms = 0
+    stages: list[DeletionStage] = []
+    deleted_ms = 0
     for _ in range(3):
-        removed_ms = removed_ms if len(stages) > 1 else clock.at_ms
-        stages.append(emptying.remover().remove(COUNTER).stage)
+        deleted_ms = deleted_ms if len(stages) > 1 else clock.at_ms
+        stages.append(emptying.deleter().delete(COUNTER).stage)
         clock.at_ms += 2 * DAY_MS
 
-    assert stages == [Stage.MARKED, Stage.REMOVED, Stage.FORGOTTEN]
+    assert stages == [DeletionStage.MARKED, DeletionStage.DELETED, DeletionStage.FORGOTTEN]
     # Clocks, the wait of a membership, the life of a request, and a whole second.
-    assert emptying.tidied == [removed_ms - MINUTE_MS - MINUTE_MS - 15 * MINUTE_MS - 1_000] * 2
+    assert emptying.tidied == [deleted_ms - MINUTE_MS - MINUTE_MS - 15 * MINUTE_MS - 1_000] * 2
 
 
 def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
@@ -150,14 +152,14 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     names = [f"likes:{n}" for n in "abc"]
     for name in names:
         emptying.record(name)
-    spoilt = {**keys.removal_key("likes:b"), "id": "m", "at": "yesterday"}
+    spoilt = {**keys.deletion_key("likes:b"), "id": "m", "at": "yesterday"}
     emptying.dynamo.put(Put(COUNTERS, spoilt))
 
-    removals = emptying.removals(emptying.remover(), names).remove_all("likes")
-    stages = {one.counter: (one.stage, one.detail) for one in removals}
+    deletions = emptying.deletions(emptying.deleter(), names).delete_all("likes")
+    stages = {one.counter: (one.stage, one.detail) for one in deletions}
 
-    assert stages["likes:a"][0] is stages["likes:c"][0] is Stage.MARKED
-    assert stages["likes:b"][0] is Stage.LEFT
+    assert stages["likes:a"][0] is stages["likes:c"][0] is DeletionStage.MARKED
+    assert stages["likes:b"][0] is DeletionStage.SKIPPED
     assert "yesterday" in stages["likes:b"][1]
 
 
@@ -170,11 +172,11 @@ def test_a_page_without_items_is_not_the_end_of_a_ledger() -> None:
     """An entry made behind the mark lies behind it: the counter is in use, and nothing goes."""
     emptying = Emptying(Stack(dynamo=HesitantTransactingDoor(description={})))
     emptying.record()
-    emptying.remover().remove(COUNTER)
+    emptying.deleter().delete(COUNTER)
     emptying.stack.clock.at_ms += 2 * DAY_MS
     emptying.send(COUNTER)
 
-    assert emptying.remover().remove(COUNTER).stage is Stage.IN_USE
+    assert emptying.deleter().delete(COUNTER).stage is DeletionStage.IN_USE
     assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
@@ -184,73 +186,77 @@ def test_what_concerns_every_counter_stops_all(error: CountledgerError) -> None:
     emptying = Emptying()
     emptying.record()
 
-    def compact(_: str) -> Report:
+    def compact(_: str) -> CompactionReport:
         raise error
 
-    remover = emptying.remover(compact)
-    remover.remove(COUNTER)
+    deleter = emptying.deleter(compact)
+    deleter.delete(COUNTER)
     emptying.stack.clock.at_ms += 2 * DAY_MS
 
     with pytest.raises(type(error)):
-        list(emptying.removals(remover, [COUNTER]).remove_all("likes"))
+        list(emptying.deletions(deleter, [COUNTER]).delete_all("likes"))
 
 
-def test_what_was_made_behind_the_mark_stops_a_removal_also_once_it_is_merged() -> None:
+def test_what_was_made_behind_the_mark_stops_a_deletion_also_once_it_is_merged() -> None:
     """No entry of it is left by then; the head tells when the newest was made."""
     emptying = Emptying()
     emptying.record()
-    emptying.remover().remove(COUNTER)
+    emptying.deleter().delete(COUNTER)
     emptying.stack.clock.at_ms += 1
     emptying.record()
     emptying.stack.clock.at_ms += 2 * DAY_MS
 
-    removal = emptying.remover().remove(COUNTER)
+    deletion = emptying.deleter().delete(COUNTER)
 
-    assert removal.stage is Stage.IN_USE
+    assert deletion.stage is DeletionStage.IN_USE
     entries = [one for one in emptying.dynamo.items(LEDGER) if one["entry"].startswith("e#")]
     assert entries == []
     assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
-@pytest.mark.parametrize(("after_ms", "stage"), [(0, Stage.WAITING), (1, Stage.REMOVED)])
-def test_a_removal_waits_until_no_record_of_its_total_can_come_again(
-    after_ms: int, stage: Stage
+@pytest.mark.parametrize(
+    ("after_ms", "stage"), [(0, DeletionStage.WAITING), (1, DeletionStage.DELETED)]
+)
+def test_a_deletion_waits_until_no_record_of_its_total_can_come_again(
+    after_ms: int, stage: DeletionStage
 ) -> None:
     """For 30 hours since it last moved, and not only since the mark: its watermarks go with it."""
     emptying = Emptying()
     emptying.record()
-    marked = emptying.remover().remove(COUNTER)
+    marked = emptying.deleter().delete(COUNTER)
     moved_ms = emptying.stack.clock.at_ms + 20 * HOUR_MS
     emptying.stack.total(COUNTER, updated_at=moved_ms)
     emptying.stack.clock.at_ms = moved_ms + 30 * HOUR_MS + MINUTE_MS + after_ms
 
-    removal = emptying.remover().remove(COUNTER)
+    deletion = emptying.deleter().delete(COUNTER)
 
     assert marked.next_at_ms is not None
     assert marked.next_at_ms < emptying.stack.clock.at_ms
-    assert removal.stage is stage
+    assert deletion.stage is stage
 
 
 def test_a_counter_whose_entries_no_total_knows_of_is_marked() -> None:
-    """It can be removed 30 hours later, for no record of a total is older than the mark."""
+    """It can be deleted 30 hours later, for no record of a total is older than the mark."""
     emptying = Emptying()
     emptying.send(COUNTER)
     marked_ms = emptying.stack.clock.at_ms
 
-    marked = emptying.remover().remove(COUNTER)
+    marked = emptying.deleter().delete(COUNTER)
 
-    assert marked.stage is Stage.MARKED
+    assert marked.stage is DeletionStage.MARKED
     assert marked.next_at_ms == marked_ms + 30 * HOUR_MS + MINUTE_MS + 1
 
 
-def _planned(emptying: Emptying, head: Head, *, total: bool) -> tuple[Mark, tuple[Write, ...]]:
-    """A removal as it is planned, of a counter whose head is stored."""
-    mark = Mark(counter=COUNTER, id="mark", at_ms=1)
+def _planned(
+    emptying: Emptying, head: Head, *, total: bool
+) -> tuple[DeletionMark, tuple[Write, ...]]:
+    """A deletion as it is planned, of a counter whose head is stored."""
+    mark = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
     emptying.dynamo.put(deletion_mark.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
     if head.generation:
         emptying.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
     item = emptying.stack.total(COUNTER) if total else None
-    return mark, plan_removal((LEDGER, COUNTERS), mark, head, item, 2)
+    return mark, plan_deletion((LEDGER, COUNTERS), mark, head, item, 2)
 
 
 _HEAD = Head(generation=4, run="run", incarnation="first", sum=5)
@@ -293,7 +299,7 @@ def test_a_total_that_came_or_moved_since_it_was_read_stays(*, read: bool) -> No
     assert emptying.dynamo.get(COUNTERS, keys.total_key(COUNTER)) is not None
 
 
-def test_a_mark_that_another_removal_made_is_not_this_one() -> None:
+def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     emptying = Emptying()
     mark, writes = _planned(emptying, _HEAD, total=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from tests.simulation.compaction.world import Wrong
-from tests.simulation.ledger_account import is_removal
+from tests.simulation.ledger_account import is_deletion
 from tests.simulation.shape import COUNTERS, LEDGER
 
 if TYPE_CHECKING:
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class RemovalAccounts:
+class DeletionAccounts:
     """What lies beside counters, and when it was put there.
 
     Attributes:
         wake_ms: when those that rest go on, all at once.
-        removed_ms: when the numbers of a counter were removed last.
+        deleted_ms: when the numbers of a counter were deleted last.
         joined: when a membership was written: group and counter.
         lost: entries that somebody deleted by hand before they were archived.
     """
 
     wake_ms: float = 0.0
-    removed_ms: dict[str, float] = field(default_factory=dict)
+    deleted_ms: dict[str, float] = field(default_factory=dict)
     joined: dict[tuple[str, str], float] = field(default_factory=dict)
     lost: dict[str, set[int]] = field(default_factory=dict)
 
@@ -34,11 +34,11 @@ class RemovalAccounts:
         """A head was replaced by an empty one, or a membership was written or deleted.
 
         Raises:
-            Wrong: a membership went that was made after the removal, or without one.
+            Wrong: a membership went that was made after the deletion, or without one.
         """
         name, key = change.key
-        if change.table.name == LEDGER and key == keys.HEAD and is_removal(change.after):
-            self.removed_ms[name] = now_ms
+        if change.table.name == LEDGER and key == keys.HEAD and is_deletion(change.after):
+            self.deleted_ms[name] = now_ms
         if change.table.name != COUNTERS or not key.startswith(keys.MEMBER_PREFIX):
             return
         counter = key.removeprefix(keys.MEMBER_PREFIX)
@@ -46,5 +46,5 @@ class RemovalAccounts:
             self.joined[name, counter] = now_ms
             return
         joined_ms = self.joined.pop((name, counter))
-        if joined_ms > self.removed_ms.get(counter, 0.0):
+        if joined_ms > self.deleted_ms.get(counter, 0.0):
             raise Wrong(f"{counter} was taken out of {name}, to which it was added again")

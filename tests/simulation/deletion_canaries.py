@@ -1,11 +1,11 @@
-"""Known wrong variants of removal, and of what protects a name that is used again."""
+"""Known wrong variants of deletion, and of what protects a name that is used again."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from countledger.compaction import deletion, plan
-from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion import LedgerDeleter
 from countledger.compaction.keeper import Keeper
 from countledger.ledger import exact
 from countledger.ledger.expressions import Absent, Compare
@@ -38,14 +38,14 @@ def reads_take_steps_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(exact, "moved_too_far", too_far)
 
 
-def records_come_again_after_a_removal(patch: pytest.MonkeyPatch) -> None:
+def records_come_again_after_a_deletion(patch: pytest.MonkeyPatch) -> None:
     """A total goes with its watermarks while its records are in the stream."""
     patch.setattr(deletion, "STREAM_RECORD_MAX_AGE_MS", 0)
 
 
 def memberships_go_by_name(patch: pytest.MonkeyPatch) -> None:
     """Whatever is found under the name goes, whenever it was made."""
-    patch.setattr(LedgerRemover, "_doubt_ms", lambda *_: -(10**12))
+    patch.setattr(LedgerDeleter, "_doubt_ms", lambda *_: -(10**12))
 
 
 def what_is_gone_was_archived(patch: pytest.MonkeyPatch) -> None:

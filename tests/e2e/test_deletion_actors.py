@@ -1,4 +1,4 @@
-"""Removal with IAM enforced: what its policy allows with the two beside it, and what not."""
+"""Deletion with IAM enforced: what its policy allows with the two beside it, and what not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.compaction.deletion_stage import Stage
+from countledger.compaction.deletion_stage import DeletionStage
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied
@@ -20,7 +20,7 @@ from tests.e2e.aged import record_aged, total_item
 if TYPE_CHECKING:
     from countledger.infra.local_stack import LocalStack
 
-ALL_THREE = ("RemovePolicyArn", "OperatePolicyArn", "CompactPolicyArn")
+ALL_THREE = ("DeletePolicyArn", "OperatePolicyArn", "CompactPolicyArn")
 
 
 def actor(stack: LocalStack, *policies: str) -> CountLedger:
@@ -51,12 +51,12 @@ def counter(auth_stack: LocalStack, root: CountLedger) -> str:
 
 
 def _days_pass(root: CountLedger, counter: str, days: int) -> None:
-    """As if the mark, the last move of the total and the removal were so old."""
+    """As if the mark, the last move of the total and the deletion were so old."""
     then_ms = SystemClock().now_ms() - days * DAY_MS
     table, dynamo = root.connection.setting("counters_table"), root.connection.dynamo("standard")
-    mark = dynamo.get(table, keys.removal_key(counter)) or {}
-    name = "removed_at" if "removed_at" in mark else "at"
-    dynamo.update(Update(table, keys.removal_key(counter), (Assign(name, then_ms),)))
+    mark = dynamo.get(table, keys.deletion_key(counter)) or {}
+    name = "deleted_at" if "deleted_at" in mark else "at"
+    dynamo.update(Update(table, keys.deletion_key(counter), (Assign(name, then_ms),)))
     if name == "at":
         group = f"{keys.namespace_of(counter)}-group"
         membership = keys.member_key(group, counter)
@@ -64,49 +64,49 @@ def _days_pass(root: CountLedger, counter: str, days: int) -> None:
         dynamo.update(Update(table, keys.total_key(counter), (Assign("updated_at", then_ms),)))
 
 
-def test_who_removes_does_all_of_it(
+def test_who_deletes_does_all_of_it(
     auth_stack: LocalStack, root: CountLedger, counter: str
 ) -> None:
     """From the mark to the name, with the policies for operating and compacting beside."""
-    remover = actor(auth_stack, *ALL_THREE)
-    stages = [remover.removals.remove(counter).stage]
+    deleter = actor(auth_stack, *ALL_THREE)
+    stages = [deleter.deletions.delete(counter).stage]
     for days in (3, 2):
         _days_pass(root, counter, days)
-        stages.append(remover.removals.remove(counter).stage)
+        stages.append(deleter.deletions.delete(counter).stage)
 
-    assert stages == [Stage.MARKED, Stage.REMOVED, Stage.FORGOTTEN]
+    assert stages == [DeletionStage.MARKED, DeletionStage.DELETED, DeletionStage.FORGOTTEN]
     assert (total_item(root, counter), root.exact(counter).sum) == ({}, 0)
     assert list(root.groups.of(counter)) == []
 
 
-@pytest.mark.parametrize("left_out", ["RemovePolicyArn", "OperatePolicyArn"])
-def test_nobody_removes_under_less(auth_stack: LocalStack, counter: str, left_out: str) -> None:
+@pytest.mark.parametrize("left_out", ["DeletePolicyArn", "OperatePolicyArn"])
+def test_nobody_deletes_under_less(auth_stack: LocalStack, counter: str, left_out: str) -> None:
     """Without either of them no number goes; the third only lets merged entries be archived."""
-    remover = actor(auth_stack, *(one for one in ALL_THREE if one != left_out))
+    deleter = actor(auth_stack, *(one for one in ALL_THREE if one != left_out))
     root = actor(auth_stack, *ALL_THREE)
-    root.removals.remove(counter)
+    root.deletions.delete(counter)
     _days_pass(root, counter, 3)
 
     try:
-        stage = remover.removals.remove(counter).stage
+        stage = deleter.deletions.delete(counter).stage
     except AccessDenied:
-        stage = Stage.LEFT
+        stage = DeletionStage.SKIPPED
 
-    assert stage is Stage.LEFT
+    assert stage is DeletionStage.SKIPPED
     assert root.exact(counter).sum == 12
 
 
-def test_who_removes_may_not_touch_functions_and_queues(
+def test_who_deletes_may_not_touch_functions_and_queues(
     auth_stack: LocalStack, counter: str
 ) -> None:
     """The policy alone neither reads a counter nor sees what is beside the tables."""
-    remover = actor(auth_stack, "RemovePolicyArn")
+    deleter = actor(auth_stack, "DeletePolicyArn")
 
     for call in (
-        lambda: remover.total(counter),
-        lambda: remover.exact(counter),
-        lambda: list(remover.quarantine.list()),
-        lambda: list(remover.removals.pending(keys.namespace_of(counter))),
+        lambda: deleter.total(counter),
+        lambda: deleter.exact(counter),
+        lambda: list(deleter.quarantine.list()),
+        lambda: list(deleter.deletions.pending(keys.namespace_of(counter))),
     ):
         with pytest.raises(AccessDenied):
             call()
