@@ -42,7 +42,7 @@ _MAPPING: Final = "AWS::Lambda::EventSourceMapping"
 _QUEUE: Final = "AWS::SQS::Queue"
 _ALARM: Final = "AWS::CloudWatch::Alarm"
 # Each of which reads a stream, whose age CloudWatch measures.
-_READERS: Final[tuple[str, ...]] = ("Materializer", "Judge", "IngestFunction")
+_READERS: Final[tuple[str, ...]] = ("Materializer", "Evaluator", "IngestFunction")
 
 
 class Gathering:

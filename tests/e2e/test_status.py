@@ -62,7 +62,7 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger) ->
     assert read.json["freshness"]["waiting_since"] is None
     assert {one["name"]: one["played"] for one in read.json["mappings"]} == {
         "CompactorMapping": False,
-        "JudgeMapping": True,
+        "EvaluatorMapping": True,
         "MaterializerMapping": True,
     }
     assert {one["name"] for one in read.json["queues"]} == {
@@ -108,13 +108,13 @@ def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> No
     alarm = next(
         one["AlarmName"]
         for one in watch.describe_alarms()["MetricAlarms"]
-        if "-JudgeLagAlarm-" in one["AlarmName"]
+        if "-EvaluatorLagAlarm-" in one["AlarmName"]
     )
     watch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="tried")
 
     facts = Gathering(client).facts()
 
-    assert {one.subject for one in findings(facts)} == {"AlertDeadLetters", "JudgeLagAlarm"}
+    assert {one.subject for one in findings(facts)} == {"AlertDeadLetters", "EvaluatorLagAlarm"}
     (queue,) = [one for one in facts.queues if one.name == "AlertDeadLetters"]
     assert (queue.waiting, queue.oldest_ms) == (1, 2 * HOUR_MS)
     sqs.purge_queue(QueueUrl=url)

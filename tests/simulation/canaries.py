@@ -43,7 +43,7 @@ from tests.simulation import consumer_canaries as consumers
 from tests.simulation import deletion_canaries as deletions
 from tests.simulation import producer_canaries as wrong
 from tests.simulation import product, world
-from tests.unit.alerts import wrong_judges
+from tests.unit.alerts import wrong_evaluators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -350,7 +350,7 @@ CANARIES = [
     Canary("no update leaves late", consumers.updates_leave_late, "progress", within=800),
     Canary("lost progress is not zero", consumers.lost_progress_is_zero, "progress", within=800),
     Canary("batches are not halved", consumers.materializer_halves),
-    Canary("alerts: batches are not halved", consumers.judge_halves, "alerts"),
+    Canary("alerts: batches are not halved", consumers.evaluator_halves, "alerts"),
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
@@ -381,19 +381,21 @@ CANARIES = [
     ),
     Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
     Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
-    Canary("alerts: versions", wrong_judges.judged_versions_are_judged_again, "alerts"),
-    Canary("alerts: the next waits for the last", wrong_judges.next_alerts_do_not_wait, "alerts"),
-    Canary("alerts: told, then marked", wrong_judges.marked_before_it_is_told, "alerts"),
-    Canary("alerts: the time of a record", wrong_judges.judged_by_the_rules_of_today, "alerts"),
-    Canary("alerts: re-arm levels", wrong_judges.levels_are_not_looked_up, "alerts"),
+    Canary("alerts: versions", wrong_evaluators.evaluated_versions_are_evaluated_again, "alerts"),
+    Canary(
+        "alerts: the next waits for the last", wrong_evaluators.next_alerts_do_not_wait, "alerts"
+    ),
+    Canary("alerts: told, then marked", wrong_evaluators.marked_before_it_is_published, "alerts"),
+    Canary(
+        "alerts: the time of a record", wrong_evaluators.evaluated_by_the_rules_of_today, "alerts"
+    ),
+    Canary("alerts: re-arm levels", wrong_evaluators.levels_are_not_looked_up, "alerts"),
     Canary("alerts: no half change of a rule", consumers.half_a_change_is_known, "alerts"),
     Canary("alerts: a change leaves in time", consumers.rules_leave_late, "alerts"),
     Canary(
         "alerts: now, and not before it is in force", consumers.told_before_it_is_in_force, "alerts"
     ),
-    Canary(
-        "alerts: now, and what led there", consumers.where_a_total_stood_hides_its_way, "alerts"
-    ),
+    Canary("alerts: now, and what led there", consumers.a_scan_alert_hides_the_way_there, "alerts"),
     Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
     Canary("set: from the exact sum", wrong.set_by_the_total, "stock"),
     Canary("set: found by its key", wrong.set_without_a_look, "stock"),

@@ -60,7 +60,7 @@ OPERATIONS: Final = (
     Operation("quarantine resend", poison.resend, 0.5),
     Operation("alert create", alerts.create, 1),
     Operation("alert set", alerts.change, 1),
-    Operation("alert now", alerts.tell_now, 1),
+    Operation("alert now", alerts.scan_now, 1),
     Operation("alert delete", alerts.delete, 0.4),
     Operation("alert resend", alerts.resend, 0.5),
     Operation("buffer add", buffer.add, 3),

@@ -14,14 +14,14 @@ from countledger.producers.strict.outcome import Applied, BoundReached
 from tests.simulation import poison_operations as poison
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import mend
-from tests.simulation.alert_operations import tell_standing
+from tests.simulation.alert_operations import run_initial_scan
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.deletion_operations import archive_as_found, check_deletions
+from tests.simulation.evaluating import alerts_of
 from tests.simulation.ingest import check_ingest
 from tests.simulation.joint_operations import check_joint
-from tests.simulation.judging import alerts_of
 from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
@@ -183,7 +183,7 @@ def check_standing(world: World, memory: Memory) -> None:  # noqa: ARG001 - as t
         asked = world.auditor.alerts[region].standing.asked
         for rule in alerts_of(world, process).list():
             if rule.name in asked:
-                tell_standing(process, rule)
+                run_initial_scan(process, rule)
 
 
 def check_goes_on(world: World, memory: Memory) -> None:
@@ -221,7 +221,7 @@ def _check_told(world: World, region: str) -> None:
     for key, item in world.copies[region][COUNTERS].items.items():
         is_state = key[1].startswith(keys.ALERT_PREFIX)
         # Who asked for what stood there heard of no success, and it stands there no more.
-        if is_state and not item["told"] and not item.get("standing"):
+        if is_state and not item["published"] and not item.get("from_scan"):
             raise Wrong(f"never told in {region}: {item}")
 
 

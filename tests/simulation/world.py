@@ -26,8 +26,8 @@ from countledger.ledger.quarantined import Source
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.dynamo import SimulatedClient
+from tests.simulation.evaluating import Alarms, evaluator_mapping, quarantine_of
 from tests.simulation.judgement import key_of
-from tests.simulation.judging import Alarms, judge_mapping, quarantine_of
 from tests.simulation.mailbox import Mailbox
 from tests.simulation.mapping import Mapping
 from tests.simulation.number_account import POSTS
@@ -155,7 +155,7 @@ class World:
         tables[COUNTERS].watchers.append(partial(_note_total, moves))
         self._open_alarms(region, tables[COUNTERS])
         self.mappings.append(self._materializer(region, stream))
-        self.mappings.append(judge_mapping(self, region, moves))
+        self.mappings.append(evaluator_mapping(self, region, moves))
 
     def _stream(self, region: str, table: str) -> Stream:
         arn = f"arn:aws:dynamodb:{region}:1:table/{table}/stream/{region}"

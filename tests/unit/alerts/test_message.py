@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.alerts.alert import Alert, trial_of
+from countledger.consumers.alerts.alert import Alert, trial_alert
 from countledger.consumers.alerts.dead_letters import DeadLetter, decode_letter, encode_letter
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.publish import subject_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, SECOND_MS
-from tests.unit.alerts.judging import START_MS, rule
+from tests.unit.alerts.evaluating import START_MS, rule
 
 ALERT = Alert(
     rule="big",
@@ -65,7 +65,7 @@ def test_a_range_says_through_what_and_how_many() -> None:
 
 def test_a_trial_says_so_and_has_an_id_of_its_own() -> None:
     """No reader may take it for an alert."""
-    trial = trial_of(rule(10, "both"), "a:b", START_MS)
+    trial = trial_alert(rule(10, "both"), "a:b", START_MS)
 
     assert json.loads(body_of(trial))["test"] is True
     assert trial.id.startswith("test/")

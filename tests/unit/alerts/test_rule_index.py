@@ -25,7 +25,7 @@ def _rule(n: int, *, counter: str | None = None, prefix: str | None = None) -> R
         prefix=prefix,
         threshold=1,
         direction=Direction.RISING,
-        judge_in="eu",
+        evaluate_in="eu",
     )
 
 
@@ -36,10 +36,10 @@ def test_a_counters_rules_are_all_that_cover_it_and_no_other(
     """As a walk over all rules finds them, each once."""
     rules = [_rule(n, counter=counter) for n, counter in enumerate(counters)]
     rules += [_rule(n + 1_000, prefix=prefix) for n, prefix in enumerate(prefixes)]
-    book = RuleIndex(rules)
+    index = RuleIndex(rules)
 
     for counter in asked:
-        found = [rule.name for rule in book.matching(counter)]
+        found = [rule.name for rule in index.matching(counter)]
         assert sorted(found) == sorted(rule.name for rule in rules if rule.covers(counter))
 
 
@@ -60,7 +60,7 @@ def test_a_look_up_is_no_walk_over_the_rules() -> None:
     """A hundred times the rules cost no more steps."""
 
     def steps(rules: int) -> int:
-        book = RuleIndex(_rule(n, prefix=f"shop{n:06}:") for n in range(rules))
+        index = RuleIndex(_rule(n, prefix=f"shop{n:06}:") for n in range(rules))
         lines = 0
 
         def count(_frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - of the interpreter
@@ -71,8 +71,8 @@ def test_a_look_up_is_no_walk_over_the_rules() -> None:
         before = sys.gettrace()
         sys.settrace(count)
         try:
-            found = book.matching(f"shop{rules // 2:06}:cart")
-            assert book.matching("shop") == ()
+            found = index.matching(f"shop{rules // 2:06}:cart")
+            assert index.matching("shop") == ()
         finally:
             sys.settrace(before)
         assert len(found) == 1

@@ -1,14 +1,14 @@
-"""The ways that alerts take, as whoever handles alerts asks for them."""
+"""The services that alerts take, as whoever handles alerts asks for them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from countledger.consumers.alerts.initial_scan import InitialScan
     from countledger.consumers.alerts.publish import Publisher
     from countledger.consumers.alerts.resend import Resender
     from countledger.consumers.alerts.rule import Target
-    from countledger.consumers.alerts.standing import Standing
 
 
 class TargetCheck(Protocol):
@@ -22,8 +22,8 @@ class TargetCheck(Protocol):
         """
 
 
-class Ways(Protocol):
-    """The ways that alerts take; each is made ready at its first use."""
+class AlertServices(Protocol):
+    """The services that alerts take; each is made ready at its first use."""
 
     @property
     def targets(self) -> TargetCheck:
@@ -38,5 +38,5 @@ class Ways(Protocol):
         """Sends dead letters again."""
 
     @property
-    def standing(self) -> Standing:
+    def initial_scan(self) -> InitialScan:
         """Tells of totals that are beyond a threshold already."""

@@ -1,8 +1,9 @@
 """Totals that are beyond a threshold already when a rule takes effect: told if a user asks for it.
 
-The judge sees moves, and such a total need not move. So once the rule is in force, and every update
-from then on is judged, its counters are read. What was beyond before is beyond then, or has moved
-back since, which the judge sees. The state tells who came first, so a counter alerts once.
+The evaluator sees changes, and such a total need not change. So once the rule is in force, and
+every update from then on is judged, its counters are read. What was beyond before is beyond then,
+or has moved back since, which the evaluator sees. The state tells who came first, so a counter
+alerts once.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.chain import ChainJudge, Link
-from countledger.consumers.alerts.state import decide_now
-from countledger.consumers.alerts.state_item import write_now_of
-from countledger.consumers.alerts.teller import Teller
-from countledger.consumers.alerts.total_change import Move, is_tellable
+from countledger.consumers.alerts.chain import ChainEvaluator, Link
+from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.state import decide_scan
+from countledger.consumers.alerts.state_item import scan_write_of
+from countledger.consumers.alerts.total_change import TotalChange, is_tellable
 from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, show_duration
@@ -37,7 +38,7 @@ _WAIT_MAX_MS: Final = MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InitialScan:
     """Tells of totals that stand beyond a threshold.
 
     Attributes:
@@ -54,7 +55,7 @@ class Standing:
     dead_letters: DeadLetters
     clock: Clock = field(default_factory=SystemClock)
 
-    def tell(self, rule: Rule) -> int:
+    def run(self, rule: Rule) -> int:
         """Wait until a rule is in force, and tell of its counters that are beyond the threshold.
 
         One read unit for each counter, for a prefix also a scan of the table; four write units for
@@ -67,20 +68,20 @@ class Standing:
             ServiceFailed: some counters could not be judged; `alert set NAME --now` goes on.
         """
         self._await(rule)
-        teller = Teller(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        judge = ChainJudge(
-            self.dynamo, self.table, teller, _refuse, decide=decide_now, write_of=write_now_of
+        notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
+        judge = ChainEvaluator(
+            self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
         )
         told = 0
         failed: dict[str, CountledgerError] = {}
         for item in self._totals(rule):
-            move = _standing_still(item, max(rule.effective_from_ms, self.clock.now_ms()))
-            if move is None:
+            change = _standing_still(item, max(rule.effective_from_ms, self.clock.now_ms()))
+            if change is None:
                 continue
-            judged = judge.judge([Link(move, rule)])
-            told += judged.told
+            judged = judge.evaluate([Link(change, rule)])
+            told += judged.published
             if judged.error is not None:
-                failed[move.counter] = judged.error
+                failed[change.counter] = judged.error
         if failed:
             counter, error = next(iter(failed.items()))
             raise ServiceFailed(
@@ -113,8 +114,8 @@ class Standing:
             )
 
 
-def _standing_still(item: Item, now_ms: int) -> Move | None:
-    """A total as a move from its value to the same; None where it is not judged."""
+def _standing_still(item: Item, now_ms: int) -> TotalChange | None:
+    """A total as a change from its value to the same; None where it is not judged."""
     try:
         total = decode_total(item)
     except CorruptItem:
@@ -123,7 +124,7 @@ def _standing_still(item: Item, now_ms: int) -> Move | None:
     if total.bins > 1 or not is_tellable(total.total, total.version):
         return None
     at_ms = now_ms // SECOND_MS * SECOND_MS
-    return Move(0, total.counter, total.total, total.total, total.version, at_ms)
+    return TotalChange(0, total.counter, total.total, total.total, total.version, at_ms)
 
 
 def _refuse(_sequence: int, reason: str) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.alert_log import plan_log
 from countledger.consumers.alerts.dead_letters import DeadLetter
-from countledger.consumers.alerts.publish import Refused
+from countledger.consumers.alerts.publish import FailedAlert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ _LOGGED_REASON_MAX_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class Notifier:
     """Tells the alerts of one batch of records.
 
     Attributes:
@@ -51,14 +51,14 @@ class Teller:
     clock: Clock
     silent: dict[Target, str] = field(default_factory=dict)
 
-    def tell(self, firing: Firing) -> int:
-        """Tell all alerts of a firing. One call for each ten of them, and two write units.
+    def publish(self, firing: Firing) -> int:
+        """PublishFiring all alerts of a firing. One call for each ten of them, and two write units.
 
         Returns:
             How many of them went to the dead letters.
 
         Raises:
-            CountledgerError: the dead letters or the log took nothing; tell it again.
+            CountledgerError: the dead letters or the log took nothing; publish it again.
         """
         alerts = firing.alerts
         refused = self._publish(alerts, firing.target)
@@ -72,10 +72,10 @@ class Teller:
             self.dynamo.put(note)
         return len(refused)
 
-    def _publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def _publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         silence = self.silent.get(target)
         if silence is not None:
-            return [Refused(alert, silence, silent=True) for alert in alerts]
+            return [FailedAlert(alert, silence, silent=True) for alert in alerts]
         refused = self.publisher.publish(alerts, target)
         for one in refused:
             if one.silent:

@@ -1,4 +1,4 @@
-"""The judge's function in one region, with all that it reaches: rules, targets, letters."""
+"""The evaluator's function in one region, with all that it reaches: rules, targets, letters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from countledger.consumers.alert_handler import answer_of
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
-from countledger.consumers.alerts.judge import Judge
+from countledger.consumers.alerts.evaluator import Evaluator
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.alerts.targets import Targets as TargetCheck
 from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
 from countledger.consumers.stream import label_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.simulation.stream import Stream
     from tests.simulation.world import World
 
-_LOGICAL_ID: Final = "JudgeMapping"
+_LOGICAL_ID: Final = "EvaluatorMapping"
 
 
 @dataclass
@@ -60,22 +60,22 @@ def quarantine_of(world: World, process: Process, source: Source) -> KeptQuarant
     return KeptQuarantine(copies, QueueQuarantine(client, URL), source)
 
 
-def judge_mapping(world: World, region: str, stream: Stream) -> Mapping:
+def evaluator_mapping(world: World, region: str, stream: Stream) -> Mapping:
     """The mapping as it is deployed."""
     settings = mapping_settings(_LOGICAL_ID)
     return Mapping(
         world,
         region,
-        "judge",
+        "evaluator",
         stream,
         replace(settings, batch_size=world.shape.batch_size),
         record_filter(settings.filter_patterns),
-        JudgeFunction(world),
+        EvaluatorFunction(world),
     )
 
 
 @dataclass(eq=False)
-class JudgeFunction:
+class EvaluatorFunction:
     """The function: environments that stay warm, each with what it knows of the rules.
 
     Attributes:
@@ -84,46 +84,46 @@ class JudgeFunction:
     """
 
     world: World
-    idle: list[tuple[Process, Judge]] = field(default_factory=list)
+    idle: list[tuple[Process, Evaluator]] = field(default_factory=list)
 
     def __call__(self, event: dict[str, Any], process: Process) -> Map[str, Any]:
         """One invocation: in an environment that is free, or a new one; who dies takes it along."""
         warm = bool(self.idle) and self.world.random.random() < 0.9
         environment = self.idle.pop() if warm else (process, self._new(process))
-        here, judge = environment
+        here, evaluator = environment
         records = event.get("Records") or []
         stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
         try:
-            outcome = judge.apply(records, stream)
+            outcome = evaluator.apply(records, stream)
         except CountledgerError:
             self.idle.append(environment)
             raise
         self.idle.append(environment)
-        if outcome.told or outcome.failed:
+        if outcome.published or outcome.failed:
             failed = [f"{place}: {error}" for place, error in outcome.failed.items()]
-            self.world.tell(f"judge in {here.region}: told {outcome.told} {failed}")
+            self.world.tell(f"evaluator in {here.region}: told {outcome.published} {failed}")
         return answer_of(outcome, records)
 
-    def _new(self, process: Process) -> Judge:
+    def _new(self, process: Process) -> Evaluator:
         dynamo = self.world.dynamo(process, retries=True)
         parts = alerting(self.world, process)
         random = self.world.random
         rules = RuleCache(Rules(dynamo, COUNTERS, process.region, process, random=random), process)
         quarantine = quarantine_of(self.world, process, Source.COUNTERS)
-        return Judge(
+        return Evaluator(
             dynamo, COUNTERS, rules, parts.publisher, parts.letters, quarantine, clock=process
         )
 
 
 @dataclass(frozen=True)
 class Alerting:
-    """The ways of alerts, as one process has them."""
+    """The services of alerts, as one process has them."""
 
     targets: TargetCheck
     publisher: ServicePublisher
     letters: QueueDeadLetters
     resender: Resender
-    standing: Standing
+    initial_scan: InitialScan
 
 
 def alerting(world: World, process: Process) -> Alerting:
@@ -140,7 +140,7 @@ def alerting(world: World, process: Process) -> Alerting:
         publisher,
         letters,
         Resender(letters, publisher),
-        Standing(world.dynamo(process, retries=True), COUNTERS, publisher, letters, process),
+        InitialScan(world.dynamo(process, retries=True), COUNTERS, publisher, letters, process),
     )
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.alerts.crossings import Crossing, crossings, is_back, standing
+from countledger.consumers.alerts.crossing import Crossing, crossings, is_back, standing
 from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.amount import canonical
 from countledger.ledger.limits import CROSSINGS_MAX
-from tests.unit.alerts.judging import rule
+from tests.unit.alerts.evaluating import rule
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule

@@ -1,4 +1,4 @@
-"""What a user says of an alert rule, in options or in a file: texts become a wish."""
+"""What a user says of an alert rule, in options or in a file: texts become a spec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from countledger.ledger.errors import BadInput, BadRule, BadSetting, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.consumers.alerts.rule_spec import RuleWish
+    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.amount import Amount
 
 # What takes a level back that has no other text for "none".
@@ -41,29 +41,29 @@ class RuleText(BaseModel):
     step: str | int | None = None
     to: str | None = None
 
-    def wish(self) -> RuleWish:
+    def spec(self) -> RuleSpec:
         """The same as values.
 
         Raises:
             BadRule: a number is none, a prefix is empty without `all`, or they contradict.
         """
-        wish: RuleWish = {}
+        spec: RuleSpec = {}
         if self.counter is not None:
-            wish["counter"] = self.counter
+            spec["counter"] = self.counter
         prefix = self._prefix()
         if prefix is not None:
-            wish["prefix"] = prefix
+            spec["prefix"] = prefix
         if self.threshold is not None:
-            wish["threshold"] = parse_number("threshold", self.threshold)
+            spec["threshold"] = parse_number("threshold", self.threshold)
         if self.direction is not None:
-            wish["direction"] = Direction(self.direction)
+            spec["direction"] = Direction(self.direction)
         if self.rearm is not None:
-            wish["rearm"] = parse_level("re-arm level", self.rearm)
+            spec["rearm"] = parse_level("re-arm level", self.rearm)
         if self.step is not None:
-            wish["step"] = parse_level("step", self.step)
+            spec["step"] = parse_level("step", self.step)
         if self.to is not None:
-            wish["to"] = self.to
-        return wish
+            spec["to"] = self.to
+        return spec
 
     def _prefix(self) -> str | None:
         if self.all and (self.counter or self.prefix):
@@ -78,7 +78,7 @@ class RuleText(BaseModel):
         return "" if self.all else self.prefix
 
 
-class _NamedWords(RuleText):
+class _NamedRule(RuleText):
     """A rule in a file, with its name."""
 
     name: str
@@ -89,10 +89,10 @@ class _AlertsFile(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-    alerts: list[_NamedWords]
+    alerts: list[_NamedRule]
 
 
-def read_rules(path: Path) -> dict[str, RuleWish]:
+def read_rules(path: Path) -> dict[str, RuleSpec]:
     """The alert rules in a settings file, by name: TOML, or YAML by its name.
 
     Raises:
@@ -106,26 +106,26 @@ def read_rules(path: Path) -> dict[str, RuleWish]:
         raise BadSetting(f"{path}: {place}: {first['msg']}") from error
     except BadSetting as error:
         raise BadSetting(f"{path}: {error}") from error
-    wishes: dict[str, RuleWish] = {}
+    specs: dict[str, RuleSpec] = {}
     for n, words in enumerate(found):
         try:
             name = check_rule_name(words.name)
-            if name in wishes:
+            if name in specs:
                 raise BadRule(f"there are two rules of the name {name!r}")
-            wishes[name] = words.wish()
-            check_wish(name, wishes[name])
+            specs[name] = words.spec()
+            check_spec(name, specs[name])
         except BadInput as error:
             raise BadSetting(f"{path}: alerts.{n}: {error}") from error
-    return wishes
+    return specs
 
 
-def check_wish(name: str, wish: RuleWish) -> None:
+def check_spec(name: str, spec: RuleSpec) -> None:
     """Refuse what no rule can be, before anything is looked up for it.
 
     Raises:
         BadRule, BadCounterName: naming the value and the rule that it breaks.
     """
-    made(name, "", wish)
+    made(name, "", spec)
 
 
 def parse_number(what: str, text: str | int) -> Amount:

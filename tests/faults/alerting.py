@@ -1,4 +1,4 @@
-"""A judge on the embedded engine: its state in the real table, its alerts through real services.
+"""An evaluator on the embedded engine: its state in the table, its alerts through services.
 
 Alerts of the bus arrive in a queue by a rule of EventBridge, those of a topic by a subscription.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
-from countledger.consumers.alerts.judge import Judge, Outcome
+from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule import Rule, Topic
@@ -28,11 +28,11 @@ _DELIVERIES = 10
 
 @dataclass
 class Telling:
-    """A judge, and where its alerts arrive.
+    """An evaluator, and where its alerts arrive.
 
     Attributes:
         store: the tables.
-        judge: through clients of its own.
+        evaluator: through clients of its own.
         rules: that it knows.
         topic: of SNS.
         letters: the dead ones.
@@ -47,15 +47,15 @@ class Telling:
     quarantine: KeptRecords = field(default_factory=KeptRecords)
 
     def __post_init__(self) -> None:
-        """One judge; another process would have another."""
-        self.judge = self.new_judge()
+        """One evaluator; another process would have another."""
+        self.evaluator = self.new_evaluator()
 
-    def book(self) -> RuleIndex:
+    def index(self) -> RuleIndex:
         """The rules, looked up as the product does."""
         return RuleIndex(self.rules)
 
-    def new_judge(self) -> Judge:
-        """A judge of another process: it shares nothing but what is stored."""
+    def new_evaluator(self) -> Evaluator:
+        """An evaluator of another process: it shares nothing but what is stored."""
         connection = self.store.connection
         publisher = ServicePublisher(
             connection.events(),
@@ -65,7 +65,7 @@ class Telling:
             random=Random(7),  # noqa: S311 - jitter
         )
         letters = QueueDeadLetters(connection.queues(), self.letters.queue_url)
-        return Judge(
+        return Evaluator(
             self.store.dynamo(),
             self.store.counters,
             self,
@@ -77,16 +77,16 @@ class Telling:
 
     @property
     def clients(self) -> tuple[Any, ...]:
-        """Every client of the judge."""
-        publisher: Any = self.judge.publisher
-        letters: Any = self.judge.dead_letters
-        return (self.judge.dynamo.client, publisher.events, publisher.topics, letters.client)
+        """Every client of the evaluator."""
+        publisher: Any = self.evaluator.publisher
+        letters: Any = self.evaluator.dead_letters
+        return (self.evaluator.dynamo.client, publisher.events, publisher.topics, letters.client)
 
-    def deliver(self, records: Sequence[Record]) -> Outcome:
+    def deliver(self, records: Sequence[Record]) -> EvaluationOutcome:
         """Deliver a batch until all of it is handled, from the checkpoint each time."""
         rest = list(records)
         for _ in range(_DELIVERIES):
-            outcome = self.judge.apply(rest, "stream")
+            outcome = self.evaluator.apply(rest, "stream")
             if outcome.retry_from is None:
                 return outcome
             rest = rest[rest.index(find(rest, outcome.retry_from)) :]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Retire
-from countledger.infra.cli.wishes import ScheduleText, read_wishes
+from countledger.infra.cli.schedule_options import ScheduleText, read_schedules
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 
@@ -47,7 +47,7 @@ def test_toml_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> Non
     file = tmp_path / name
     file.write_text(text)
 
-    assert read_wishes(file) == {
+    assert read_schedules(file) == {
         "likes": {"every_ms": 15 * MINUTE_MS},
         "a b": {
             "cron": "0 3 * * ? *",
@@ -61,7 +61,7 @@ def test_toml_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> Non
 
 def test_none_takes_a_setting_back() -> None:
     """As an option, where there is no other way to say it."""
-    assert ScheduleText(min_age="none", archive="none").wish() == {
+    assert ScheduleText(min_age="none", archive="none").spec() == {
         "min_age_ms": None,
         "archive": None,
     }
@@ -95,7 +95,7 @@ def test_a_file_that_says_what_cannot_be_is_refused(
     file.write_bytes(text.encode(errors="surrogateescape"))
 
     with pytest.raises(BadSetting) as refused:
-        read_wishes(file)
+        read_schedules(file)
 
     assert str(file) in str(refused.value)
     assert reason in str(refused.value)
@@ -104,4 +104,4 @@ def test_a_file_that_says_what_cannot_be_is_refused(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """With the system's reason."""
     with pytest.raises(BadSetting, match=r"none\.toml: No such file"):
-        read_wishes(tmp_path / "none.toml")
+        read_schedules(tmp_path / "none.toml")

@@ -1,4 +1,4 @@
-"""What a user says of a schedule, in options or in a file: texts become a wish."""
+"""What a user says of a schedule, in options or in a file: texts become a spec."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ class ScheduleText(BaseModel):
     retire: Literal["transaction", "delete"] | None = None
     archive: str | None = None
 
-    def wish(self) -> ScheduleSpec:
+    def spec(self) -> ScheduleSpec:
         """The same as values.
 
         Raises:
             BadSetting: a duration is malformed.
         """
-        wish: ScheduleSpec = {}
+        spec: ScheduleSpec = {}
         if self.every is not None:
-            wish["every_ms"] = parse_duration_ms(self.every)
+            spec["every_ms"] = parse_duration_ms(self.every)
         if self.cron is not None:
-            wish["cron"] = self.cron
+            spec["cron"] = self.cron
         if self.min_entries is not None:
-            wish["min_entries"] = self.min_entries
+            spec["min_entries"] = self.min_entries
         if self.min_age is not None:
-            wish["min_age_ms"] = None if self.min_age == NONE else parse_duration_ms(self.min_age)
+            spec["min_age_ms"] = None if self.min_age == NONE else parse_duration_ms(self.min_age)
         if self.retire is not None:
-            wish["retire"] = Retire(self.retire)
+            spec["retire"] = Retire(self.retire)
         if self.archive is not None:
-            wish["archive"] = None if self.archive == NONE else self.archive
-        return wish
+            spec["archive"] = None if self.archive == NONE else self.archive
+        return spec
 
 
 class _SchedulesFile(BaseModel):
@@ -62,7 +62,7 @@ class _SchedulesFile(BaseModel):
     schedules: dict[str, ScheduleText]
 
 
-def read_wishes(path: Path) -> dict[str, ScheduleSpec]:
+def read_schedules(path: Path) -> dict[str, ScheduleSpec]:
     """The schedules in a settings file, by namespace: TOML, or YAML by its name.
 
     Raises:
@@ -70,7 +70,7 @@ def read_wishes(path: Path) -> dict[str, ScheduleSpec]:
     """
     try:
         found = _SchedulesFile.model_validate(parsed(path))
-        return {namespace: words.wish() for namespace, words in found.schedules.items()}
+        return {namespace: words.spec() for namespace, words in found.schedules.items()}
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"

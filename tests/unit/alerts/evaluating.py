@@ -1,4 +1,4 @@
-"""A judge in memory: its rules, its table, its targets, and the stream of totals that it judges."""
+"""An evaluator in memory: its rules, its table, its targets, and the stream of totals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.dead_letters import encode_letter
-from countledger.consumers.alerts.judge import Judge, Outcome
+from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
-from countledger.consumers.alerts.publish import Refused
+from countledger.consumers.alerts.publish import FailedAlert
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.amount import to_text
@@ -50,7 +50,7 @@ def rule(
         prefix=prefix,
         threshold=threshold,
         direction=Direction(direction),
-        judge_in=REGION,
+        evaluate_in=REGION,
         revision=revision,
         **more,
     )
@@ -118,7 +118,7 @@ class Targets:
     journal: list[str] = field(default_factory=list)
     on_call: Callable[[], None] = lambda: None
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Take them, or refuse."""
         for alert in alerts:
             body_of(alert)
@@ -126,7 +126,7 @@ class Targets:
         self.on_call()
         if self.refuses:
             self.refuses -= 1
-            return [Refused(alert, "no", self.silent) for alert in alerts]
+            return [FailedAlert(alert, "no", self.silent) for alert in alerts]
         self.taken += [(target, alert) for alert in alerts]
         self.journal += [alert.id for alert in alerts]
         return []
@@ -181,14 +181,14 @@ class InterruptedClient(MemoryClient):
 
 @dataclass(slots=True)
 class World:
-    """A judge and all that it touches.
+    """An evaluator and all that it touches.
 
     Attributes:
         rules: that are known, in all their revisions.
         dynamo: to the table.
         targets: where alerts go.
         letters: the dead ones.
-        quarantine: records that cannot be judged.
+        quarantine: records that cannot be evaluated.
         clock: a little behind the records.
     """
 
@@ -203,13 +203,13 @@ class World:
         """One journal of what was told, whichever way."""
         self.letters.journal = self.targets.journal
 
-    def book(self) -> RuleIndex:
+    def index(self) -> RuleIndex:
         """The rules, looked up as the product does."""
         return RuleIndex(self.rules)
 
-    def judge(self, dynamo: MemoryClient | None = None) -> Judge:
+    def evaluator(self, dynamo: MemoryClient | None = None) -> Evaluator:
         """The product's."""
-        return Judge(
+        return Evaluator(
             self.dynamo if dynamo is None else dynamo,
             TABLE,
             self,
@@ -219,9 +219,9 @@ class World:
             self.clock,
         )
 
-    def deliver(self, records: Sequence[dict[str, Any]]) -> Outcome:
+    def deliver(self, records: Sequence[dict[str, Any]]) -> EvaluationOutcome:
         """One delivery of a batch."""
-        return self.judge().apply(records, "stream")
+        return self.evaluator().apply(records, "stream")
 
     def alerts(self) -> list[tuple[str, str, str]]:
         """Direction, threshold and version of what was published, in order, doubles left out."""

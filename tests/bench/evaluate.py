@@ -1,7 +1,7 @@
-"""What a stream record of a total costs the judge, by how many rules there are.
+"""What a stream record of a total costs the evaluator, by how many rules there are.
 
 No record crosses anything, as almost none does. Half of the rules name a counter, half a prefix;
-one of the prefixes watches every counter of the batch, so that each record is judged.
+one of the prefixes watches every counter of the batch, so that each record is evaluated.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from countledger.consumers.alerts.judge import Judge
+from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleCache
-from countledger.consumers.alerts.rule_items import Stamp, encode_rule, encode_stamp
+from countledger.consumers.alerts.rule_items import RuleStamp, encode_rule, encode_stamp
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.operations import Put
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.publish import Refused
+    from countledger.consumers.alerts.publish import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 RECORDS: Final = 1_000
@@ -40,7 +40,7 @@ FAR: Final = 10**12
 class NothingToDo:
     """No record crosses, and none is bad: nobody is called."""
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Fail."""
         _unexpected(alerts, target)
 
@@ -108,35 +108,35 @@ def rules_of(count: int) -> list[Rule]:
             prefix=None if n % 2 else f"shop{n}:" if n else "likes:",
             threshold=FAR,
             direction=Direction.RISING,
-            judge_in=REGION,
+            evaluate_in=REGION,
             revision=f"revision-{n}",
         )
         for n in range(count)
     ]
 
 
-def judge_with(count: int) -> Judge:
-    """A judge that knows so many rules."""
+def evaluator_with(count: int) -> Evaluator:
+    """An evaluator that knows so many rules."""
     dynamo, clock = MemoryClient(), SystemClock()
-    for item in (encode_stamp(Stamp(1)), *map(encode_rule, rules_of(count))):
+    for item in (encode_stamp(RuleStamp(1)), *map(encode_rule, rules_of(count))):
         dynamo.put(Put(TABLE, item))
     cache = RuleCache(Rules(dynamo, TABLE, REGION, clock), clock)
-    if len(cache.book().rules) != count:
-        raise AssertionError("the judge does not know the rules")
-    return Judge(dynamo, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)
+    if len(cache.index().rules) != count:
+        raise AssertionError("the evaluator does not know the rules")
+    return Evaluator(dynamo, TABLE, cache, NothingToDo(), NoLetters(), NothingToDo(), clock)
 
 
 def microseconds_per_record(rules: int) -> float:
     """The best of several rounds: the others say what else the machine was doing."""
-    judge = judge_with(rules)
-    records = batch(judge.clock.now_ms() // 1000)
+    evaluator = evaluator_with(rules)
+    records = batch(evaluator.clock.now_ms() // 1000)
     best = float("inf")
     for _ in range(ROUNDS):
-        judge.rules.book()  # what is read once a second is not the records' cost
+        evaluator.rules.index()  # what is read once a second is not the records' cost
         begun = time.process_time()
-        outcome = judge.apply(records, "stream")
+        outcome = evaluator.apply(records, "stream")
         best = min(best, time.process_time() - begun)
-        assert (outcome.moves, outcome.told, outcome.quarantined) == (RECORDS, 0, 0)
+        assert (outcome.changes, outcome.published, outcome.quarantined) == (RECORDS, 0, 0)
     return best / RECORDS * 1e6
 
 

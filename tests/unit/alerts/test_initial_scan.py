@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.chain import ChainJudge, Link
+from countledger.consumers.alerts.chain import ChainEvaluator, Link
+from countledger.consumers.alerts.initial_scan import InitialScan
+from countledger.consumers.alerts.notifier import Notifier
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.standing import Standing
-from countledger.consumers.alerts.teller import Teller
-from countledger.consumers.alerts.total_change import Move
+from countledger.consumers.alerts.total_change import TotalChange
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.publish import Refused
+    from countledger.consumers.alerts.publish import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 TABLE = "counters"
@@ -39,7 +39,7 @@ class Told:
 
     alerts: list[Alert] = field(default_factory=list)
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Take them."""
         assert str(target) == "bus"
         self.alerts += alerts
@@ -59,19 +59,24 @@ class World:
     told: Told = field(default_factory=Told)
 
     @property
-    def standing(self) -> Standing:
+    def initial_scan(self) -> InitialScan:
         """What is tested."""
-        return Standing(self.dynamo, TABLE, self.told, self.told, self.clock)
+        return InitialScan(self.dynamo, TABLE, self.told, self.told, self.clock)
 
     def total(self, counter: str, value: int, version: int = 3, **attributes: object) -> None:
-        """A total as it stands."""
+        """A total as it scanned."""
         key = keys.total_key(counter)
         item = {**key, "total": value, "events": 1, "entries": 1, "version": version, **attributes}
         self.dynamo.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
 
     def rule(self, **words: object) -> Rule:
         """A rule, just made."""
-        plain = {"name": "r", "threshold": 100, "direction": Direction.RISING, "judge_in": REGION}
+        plain = {
+            "name": "r",
+            "threshold": 100,
+            "direction": Direction.RISING,
+            "evaluate_in": REGION,
+        }
         rule = Rule(**{**plain, **words})  # type: ignore[arg-type]  # any of its fields
         return Rules(self.dynamo, TABLE, REGION, self.clock).create(rule)
 
@@ -80,17 +85,19 @@ class World:
         """Version and threshold of what was told, in order."""
         return [(alert.version, alert.threshold) for alert in self.told.alerts]
 
-    def judge(self, rule: Rule, old: int, new: int, version: int) -> None:
-        """The judge meets a record of this update."""
+    def evaluate(self, rule: Rule, old: int, new: int, version: int) -> None:
+        """The evaluator meets a record of this update."""
 
         def refuse(sequence: int, reason: str) -> None:
             raise AssertionError((sequence, reason))
 
-        teller = Teller(self.told, self.told, self.dynamo, TABLE, self.clock)
+        notifier = Notifier(self.told, self.told, self.dynamo, TABLE, self.clock)
         counter = rule.counter or "a:1"
-        move = Move(version, counter, old, new, version, self.clock.at_ms)
-        judged = ChainJudge(self.dynamo, TABLE, teller, refuse).judge([Link(move, rule)])
-        assert judged.error is None
+        change = TotalChange(version, counter, old, new, version, self.clock.at_ms)
+        evaluated = ChainEvaluator(self.dynamo, TABLE, notifier, refuse).evaluate(
+            [Link(change, rule)]
+        )
+        assert evaluated.error is None
 
 
 @pytest.fixture
@@ -100,16 +107,16 @@ def world() -> World:
 
 
 def test_a_total_beyond_the_threshold_is_told_once_the_rule_is_in_force(world: World) -> None:
-    """Not before: what moves until then nobody would judge."""
+    """Not before: what changes until then nobody would evaluate."""
     world.total("a:1", 150)
     rule = world.rule(counter="a:1")
 
-    assert world.standing.tell(rule) == 1
+    assert world.initial_scan.run(rule) == 1
 
     (alert,) = world.told.alerts
     assert world.clock.at_ms > rule.effective_from_ms
     assert (alert.old, alert.new, alert.threshold, alert.version) == (150, 150, 100, 3)
-    assert rule.in_force_at(alert.at_ms)
+    assert rule.is_effective_at(alert.at_ms)
     assert [one.alert for one in AlertLog(world.dynamo, TABLE).newest("a:1")] == [alert]
 
 
@@ -118,9 +125,9 @@ def test_again_it_tells_nothing_more(world: World) -> None:
     world.total("a:1", 150)
     rule = world.rule(counter="a:1")
 
-    assert [world.standing.tell(rule) for _ in range(2)] == [1, 0]
+    assert [world.initial_scan.run(rule) for _ in range(2)] == [1, 0]
     rules = Rules(world.dynamo, TABLE, REGION, world.clock)
-    assert world.standing.tell(rules.set("r", lambda _: world_rule(rule, 120))) == 1
+    assert world.initial_scan.run(rules.set("r", lambda _: world_rule(rule, 120))) == 1
 
 
 def world_rule(rule: Rule, threshold: int) -> Rule:
@@ -130,7 +137,7 @@ def world_rule(rule: Rule, threshold: int) -> Rule:
         counter=rule.counter,
         threshold=threshold,
         direction=rule.direction,
-        judge_in=rule.judge_in,
+        evaluate_in=rule.evaluate_in,
     )
 
 
@@ -139,8 +146,8 @@ def test_a_total_that_is_not_beyond_tells_nothing(world: World, value: int) -> N
     """Nor does a counter that was never recorded."""
     world.total("a:1", value)
 
-    assert world.standing.tell(world.rule(counter="a:1")) == 0
-    assert world.standing.tell(world.rule(name="s", counter="a:none", threshold=0)) == 0
+    assert world.initial_scan.run(world.rule(counter="a:1")) == 0
+    assert world.initial_scan.run(world.rule(name="s", counter="a:none", threshold=0)) == 0
 
 
 def test_a_crossing_that_the_judge_saw_is_not_told_again(world: World) -> None:
@@ -148,14 +155,14 @@ def test_a_crossing_that_the_judge_saw_is_not_told_again(world: World) -> None:
     rule = world.rule(counter="a:1")
     world.clock.at_ms = rule.effective_from_ms
     world.total("a:1", 150, version=4)
-    world.judge(rule, 50, 150, version=4)
+    world.evaluate(rule, 50, 150, version=4)
 
-    assert world.standing.tell(rule) == 0
+    assert world.initial_scan.run(rule) == 0
 
     other = world.rule(name="s", counter="a:2")
     world.total("a:2", 150, version=4)
-    assert world.standing.tell(other) == 1
-    world.judge(other, 50, 150, version=4)
+    assert world.initial_scan.run(other) == 1
+    world.evaluate(other, 50, 150, version=4)
     assert len(world.told.alerts) == 2
 
 
@@ -163,27 +170,27 @@ def test_a_later_crossing_alerts_as_ever(world: World) -> None:
     """Back, and beyond again."""
     world.total("a:1", 150)
     rule = world.rule(counter="a:1")
-    world.standing.tell(rule)
+    world.initial_scan.run(rule)
 
-    world.judge(rule, 150, 50, version=4)
-    world.judge(rule, 50, 120, version=5)
+    world.evaluate(rule, 150, 50, version=4)
+    world.evaluate(rule, 50, 120, version=5)
 
     assert [alert.version for alert in world.told.alerts] == [3, 5]
 
 
 def test_crossings_that_the_judge_meets_later_are_told_as_well(world: World) -> None:
-    """A total that stands beyond by the time it is read has come there by moves of their own."""
+    """A total that scanned beyond by the time it is read has come there by changes of their own."""
     rule = world.rule(counter="a:1", step=10, threshold=10)
     world.clock.at_ms = rule.effective_from_ms
     world.total("a:1", 35, version=6)
-    assert world.standing.tell(rule) == 1
+    assert world.initial_scan.run(rule) == 1
 
-    world.judge(rule, 5, 12, version=4)
-    world.judge(rule, 12, 25, version=5)
-    world.judge(rule, 25, 35, version=6)
+    world.evaluate(rule, 5, 12, version=4)
+    world.evaluate(rule, 12, 25, version=5)
+    world.evaluate(rule, 25, 35, version=6)
 
     assert world.passed == [(6, 30), (4, 10), (5, 20)]
-    assert world.standing.tell(rule) == 0
+    assert world.initial_scan.run(rule) == 0
 
 
 def test_re_arming_goes_on_from_where_the_judge_was(world: World) -> None:
@@ -191,11 +198,11 @@ def test_re_arming_goes_on_from_where_the_judge_was(world: World) -> None:
     rule = world.rule(counter="a:1", rearm=50)
     world.clock.at_ms = rule.effective_from_ms
     world.total("a:1", 150, version=6)
-    assert world.standing.tell(rule) == 1
+    assert world.initial_scan.run(rule) == 1
 
     totals = {3: 40, 4: 120, 5: 45, 6: 150, 7: 60, 8: 130, 9: 40, 10: 110}
     for version in range(4, 11):
-        world.judge(rule, totals[version - 1], totals[version], version=version)
+        world.evaluate(rule, totals[version - 1], totals[version], version=version)
 
     assert world.passed == [(6, 100), (4, 100), (10, 100)]
 
@@ -205,9 +212,9 @@ def test_a_total_that_fell_to_where_it_stands_alerts_for_the_fall(world: World) 
     rule = world.rule(counter="a:1", direction=Direction.BOTH)
     world.clock.at_ms = rule.effective_from_ms
     world.total("a:1", 100, version=6)
-    assert world.standing.tell(rule) == 1
+    assert world.initial_scan.run(rule) == 1
 
-    world.judge(rule, 130, 100, version=6)
+    world.evaluate(rule, 130, 100, version=6)
 
     assert [str(alert.direction) for alert in world.told.alerts] == ["rising", "falling"]
 
@@ -218,12 +225,12 @@ def test_what_an_older_revision_tells_arms_no_newer_one(world: World) -> None:
     rules = Rules(world.dynamo, TABLE, REGION, world.clock)
     second = rules.set("r", lambda _: replace(first, threshold=100, rearm=50))
     world.clock.at_ms = second.effective_from_ms
-    world.judge(second, 40, 150, version=4)
-    world.judge(second, 150, 95, version=5)
+    world.evaluate(second, 40, 150, version=4)
+    world.evaluate(second, 150, 95, version=5)
     world.total("a:1", 95, version=5)
-    assert world.standing.tell(first) == 1
+    assert world.initial_scan.run(first) == 1
 
-    world.judge(second, 95, 120, version=6)
+    world.evaluate(second, 95, 120, version=6)
 
     assert world.passed == [(4, 100), (5, 90)]
 
@@ -232,17 +239,17 @@ def test_what_the_last_revision_has_still_to_judge_is_not_lost(world: World) -> 
     """The stream lags; meanwhile the rule was changed, and the total told by the new revision."""
     first = world.rule(counter="a:1")
     world.clock.at_ms = first.effective_from_ms
-    world.judge(first, 50, 150, version=4)
-    world.judge(first, 150, 50, version=5)
+    world.evaluate(first, 50, 150, version=4)
+    world.evaluate(first, 150, 50, version=5)
     made_ms = world.clock.at_ms
     rules = Rules(world.dynamo, TABLE, REGION, world.clock)
     second = rules.set("r", lambda _: world_rule(first, 120))
     world.total("a:1", 160, version=6)
-    assert world.standing.tell(second) == 1
+    assert world.initial_scan.run(second) == 1
 
     world.clock.at_ms = made_ms
-    world.judge(first, 50, 150, version=4)
-    world.judge(first, 50, 160, version=6)
+    world.evaluate(first, 50, 150, version=4)
+    world.evaluate(first, 50, 160, version=6)
 
     assert world.passed == [(4, 100), (6, 120), (6, 100)]
 
@@ -255,8 +262,8 @@ def test_a_prefix_finds_its_counters(world: World) -> None:
     world.total("a:strict", 150, method="atomic")
     world.total("a:bins", 0, method="atomic", bins=4)
 
-    assert world.standing.tell(world.rule(prefix="a:")) == 126
-    assert world.standing.tell(world.rule(name="all", prefix="")) == 127
+    assert world.initial_scan.run(world.rule(prefix="a:")) == 126
+    assert world.initial_scan.run(world.rule(name="all", prefix="")) == 127
 
 
 def test_one_counter_that_fails_hides_no_other_and_the_next_call_goes_on(world: World) -> None:
@@ -267,9 +274,9 @@ def test_one_counter_that_fails_hides_no_other_and_the_next_call_goes_on(world: 
     world.dynamo.faults[:] = [Fault(Throttled("slow down"))]
 
     with pytest.raises(ServiceFailed, match=r"1 of its counters .*alert set r --now"):
-        world.standing.tell(rule)
+        world.initial_scan.run(rule)
     assert len(world.told.alerts) == 2
-    assert world.standing.tell(rule) == 1
+    assert world.initial_scan.run(rule) == 1
 
 
 def test_a_rule_that_is_far_from_being_in_force_is_not_waited_for(world: World) -> None:
@@ -278,6 +285,6 @@ def test_a_rule_that_is_far_from_being_in_force_is_not_waited_for(world: World) 
     world.clock.at_ms -= HOUR_MS
 
     with pytest.raises(ServiceFailed, match="takes effect in"):
-        world.standing.tell(rule)
+        world.initial_scan.run(rule)
     assert world.clock.slept_ms == []
     assert NOW_MS % SECOND_MS == 0

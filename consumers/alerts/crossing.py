@@ -41,7 +41,7 @@ class Crossing:
 
 
 def direction_of(old: Amount, new: Amount) -> Direction:
-    """Which way a total moves that goes from one value to another."""
+    """Which way a total changes that goes from one value to another."""
     return Direction.RISING if new > old else Direction.FALLING
 
 

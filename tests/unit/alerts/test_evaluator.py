@@ -1,4 +1,4 @@
-"""The judge, case by case: what is told, what waits, what it costs, what is set aside."""
+"""The evaluator, case by case: what is told, what waits, what it costs, what is set aside."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.operations import Put
-from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
+from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, World, history, record, rule
 from tests.unit.ledger.memory import Fault
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.state import State
+    from countledger.consumers.alerts.state import AlertState
 
 TOPIC = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
 
 
-def _stored(world: World) -> State:
+def _stored(world: World) -> AlertState:
     item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
     assert item is not None
     return decode_state(item)
@@ -41,7 +41,7 @@ def test_a_total_that_no_rule_watches_costs_nothing() -> None:
 
     outcome = world.deliver(history([5, 15, 25]))
 
-    assert (outcome.records, outcome.moves, outcome.told) == (3, 3, 0)
+    assert (outcome.records, outcome.changes, outcome.published) == (3, 3, 0)
     assert world.dynamo.calls == []
     assert world.targets.calls == 0
 
@@ -74,7 +74,7 @@ def test_a_batch_delivered_again_costs_one_refused_write_for_each_alert() -> Non
 
     outcome = world.deliver(batch)
 
-    assert outcome.told == 0
+    assert outcome.published == 0
     assert world.dynamo.calls == ["put"]
 
 
@@ -154,7 +154,7 @@ def test_a_later_update_below_the_level_arms_as_well() -> None:
 
 
 def test_a_rule_added_beyond_its_threshold_does_not_alert() -> None:
-    """It is judged by updates made when it was in force; these cross nothing."""
+    """It is evaluated by updates made when it was in force; these cross nothing."""
     world = World([rule(10, effective_from_ms=START_MS + 3 * SECOND_MS)])
 
     world.deliver(history([12, 15, 16, 17]))
@@ -162,7 +162,7 @@ def test_a_rule_added_beyond_its_threshold_does_not_alert() -> None:
     assert world.alerts() == []
 
 
-def test_each_update_is_judged_by_the_revision_of_its_own_time() -> None:
+def test_each_update_is_evaluated_by_the_revision_of_its_own_time() -> None:
     """Also when both are delivered together, long after the change."""
     change_ms = START_MS + 3 * SECOND_MS
     before = rule(10, effective_until_ms=change_ms)
@@ -193,7 +193,7 @@ def test_another_revision_begins_armed() -> None:
     assert [version for _, _, version in world.alerts()] == ["1", "3"]
 
 
-def test_a_rule_is_judged_beside_every_other() -> None:
+def test_a_rule_is_evaluated_beside_every_other() -> None:
     """Those of the name, of prefixes, of other targets."""
     exact = replace(rule(10, name="exact"), prefix=None, counter=COUNTER)
     world = World([rule(10), exact, rule(10, name="ns", prefix="a:", target=TOPIC)])
@@ -214,10 +214,10 @@ def test_a_crash_between_the_state_and_its_alerts_loses_none() -> None:
 
     assert first.retry_from == 10**20 + 2
     assert world.targets.taken == []
-    assert not _stored(world).told
+    assert not _stored(world).published
     assert world.deliver(batch[1:]).retry_from is None
     assert world.alerts() == [("rising", "10", "2")]
-    assert _stored(world).told
+    assert _stored(world).published
 
 
 def test_untold_alerts_of_a_record_that_never_comes_again_are_told_by_the_next() -> None:
@@ -254,11 +254,11 @@ def test_what_a_target_refuses_goes_to_the_dead_letters_and_counts_as_told() -> 
 
     outcome = world.deliver(history([15, 25]))
 
-    assert (outcome.told, outcome.dead, outcome.retry_from) == (2, 1, None)
+    assert (outcome.published, outcome.dead, outcome.retry_from) == (2, 1, None)
     (letter,) = world.letters.kept
     assert (letter.target, letter.reason, letter.alert.threshold) == (TOPIC, "no", 10)
     assert world.alerts() == [("rising", "20", "2")]
-    assert _stored(world).told
+    assert _stored(world).published
 
 
 def test_a_target_that_does_not_answer_is_not_waited_for_again() -> None:
@@ -273,29 +273,29 @@ def test_a_target_that_does_not_answer_is_not_waited_for_again() -> None:
     assert world.deliver([record(4, 35, 45)]).dead == 0
 
 
-def test_without_rules_nothing_is_judged() -> None:
+def test_without_rules_nothing_is_evaluated() -> None:
     """What cannot be read has to come again, whole."""
     world = World([rule(10)])
 
     class Unreadable(World):
-        def book(self) -> None:  # type: ignore[override]
+        def index(self) -> None:  # type: ignore[override]
             raise Throttled("no rules now")
 
     with pytest.raises(ServiceFailed):
         Unreadable(world.rules).deliver(history([15]))
 
 
-@pytest.mark.parametrize("spoilt", [{"revision": 1}, {"told": 1}, {"firing": {"old": "x"}}])
+@pytest.mark.parametrize("spoilt", [{"revision": 1}, {"published": 1}, {"firing": {"old": "x"}}])
 def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object]) -> None:
     """The crossing is set aside with the reason; other counters and rules go on."""
     world = World([rule(10)])
     world.deliver(history([15]))
     item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
-    world.dynamo.put(Put(TABLE, {**item, "version": 9, "told": False, **spoilt}))
+    world.dynamo.put(Put(TABLE, {**item, "version": 9, "published": False, **spoilt}))
 
     outcome = world.deliver([record(2, 5, 15), *history([15], counter="c:d")])
 
-    assert (outcome.retry_from, outcome.quarantined, outcome.told) == (None, 1, 1)
+    assert (outcome.retry_from, outcome.quarantined, outcome.published) == (None, 1, 1)
     ((kept, reason),) = world.quarantine.records
     assert kept["dynamodb"]["Keys"]["counter"]["S"] == COUNTER
     assert "alert#rule" in reason
@@ -319,12 +319,12 @@ def test_p8_alerts_that_cannot_be_told_or_marked_block_nobody(spoilt: dict[str, 
     world.deliver(history([15]))
     item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
     firing = {**item["firing"], **spoilt}
-    world.dynamo.put(Put(TABLE, {**item, "told": False, "firing": firing}))
+    world.dynamo.put(Put(TABLE, {**item, "published": False, "firing": firing}))
     batch = [record(2, 5, 15), *history([15], counter="c:d")]
 
     outcome = world.deliver(batch)
 
-    assert (outcome.retry_from, outcome.quarantined, outcome.told) == (None, 1, 1)
+    assert (outcome.retry_from, outcome.quarantined, outcome.published) == (None, 1, 1)
     ((kept, reason),) = world.quarantine.records
     assert kept == batch[0]
     assert COUNTER in reason
@@ -337,7 +337,7 @@ def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass() -> None:
 
     outcome = world.deliver([poison, *history([15], counter="c:d")])
 
-    assert (outcome.told, outcome.quarantined) == (1, 1)
+    assert (outcome.published, outcome.quarantined) == (1, 1)
     ((kept, reason),) = world.quarantine.records
     assert kept == poison
     assert "stream" in reason
@@ -375,28 +375,28 @@ def test_an_armed_state_goes_when_no_record_can_need_it_and_a_fired_one_stays() 
     assert armed["expires_at"] > START_MS // SECOND_MS
 
 
-def test_a_move_at_or_below_the_states_version_has_been_judged() -> None:
+def test_a_move_at_or_below_the_states_version_has_been_evaluated() -> None:
     """Whatever it crosses."""
     world = World([rule(10)])
     world.deliver(history([5, 15]))
     state = _stored(world)
 
     for version in (1, 2):
-        move = record(version, 5, 15)
-        assert world.deliver([move]).told == 0
+        change = record(version, 5, 15)
+        assert world.deliver([change]).published == 0
     assert state == _stored(world)
 
 
 def test_a_deadline_tells_from_which_move_on_to_judge_again() -> None:
-    """What was judged before it is judged; nothing is begun after it, and no alert is lost."""
+    """What began before it ends; nothing begins after it, and no alert is lost."""
     world = World([rule(10), rule(20, name="high")])
     clock = world.clock
     batch = history([5, 15, 25])
-    judge = world.judge()
+    evaluator = world.evaluator()
     deadline = Deadline(clock, clock.at_ms, clock.at_ms)
 
-    outcome = judge.apply(batch, "label", deadline)
+    outcome = evaluator.apply(batch, "label", deadline)
 
     assert outcome.retry_from == 10**20 + 2
-    assert (outcome.late, outcome.told, world.alerts()) == (2, 0, [])
-    assert judge.apply(batch, "label").told == 2
+    assert (outcome.late, outcome.published, world.alerts()) == (2, 0, [])
+    assert evaluator.apply(batch, "label").published == 2

@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class StandingAccount:
+class ScanAccount:
     """Those of one region.
 
     Attributes:

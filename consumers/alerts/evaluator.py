@@ -1,13 +1,13 @@
-"""The judge: from the moves of totals, as the stream of `counters` shows them, to alerts.
+"""The evaluator: from the changes of totals, as the stream of `counters` shows them, to alerts.
 
     1  read the batch; what cannot be understood goes to the quarantine     pure, but for that
-    2  for each move the rules that watch its counter, as of its own time   pure
-    3  for each counter and rule its moves in order: decide, write, tell    several at a time
+    2  for each change the rules that watch its counter, as of its own time   pure
+    3  for each counter and rule its changes in order: decide, write, tell    several at a time
     4  what failed tells from where the shard has to be delivered again
 
-Which alerts are made follows from the moves and the revisions of the rules alone, so it is the same
-whatever is delivered again, cut in pieces, or judged by two at once. See `state` for why none is
-lost.
+Which alerts are made follows from the changes and the revisions of the rules alone, so it is the
+same whatever is delivered again, cut in pieces, or judged by two at once. See `state` for why none
+is lost.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from countledger.consumers.alerts.chain import ChainJudge, Judged, Link
-from countledger.consumers.alerts.state import concerns
-from countledger.consumers.alerts.teller import Teller
-from countledger.consumers.alerts.total_change import move_of
+from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link
+from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.state import may_matter
+from countledger.consumers.alerts.total_change import total_change_of
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.publish import Publisher
     from countledger.consumers.alerts.rule_index import RuleIndex
-    from countledger.consumers.alerts.total_change import Move
+    from countledger.consumers.alerts.total_change import TotalChange
     from countledger.consumers.quarantine import Quarantine
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.errors import CountledgerError
@@ -45,7 +45,7 @@ _Place = tuple[str, str]
 class KnownRules(Protocol):
     """Knows the rules of a region."""
 
-    def book(self) -> RuleIndex:
+    def index(self) -> RuleIndex:
         """All that were changed some seconds ago, or earlier.
 
         Raises:
@@ -54,13 +54,13 @@ class KnownRules(Protocol):
 
 
 @dataclass(slots=True)
-class Outcome:
+class EvaluationOutcome:
     """What became of a batch.
 
     Attributes:
         records: how many were delivered.
-        moves: how many of them moved a total.
-        told: how many alerts were told, again or for the first time.
+        changes: how many of them moved a total.
+        published: how many alerts were told, again or for the first time.
         dead: how many of them went to the dead letters.
         quarantined: records that went to the quarantine.
         failed: why, for each counter and rule that could not be judged to the end.
@@ -69,8 +69,8 @@ class Outcome:
     """
 
     records: int
-    moves: int = 0
-    told: int = 0
+    changes: int = 0
+    published: int = 0
     dead: int = 0
     quarantined: int = 0
     failed: dict[_Place, CountledgerError] = field(default_factory=dict)
@@ -84,8 +84,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """Judges batches of stream records.
+class Evaluator:
+    """Evaluates batches of stream records.
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
@@ -110,8 +110,8 @@ class Judge:
         records: Sequence[Mapping[str, Any]],
         stream: str,
         deadline: Deadline | None = None,
-    ) -> Outcome:
-        """Judge a batch of one shard. What no rule watches costs nothing; see `ChainJudge.judge`.
+    ) -> EvaluationOutcome:
+        """Evaluate a batch of one shard; what it costs: `ChainEvaluator.evaluate`.
 
         A counter and rule that cannot be judged to the end, or not in time, is in the outcome, not
         raised.
@@ -119,66 +119,66 @@ class Judge:
         Args:
             records: as Lambda delivers them, in order.
             stream: which stream they come from, for the quarantine.
-            deadline: after which no move is begun; None: as long as the function may run.
+            deadline: after which no change is begun; None: as long as the function may run.
 
         Raises:
-            ServiceFailed: the rules cannot be read, or the quarantine takes nothing; no move was
+            ServiceFailed: the rules cannot be read, or the quarantine takes nothing; no change was
                 judged.
         """
         deadline = deadline or Deadline.within(self.clock)
-        outcome = Outcome(len(records))
+        outcome = EvaluationOutcome(len(records))
         # Read behind the records were made: what is in force at their time is known by now.
-        book = self.rules.book()
-        moves = self._read(records, stream, outcome)
-        chains = chains_of(moves, book)
+        index = self.rules.index()
+        changes = self._read(records, stream, outcome)
+        chains = chains_of(changes, index)
 
         def set_aside(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
-        teller = Teller(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        judge = ChainJudge(self.dynamo, self.table, teller, set_aside, deadline)
+        notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
+        judge = ChainEvaluator(self.dynamo, self.table, notifier, set_aside, deadline)
         if chains:
-            with ThreadPoolExecutor(_CHAINS, "countledger-judge") as pool:
-                judged = pool.map(judge.judge, chains.values())
+            with ThreadPoolExecutor(_CHAINS, "countledger-evaluator") as pool:
+                judged = pool.map(judge.evaluate, chains.values())
                 _sum_up(outcome, dict(zip(chains, judged, strict=True)))
         return outcome
 
     def _read(
-        self, records: Sequence[Mapping[str, Any]], stream: str, outcome: Outcome
-    ) -> list[Move]:
+        self, records: Sequence[Mapping[str, Any]], stream: str, outcome: EvaluationOutcome
+    ) -> list[TotalChange]:
         """Step 1."""
         now_ms = self.clock.now_ms()
-        moves: list[Move] = []
+        changes: list[TotalChange] = []
         for record in records:
             try:
-                move = move_of(record, sequence_of(record), now_ms)
+                change = total_change_of(record, sequence_of(record), now_ms)
             except MalformedRecord as poison:
                 self.quarantine.put(record, str(poison), stream)
                 outcome.quarantined += 1
                 continue
-            if move is not None:
-                moves.append(move)
-        outcome.moves = len(moves)
+            if change is not None:
+                changes.append(change)
+        outcome.changes = len(changes)
         if records:
             try:
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
             except MalformedRecord:
                 outcome.lag_ms = None
-        return moves
+        return changes
 
 
-def chains_of(moves: Sequence[Move], book: RuleIndex) -> dict[_Place, list[Link]]:
-    """Step 2: per counter and rule the moves that may change anything, in order."""
+def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, list[Link]]:
+    """Step 2: per counter and rule the changes that may change anything, in order."""
     chains: dict[_Place, list[Link]] = {}
-    for move in moves:
-        for rule in book.matching(move.counter):
-            if rule.in_force_at(move.at_ms) and concerns(move, rule):
-                chains.setdefault((move.counter, rule.name), []).append(Link(move, rule))
+    for change in changes:
+        for rule in index.matching(change.counter):
+            if rule.is_effective_at(change.at_ms) and may_matter(change, rule):
+                chains.setdefault((change.counter, rule.name), []).append(Link(change, rule))
     return chains
 
 
-def _sum_up(outcome: Outcome, judged: Mapping[_Place, Judged]) -> None:
-    outcome.told = sum(one.told for one in judged.values())
+def _sum_up(outcome: EvaluationOutcome, judged: Mapping[_Place, ChainOutcome]) -> None:
+    outcome.published = sum(one.published for one in judged.values())
     outcome.dead = sum(one.dead for one in judged.values())
     outcome.quarantined += sum(one.rejected for one in judged.values())
     outcome.failed = {place: one.error for place, one in judged.items() if one.error}

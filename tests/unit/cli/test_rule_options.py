@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.infra.cli.alert_rules import without_topic
-from countledger.infra.cli.rule_words import RuleText, read_rules
+from countledger.infra.cli.rule_options import RuleText, read_rules
 from countledger.infra.cli.settings_file import commands_for
 from countledger.ledger.errors import BadRule, BadSetting
 
@@ -74,7 +74,7 @@ def test_toml_and_yaml_say_the_same(tmp_path: Path, name: str, text: str) -> Non
 
 def test_none_takes_a_level_back() -> None:
     """As an option, where there is no other way to say it."""
-    assert RuleText(rearm="none", step="None").wish() == {"rearm": None, "step": None}
+    assert RuleText(rearm="none", step="None").spec() == {"rearm": None, "step": None}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_none_takes_a_level_back() -> None:
 def test_words_that_say_nothing_are_refused(words: dict[str, Any], reason: str) -> None:
     """Naming the value."""
     with pytest.raises(BadRule, match=reason):
-        RuleText(**words).wish()
+        RuleText(**words).spec()
 
 
 RULE = "[[alerts]]\nname = 'r'\n"
