@@ -16,7 +16,7 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.record import failures_from
-from countledger.consumers.shard import label_of
+from countledger.consumers.stream import label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime

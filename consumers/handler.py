@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.passed import PassedShards
+from countledger.consumers.namespace_rules import DueRules, RankRules
 from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
-from countledger.consumers.rank_rules import RankRules
 from countledger.consumers.record import failures_from
-from countledger.consumers.shard import ShardName, label_of
+from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.watermark import PassedShards
 from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from countledger.consumers.outcome import BatchOutcome
+    from countledger.consumers.batch import BatchOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from countledger.ledger.operations import Update
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.consumers.changes import CounterChanges
+    from countledger.consumers.fold import CounterChanges
     from countledger.consumers.record import EntryChange
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient

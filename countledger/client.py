@@ -233,7 +233,7 @@ class CountLedger:
 
         A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
         """
-        from countledger.consumers.names import counters_beginning
+        from countledger.consumers.totals import counters_beginning
 
         dynamo = self.connection.dynamo("standard")
         return counters_beginning(dynamo, self.connection.setting("counters_table"), prefix)
@@ -266,7 +266,7 @@ class CountLedger:
             NamespaceUnknown: there is no such namespace.
             CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
-        from countledger.consumers.listing import Listing
+        from countledger.consumers.totals import Listing
 
         return Listing(self._totals, self.namespaces).counters(namespace, on_corrupt)
 
@@ -511,8 +511,8 @@ class CountLedger:
     def deletions(self) -> Deletions:
         """Delete counters with all that is kept of them, by name or by namespace."""
         from countledger.compaction.assembly import deletions_of
+        from countledger.consumers.auditor import why_not_exact
         from countledger.consumers.leftovers import Leftovers
-        from countledger.consumers.proven import why_not_exact
         from countledger.ledger.namespace import Kind
 
         leftovers = Leftovers(self.groups)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.last_run import LastRunStore
-from countledger.consumers.lag import waiting_since_ms
+from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.infra.local_mappings import PUMPED_TAG

@@ -8,8 +8,7 @@ import pytest
 from countledger.consumers import watermark
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.shard import ShardName
-from countledger.consumers.stream import LedgerStream
+from countledger.consumers.stream import LedgerStream, ShardName
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock

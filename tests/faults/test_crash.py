@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.operations import Put
 from tests.engines.store import Record, Store

@@ -9,11 +9,11 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest
 
 from countledger.consumers import materializer as materializer_module
+from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.fold import Fold
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
 from countledger.consumers.record import sequence_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import Written
 from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store

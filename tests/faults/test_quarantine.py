@@ -9,7 +9,7 @@ import pytest
 from countledger.consumers import quarantine as quarantine_module
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.quarantine import StoredQuarantine, quarantined_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.operations import Put

@@ -14,9 +14,9 @@ from countledger.compaction import plan
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
 from countledger.consumers import (
-    due,
     fold,
     materializer,
+    namespace_rules,
     proof,
     record,
     total_writer,
@@ -24,7 +24,7 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
+from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
 from countledger.ledger import due as due_index
@@ -255,13 +255,13 @@ def _covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
 
 def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     """A mark that failed is not tried again."""
-    mark = due.DueMarker.mark
+    mark = namespace_rules.DueMarker.mark
 
-    def shy(marker: due.DueMarker, total: Any) -> None:  # noqa: ANN401
+    def shy(marker: namespace_rules.DueMarker, total: Any) -> None:  # noqa: ANN401
         if marker.now_ms % 3 == 0:
             mark(marker, total)
 
-    patch.setattr(due.DueMarker, "mark", shy)
+    patch.setattr(namespace_rules.DueMarker, "mark", shy)
 
 
 def _settlement_forgets_the_due(patch: pytest.MonkeyPatch) -> None:

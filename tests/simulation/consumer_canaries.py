@@ -10,10 +10,10 @@ from countledger.consumers.alerts import judged, rule_items
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.passed import PassedShards
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
+from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.limits import MINUTE_MS

@@ -17,7 +17,7 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.targets import Targets as TargetCheck
 from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
-from countledger.consumers.shard import label_of
+from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.report import RunOutcome
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.quarantine_record import QuarantineSource

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from countledger.compaction.report import RunOutcome
 from countledger.consumers.repair import Remedy
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchSchedule, ScheduleExists, ServiceFailed
 from countledger.ledger.limits import MINUTE_MS

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from botocore.exceptions import ClientError
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.due import DueRules, new_memory
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.passed import PassedShards
+from countledger.consumers.namespace_rules import DueRules, new_memory
+from countledger.consumers.watermark import PassedShards
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine_record
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.consumers.ttl_cache import TtlCache
+    from countledger.consumers.namespace_rules import TtlCache
     from countledger.ledger.due import DueRule
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults

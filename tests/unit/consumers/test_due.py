@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.due import DueMarker, DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName
+from countledger.consumers.namespace_rules import DueMarker, DueRules
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule, bucket_of, buckets_of, due_query
 from countledger.ledger.errors import RequestRejected, Throttled

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.consumers import watermark
-from countledger.consumers.changes import CounterChanges
-from countledger.consumers.fold import after, fold, folded_change
+from countledger.consumers.fold import CounterChanges, after, fold, folded_change
 from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import ConditionFailed
 from tests.unit.consumers.records import COUNTER, record

@@ -20,7 +20,7 @@ from countledger.consumers.progress import (
     decode_progress,
     opening_of,
 )
-from countledger.consumers.shard import ShardName, label_of
+from countledger.consumers.stream import ShardName, label_of
 from countledger.ledger import before_send, keys
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (

@@ -13,10 +13,9 @@ from countledger.consumers import watermark
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import fold
 from countledger.consumers.repair import Remedy, Repairer, plan_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import TotalWriter
-from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Evidence, Verifier
+from countledger.consumers.verify import Evidence, Judgement, Verifier
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, ProgressLost, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS

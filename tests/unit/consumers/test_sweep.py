@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.changes import CounterChanges
-from countledger.consumers.fold import Fold, fold, fold_one_by_one, folded_change
+from countledger.consumers.fold import (
+    CounterChanges,
+    Fold,
+    fold,
+    fold_one_by_one,
+    folded_change,
+    sweep,
+)
 from countledger.consumers.record import EntryChange, MalformedRecord, are_sequences, sequence_of
-from countledger.consumers.sweep import sweep
 from countledger.ledger import keys
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream

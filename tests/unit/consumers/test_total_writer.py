@@ -25,7 +25,7 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
-    from countledger.consumers.changes import CounterChanges
+    from countledger.consumers.fold import CounterChanges
     from countledger.consumers.record import EntryChange
 
 TABLE = "counters"
