@@ -12,7 +12,7 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -211,7 +211,7 @@ def open_producer(
     )
     return BufferedProducer(
         buffering,
-        partial(Delivery, sender, buffering.attempts),
+        partial(BatchDelivery, sender, buffering.attempts),
         EntryMaker(process.region, process, world.new_id),
         ledger="simulated",
         on_failure=hear,

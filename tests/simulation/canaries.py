@@ -14,9 +14,9 @@ from countledger.compaction import plan
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
 from countledger.consumers import (
-    due,
     fold,
     materializer,
+    namespace_rules,
     proof,
     record,
     total_writer,
@@ -24,7 +24,7 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
+from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
@@ -255,13 +255,13 @@ def _covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
 
 def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     """A mark that failed is not tried again."""
-    mark = due.DueMarker.mark
+    mark = namespace_rules.DueMarker.mark
 
-    def shy(marker: due.DueMarker, total: Any) -> None:  # noqa: ANN401
+    def shy(marker: namespace_rules.DueMarker, total: Any) -> None:  # noqa: ANN401
         if marker.now_ms % 3 == 0:
             mark(marker, total)
 
-    patch.setattr(due.DueMarker, "mark", shy)
+    patch.setattr(namespace_rules.DueMarker, "mark", shy)
 
 
 def _settlement_forgets_the_due(patch: pytest.MonkeyPatch) -> None:
@@ -374,7 +374,7 @@ CANARIES = [
     Canary("marker: its condition", _markers_unread, "markers"),
     Canary("marker: its window", _markers_of_a_short_life, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
-    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
+    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "malformed"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
     Canary(
         "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
@@ -418,7 +418,7 @@ CANARIES = [
     Canary("ingest: identity is the event's", wrong.identity_by_arrival, "ingest"),
     Canary("ingest: identity is the content, too", wrong.identity_by_id_alone, "ingest"),
     Canary("ingest: what failed comes again", wrong.ingest_goes_on, "ingest"),
-    Canary("ingest: what is refused is set aside", wrong.ingest_sets_nothing_aside, "ingest"),
+    Canary("ingest: what is refused is quarantined", wrong.ingest_sets_nothing_aside, "ingest"),
     Canary("marker: removed by its making", wrong.markers_by_age, "makings"),
     Canary("append: on condition", wrong.append_over, "numbers"),
     Canary("append: a number in doubt is looked at", wrong.append_without_doubt, "numbers"),

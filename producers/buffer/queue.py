@@ -30,7 +30,7 @@ _ENTRY_BYTES: Final = 400
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class EntryBatch:
     """Entries that go together.
 
     Attributes:
@@ -54,7 +54,7 @@ def size_of(counter: str, entry: Entry | None) -> int:
 
 
 @dataclass(slots=True)
-class Buffer:
+class SendQueue:
     """Everything that was taken and is not acknowledged yet.
 
     Attributes:
@@ -73,7 +73,7 @@ class Buffer:
     _window_since_ms: float = 0
     _plain: deque[Pending] = field(default_factory=deque)
     _keyed: deque[Pending] = field(default_factory=deque)
-    _under_way: dict[Batch, None] = field(default_factory=dict)
+    _under_way: dict[EntryBatch, None] = field(default_factory=dict)
     _last: int = 0
     _due_through: int = 0
 
@@ -149,7 +149,7 @@ class Buffer:
 
     # ---- sending ----
 
-    def take(self, now_ms: float) -> Batch | None:
+    def take(self, now_ms: float) -> EntryBatch | None:
         """The next batch that is due, now under way; None where none is."""
         if len(self._under_way) >= int(self.limit):
             return None
@@ -159,11 +159,11 @@ class Buffer:
         if self._keyed_is_due() and not (
             plain_due and self._plain[0].number < self._keyed[0].number
         ):
-            return self._send(Batch([self._keyed.popleft()], keyed=True))
+            return self._send(EntryBatch([self._keyed.popleft()], keyed=True))
         if not plain_due:
             return None
         most = min(len(self._plain), BATCH_WRITE_ITEMS)
-        return self._send(Batch([self._plain.popleft() for _ in range(most)], keyed=False))
+        return self._send(EntryBatch([self._plain.popleft() for _ in range(most)], keyed=False))
 
     def due_in_ms(self, now_ms: float) -> float | None:
         """After how long time alone makes something due; None where it does not."""
@@ -183,7 +183,7 @@ class Buffer:
             ready += -(-len(self._plain) // BATCH_WRITE_ITEMS)
         return min(ready, int(self.limit) - len(self._under_way))
 
-    def settle(self, batch: Batch, *, slow_down: bool) -> None:
+    def settle(self, batch: EntryBatch, *, slow_down: bool) -> None:
         """A batch came to its end: its room is free.
 
         Args:
@@ -269,7 +269,7 @@ class Buffer:
             batch.keyed and _same(batch.pendings[0].entry, entry) for batch in self._under_way
         )
 
-    def _send(self, batch: Batch) -> Batch:
+    def _send(self, batch: EntryBatch) -> EntryBatch:
         self._under_way[batch] = None
         return batch
 

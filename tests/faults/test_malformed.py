@@ -8,7 +8,7 @@ import pytest
 
 from countledger.consumers import materializer as materializer_module
 from countledger.consumers.record import EntryChange
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import TotalWriter
 from countledger.ledger import keys
 from countledger.ledger.dynamo import DynamoClient
@@ -27,7 +27,7 @@ from tests.faults.product import recorder_of
 
 
 def quarantine_passed_by(patch: pytest.MonkeyPatch) -> None:
-    """A change that can never be written is passed without being set aside."""
+    """A change that can never be written is passed without being quarantined."""
 
     def writer(
         dynamo: DynamoClient,
@@ -106,7 +106,7 @@ UNREADABLE: dict[str, tuple[Spoil, str]] = {
     "events of letters": (_image(events={"S": "x"}), "no well-formed delta and events"),
     "later format": (_image(v={"N": "2"}), "this release reads 1"),
     "no old image": (lambda r: {**r, "eventName": "MODIFY"}, "old image has no well-formed"),
-    "old image spoilt": (_image("OldImage", delta=None), "old image has no well-formed"),
+    "old image corrupt": (_image("OldImage", delta=None), "old image has no well-formed"),
 }
 
 
@@ -116,27 +116,27 @@ def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass(
 ) -> None:
     """It lies in the quarantine with its reason; what comes before and after it is applied."""
     shard, records = written(store, counter, each=4)
-    poison = spoil(records[1])
+    malformed = spoil(records[1])
     quarantine = KeptRecords()
     materializer = store.materializer(quarantine=quarantine)
 
-    assert deliver(materializer, [records[0], poison, *records[2:]], shard) == 1
+    assert deliver(materializer, [records[0], malformed, *records[2:]], shard) == 1
 
     ((kept, why, where),) = quarantine.kept
-    assert kept == poison
+    assert kept == malformed
     assert reason in why
     assert where == str(shard)
     expect_total(store, counter, [records[1]])
 
 
-def test_p8_a_batch_of_poison_alone_is_handled(store: Store, counter: str) -> None:
+def test_p8_a_batch_of_malformed_records_is_handled(store: Store, counter: str) -> None:
     """Nothing to apply, all aside, and the shard moves on."""
     shard, records = written(store, counter, each=3)
     shard = ShardName(shard.stream, f"{shard.id}-{counter}")
     quarantine = KeptRecords()
-    poison = [{**record, "eventName": "UPSERT"} for record in records]
+    malformed = [{**record, "eventName": "UPSERT"} for record in records]
 
-    assert deliver(store.materializer(quarantine=quarantine), poison, shard) == 1
+    assert deliver(store.materializer(quarantine=quarantine), malformed, shard) == 1
 
     assert len(quarantine.kept) == 3
     assert store.totals().read(counter).version == 0
@@ -162,7 +162,7 @@ def _mend_total(store: Store, counter: str) -> None:
 def test_p8_a_total_that_takes_nothing_blocks_nobody(
     rule: Rule, store: Store, counter: str
 ) -> None:
-    """Each of its changes is set aside, the other counters go on, and later changes count again."""
+    """Each of its changes is quarantined, other counters go on, and later changes count again."""
     with rule.watched():
         other = f"{counter}/other"
         shard, records = written(store, counter, other, each=5)

@@ -30,14 +30,20 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
 from countledger.ledger.limits import QUARANTINE_HANDLED_LIFE_MS, SECOND_MS
 from countledger.ledger.operations import Put, Query, Update
-from countledger.ledger.quarantined import Copy, Source, decode_copy, encode_copy, key_of
+from countledger.ledger.quarantine_record import (
+    QuarantinedRecord,
+    QuarantineSource,
+    decode_quarantined,
+    encode_quarantined,
+    key_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.quarantined import Handled
+    from countledger.ledger.quarantine_record import QuarantineHandling
 
 # Another try would end the same.
 _FOR_GOOD: Final = (RequestRejected, AccessDenied, TableNotFound)
@@ -45,7 +51,7 @@ _PAGE: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class QuarantineStore:
     """Keeps copies.
 
     Attributes:
@@ -58,7 +64,7 @@ class Copies:
     table: str
     clock: Clock = field(default_factory=SystemClock)
 
-    def keep(self, copy: Copy) -> bool:
+    def keep(self, copy: QuarantinedRecord) -> bool:
         """Write a copy, unless it is there: a write unit for each KB of it, either way.
 
         Returns:
@@ -69,7 +75,7 @@ class Copies:
             ServiceFailed: it is not kept; the record has to be delivered again.
         """
         try:
-            self.dynamo.put(Put(self.table, encode_copy(copy), Absent("part")))
+            self.dynamo.put(Put(self.table, encode_quarantined(copy), Absent("part")))
         except ConditionFailed as there:
             item = there.item or {}
             return "queued_at" not in item and "handled_at" not in item
@@ -77,7 +83,7 @@ class Copies:
             return True
         return True
 
-    def told(self, copy: Copy) -> None:
+    def told(self, copy: QuarantinedRecord) -> None:
         """Note that its message was sent: a write unit for each KB of it.
 
         Where that fails, the message is sent once more if the record is delivered again; the record
@@ -93,7 +99,7 @@ class Copies:
                 )
             )
 
-    def find(self, copy_id: str) -> Copy | None:
+    def find(self, copy_id: str) -> QuarantinedRecord | None:
         """A copy, or None: a read unit for each 4 KB of it.
 
         Raises:
@@ -101,11 +107,11 @@ class Copies:
             CorruptItem: it cannot be read.
         """
         item = self.dynamo.get(self.table, key_of(copy_id), consistent=True)
-        return None if item is None else decode_copy(item)
+        return None if item is None else decode_quarantined(item)
 
     def newest(
-        self, source: Source | None = None, on_corrupt: OnCorrupt | None = None
-    ) -> Iterator[Copy]:
+        self, source: QuarantineSource | None = None, on_corrupt: OnCorrupt | None = None
+    ) -> Iterator[QuarantinedRecord]:
         """The copies of a source, or of all, newest first by when their records were made.
 
         Half a read unit for each 4 KB read; nothing else of the table is.
@@ -117,17 +123,19 @@ class Copies:
         Raises:
             CorruptItem: a copy cannot be read, and `on_corrupt` is not given.
         """
-        sources = Source if source is None else (source,)
+        sources = QuarantineSource if source is None else (source,)
         feeds = (self._of(one, on_corrupt) for one in sources)
         return merge(*feeds, key=lambda copy: copy.place, reverse=True)
 
-    def _of(self, source: Source, on_corrupt: OnCorrupt | None) -> Iterator[Copy]:
+    def _of(
+        self, source: QuarantineSource, on_corrupt: OnCorrupt | None
+    ) -> Iterator[QuarantinedRecord]:
         condition = Compare("counter", "=", keys.QUARANTINE_PREFIX + source)
         read = Query(self.table, condition, forward=False, page_size=_PAGE)
         for page in self.dynamo.pages(read):
-            yield from decoded(page, decode_copy, on_corrupt)
+            yield from decoded(page, decode_quarantined, on_corrupt)
 
-    def handle(self, copy: Copy, handled: Handled) -> Copy:
+    def handle(self, copy: QuarantinedRecord, handled: QuarantineHandling) -> QuarantinedRecord:
         """Note that a person has handled it: a write unit for each KB. It goes in ninety days.
 
         Returns:
@@ -151,4 +159,4 @@ class Copies:
             item = refused.item
         if not item:
             raise NotQuarantined(f"{copy.id} is not in quarantine any more")
-        return decode_copy(item)
+        return decode_quarantined(item)

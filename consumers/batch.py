@@ -1,29 +1,30 @@
-"""Attempts at a batch that ends its process: ever less of it is applied, down to one record.
+"""A batch of stream records: how much of it one invocation applies, and what became of it.
 
-A batch that runs its function out of memory would block its shard for a day: nothing of it is ever
-reported. So once its first record is minutes old, each invocation notes beforehand that it begins,
-and afterwards that it came to an end, whatever became of the batch. Where it did not, again and
-again, half of the batch is applied and the rest is left for later, then a quarter, and at last the
-first record alone. If even that does not end, the record goes to the quarantine.
+A batch that runs its function out of memory would block its shard for a day, because the function
+reports nothing. So once the first record is minutes old, each invocation stores an attempt before
+it applies anything, and removes it at its end, whatever became of the batch. If invocations keep
+ending without that, half of the batch is applied and the rest is left for later, then a quarter,
+and at last the first record alone. If even that does not end, the record is quarantined.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.directory import lost_text
-from countledger.consumers.progress import attempt_ended_of, attempt_started_of
+from countledger.consumers.progress import attempt_ended_of, attempt_started_of, lost_text
 from countledger.consumers.record import MalformedRecord, created_at_ms, sequence_of
-from countledger.ledger.errors import ConditionFailed, CountledgerError, ProgressLost
+from countledger.ledger.errors import ConditionFailed, CountledgerError, OutOfTime, ProgressLost
 from countledger.ledger.limits import ATTEMPTS_COUNTED_FROM_MS, ATTEMPTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from countledger.consumers.fold import Fold
     from countledger.consumers.progress import ShardProgress
-    from countledger.consumers.shard import ShardName
+    from countledger.consumers.stream import ShardName
+    from countledger.consumers.total_writer import Written
     from countledger.ledger.deadline import Deadline
     from countledger.ledger.dynamo import DynamoClient
 
@@ -134,3 +135,57 @@ def end_attempt(dynamo: DynamoClient, table: str, batch: ShardBatch, attempt: Ba
     """Note that the process did not end over this batch, which fails for reasons of its own."""
     with suppress(CountledgerError), batch.deadline.concluding().guarded():
         dynamo.update(attempt_ended_of(table, str(batch.shard), attempt.first))
+
+
+@dataclass(slots=True)
+class BatchOutcome:
+    """What became of a batch.
+
+    Attributes:
+        records: how many were delivered.
+        counters: how many counters they change.
+        updates: how many totals were updated.
+        duplicates: changes that had been applied before.
+        quarantined: records that went to the quarantine.
+        failed: why, for each counter that could not be written.
+        retry_from: the lowest sequence number that may not be applied yet, or None.
+        lag_ms: how far the last record lies behind this clock, or None without one.
+    """
+
+    records: int
+    counters: int = 0
+    updates: int = 0
+    duplicates: int = 0
+    quarantined: int = 0
+    failed: dict[str, CountledgerError] = field(default_factory=dict)
+    retry_from: int | None = None
+    lag_ms: int | None = None
+
+    @property
+    def late(self) -> int:
+        """How many of the failed counters were not written because the time was over."""
+        return sum(isinstance(error, OutOfTime) for error in self.failed.values())
+
+
+def complete_outcome(
+    outcome: BatchOutcome, folded: Fold, written: Mapping[str, Written], now_ms: int
+) -> None:
+    """Complete an outcome with what became of each counter.
+
+    Args:
+        outcome: of the batch.
+        folded: what the batch does.
+        written: what became of it, by counter.
+        now_ms: the time of the batch, ms since the epoch.
+    """
+    outcome.counters = len(folded.changes)
+    outcome.updates = sum(1 for one in written.values() if one.applied)
+    outcome.duplicates += sum(one.duplicates for one in written.values())
+    outcome.quarantined = len(folded.rejected) + sum(one.rejected for one in written.values())
+    outcome.failed = {counter: one.error for counter, one in written.items() if one.error}
+    # What a failed counter had before its failure is applied: delivered again, it is dropped.
+    outcome.retry_from = min(
+        (folded.changes[counter][0].sequence for counter in outcome.failed), default=None
+    )
+    if folded.last_created_at_ms is not None:
+        outcome.lag_ms = max(0, now_ms - folded.last_created_at_ms)

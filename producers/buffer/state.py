@@ -1,6 +1,6 @@
 """What one process has in hand: the buffer, what became of it, and the counts.
 
-It decides and never waits; whoever uses it does, by threads (`desk`) or in an event loop
+It decides and never waits; whoever uses it does, by threads (`threaded`) or in an event loop
 (`asynchronous`), and lets one at a time in.
 """
 
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer.buffer import Buffer, size_of
 from countledger.producers.buffer.coalesce import keep, may_coalesce
 from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
+from countledger.producers.buffer.queue import SendQueue, size_of
 from countledger.producers.buffer.statistics import BufferStatistics
 from countledger.producers.receipt import unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffer import Batch
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.coalesce import EntryMaker
     from countledger.producers.buffer.delivery import Delivered
     from countledger.producers.buffer.outcomes import Outcomes, Wait
     from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
 
@@ -46,7 +46,7 @@ def not_sent(pending: Pending) -> CountledgerError:
 
 
 @dataclass(slots=True)
-class Holdings:
+class BufferState:
     """What one process has in hand.
 
     Attributes:
@@ -68,11 +68,11 @@ class Holdings:
     events: int = 0
     batches: int = 0
     waits: int = 0
-    buffer: Buffer = field(init=False)
+    queue: SendQueue = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing is in hand at first."""
-        self.buffer = Buffer(self.buffering)
+        self.queue = SendQueue(self.buffering)
 
     # ---- taking ----
 
@@ -121,16 +121,16 @@ class Holdings:
                 f"{failed} entries failed and nobody asked after them: call flush, or make the "
                 "producer with `on_failure`"
             )
-        if self.buffer.reserve(entries, size, over=over):
+        if self.queue.reserve(entries, size, over=over):
             return True
         # Who is waiting for room is not to wait for company as well.
-        self.buffer.hurry()
+        self.queue.hurry()
         return False
 
     def full(self) -> BufferFull:
         """What is said where nobody is to wait."""
         return BufferFull(
-            f"{self.buffer.entries} entries wait for their acknowledgement already, the most that "
+            f"{self.queue.entries} entries wait for their acknowledgement already, the most that "
             "the producer takes: try again later"
         )
 
@@ -139,24 +139,24 @@ class Holdings:
         now_ms = ticks_ms()
         self.events += pending.events
         if pending.entry is not None:
-            self.buffer.put(pending, now_ms)
+            self.queue.put(pending, now_ms)
         else:
-            joined = self.buffer.join(pending.counter, pending.delta)
+            joined = self.queue.join(pending.counter, pending.delta)
             if joined is not None:
                 if joined.rows is not None and pending.rows is not None:
                     joined.rows += pending.rows
-                self.buffer.release(1, pending.size)
+                self.queue.release(1, pending.size)
                 return joined
-            self.buffer.open(pending, now_ms)
+            self.queue.open(pending, now_ms)
         if self.closed:
-            self.buffer.hurry()
+            self.queue.hurry()
         return pending
 
     # ---- sending ----
 
-    def next_batch(self, now_ms: float) -> Batch | None:
+    def next_batch(self, now_ms: float) -> EntryBatch | None:
         """The next batch that is due, its entries made; None where none is."""
-        batch = self.buffer.take(now_ms)
+        batch = self.queue.take(now_ms)
         if batch is not None:
             self.maker.make(batch.pendings)
         return batch
@@ -167,11 +167,11 @@ class Holdings:
         """For how long a flush or a close waits, from now on."""
         return self.outcomes.wait(timeout_s, self.buffering.patience_ms / SECOND_MS)
 
-    def ended(self, batch: Batch, delivered: Delivered) -> None:
+    def ended(self, batch: EntryBatch, delivered: Delivered) -> None:
         """A batch came to its end; its room is free."""
         self.batches += 1
         self.waits += delivered.waits
-        self.buffer.settle(batch, slow_down=delivered.waits > 0)
+        self.queue.settle(batch, slow_down=delivered.waits > 0)
 
     def hand_back(self) -> tuple[list[Pending], tuple[Failure, ...], tuple[Failure, ...]]:
         """Give up whatever is left, and under way.
@@ -180,8 +180,8 @@ class Holdings:
             The entries that were still waiting, whose outcome is known now; all failures that
             nobody has asked after; and those of what is under way, to be reported once.
         """
-        under_way = [one for one in self.buffer.pending_under_way() if not one.handed_back]
-        left = self.buffer.withdraw()
+        under_way = [one for one in self.queue.pending_under_way() if not one.handed_back]
+        left = self.queue.withdraw()
         self.maker.make(left)
         try:
             keep(left, self.spool)
@@ -199,7 +199,7 @@ class Holdings:
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
         """What is said where the wait was over."""
-        left = self.buffer.entries
+        left = self.queue.entries
         if timeout_s is None:
             patience_s = self.buffering.patience_ms / SECOND_MS
             return StillBuffered(
@@ -215,14 +215,14 @@ class Holdings:
         tally = self.outcomes.tally
         return BufferStatistics(
             events=self.events,
-            waiting=self.buffer.entries,
-            under_way=len(self.buffer.pending_under_way()),
+            waiting=self.queue.entries,
+            under_way=len(self.queue.pending_under_way()),
             recorded=tally.recorded,
             duplicates=tally.duplicates,
             failed=tally.failed,
             batches=self.batches,
             waits=self.waits,
-            senders=int(self.buffer.limit),
+            senders=int(self.queue.limit),
         )
 
     def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:

@@ -1,4 +1,4 @@
-"""What the ingest set aside: kept once each, and taken in again under its own identity."""
+"""What the ingest quarantined: kept once each, and taken in again under its own identity."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.copies import Copies
 from countledger.ledger.errors import Unclear
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
-from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Source
-from countledger.producers.ingest.again import TakeInAgain
+from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.expired import Override
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.ingest.quarantine import KeptQuarantine
+from countledger.producers.ingest.quarantine import IngestQuarantine
+from countledger.producers.ingest.redrive import IngestRedrive
 from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.message import encode
@@ -29,7 +29,7 @@ from tests.unit.producers.kinesis.entries import entry
 from tests.unit.producers.senders import REGION, TABLE, sender_on
 
 if TYPE_CHECKING:
-    from countledger.ledger.quarantined import Copy
+    from countledger.ledger.quarantine_record import QuarantinedRecord
 
 COUNTERS = "counters"
 _IDS = {delta: new_id(NOW_MS) for delta in (5, 6)}
@@ -57,26 +57,28 @@ class Keeping(World):
     @property
     def ingest(self) -> Ingest:
         """The ingest."""
-        kept = KeptQuarantine(self.copies, self.quarantine)
+        kept = IngestQuarantine(self.copies, self.quarantine)
         return Ingest(Writer(sender_on(self.dynamo, self.clock)), kept, REGION)
 
     @property
-    def copies(self) -> Copies:
+    def copies(self) -> QuarantineStore:
         """Of the table."""
-        return Copies(self.table, COUNTERS, self.clock)
+        return QuarantineStore(self.table, COUNTERS, self.clock)
 
     @property
-    def again(self) -> TakeInAgain:
+    def again(self) -> IngestRedrive:
         """The product's."""
         sender = sender_on(self.dynamo, self.clock)
         override = Override(sender, MemoryClient(tables=self.dynamo.tables), self.clock)
-        return TakeInAgain(Writer(sender), override, REGION)
+        return IngestRedrive(Writer(sender), override, REGION)
 
-    def kept(self) -> list[Copy]:
+    def kept(self) -> list[QuarantinedRecord]:
         """The copies."""
-        return list(self.copies.newest(Source.KINESIS))
+        return list(self.copies.newest(QuarantineSource.KINESIS))
 
-    def cure(self, copy: Copy, *, even_if_counted: bool = False) -> tuple[bool, str]:
+    def redrive(
+        self, copy: QuarantinedRecord, *, even_if_counted: bool = False
+    ) -> tuple[bool, str]:
         """Take one in again."""
         answer = self.again(copy, even_if_counted=even_if_counted)
         return answer.settled, answer.said
@@ -129,11 +131,11 @@ def test_what_was_refused_for_a_reason_that_is_gone_is_taken_in_once(world: Keep
     """Under the key that it came with."""
     world.apply(keyed(5), keyed(6))
     (copy,) = world.kept()
-    assert world.cure(copy)[0] is False
+    assert world.redrive(copy)[0] is False
     (there,) = (item for item in world.dynamo.items(TABLE) if item["entry"].startswith("e#"))
     world.dynamo.delete(Delete(TABLE, {name: there[name] for name in ("counter", "entry")}))
 
-    assert [world.cure(copy) for _ in range(2)] == [(True, "recorded"), (True, "duplicate")]
+    assert [world.redrive(copy) for _ in range(2)] == [(True, "recorded"), (True, "duplicate")]
     assert world.deltas() == [6]
 
 
@@ -142,7 +144,7 @@ def test_what_is_refused_for_another_reason_than_its_age_says_that_reason(world:
     world.apply(keyed(5), keyed(6))
     (copy,) = world.kept()
 
-    settled, said = world.cure(copy)
+    settled, said = world.redrive(copy)
 
     assert not settled
     assert "was used for a delta of 5, and now comes with 6" in said
@@ -153,7 +155,7 @@ def test_what_is_broken_stays_broken(world: Keeping) -> None:
     world.apply(b"nonsense", packed(5)[:-1])
 
     for copy in world.kept():
-        settled, said = world.cure(copy)
+        settled, said = world.redrive(copy)
         assert (settled, said) == (False, copy.reason)
     assert world.deltas() == []
 
@@ -164,7 +166,7 @@ def test_what_expired_is_counted_as_a_new_entry_once(world: Keeping) -> None:
     (copy,) = world.kept()
     assert copy.kind == "expired"
 
-    answers = [world.cure(copy) for _ in range(2)]
+    answers = [world.redrive(copy) for _ in range(2)]
 
     assert answers == [(True, "recorded, as a new entry"), (True, "duplicate, as a new entry")]
     assert world.deltas() == [7]
@@ -178,9 +180,9 @@ def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> 
     world.apply(encode(late))
     (copy,) = world.kept()
 
-    assert world.cure(copy)[0] is False
+    assert world.redrive(copy)[0] is False
     assert world.deltas() == []
-    assert world.cure(copy, even_if_counted=True)[0] is True
+    assert world.redrive(copy, even_if_counted=True)[0] is True
     assert world.deltas() == [7]
 
 
@@ -190,7 +192,7 @@ def test_what_waited_here_beyond_its_horizon_is_judged_like_what_expired(world: 
     (copy,) = world.kept()
     world.clock.at_ms += HORIZON_DEFAULT_MS * 3
 
-    assert world.cure(copy) == (False, "its key is taken by an entry with another delta")
+    assert world.redrive(copy) == (False, "its key is taken by an entry with another delta")
 
 
 def test_a_record_of_which_the_end_is_missing_is_not_guessed(world: Keeping) -> None:
@@ -199,7 +201,7 @@ def test_a_record_of_which_the_end_is_missing_is_not_guessed(world: Keeping) -> 
     (copy,) = world.kept()
 
     assert len(copy.content) == CONTENT_MAX_BYTES
-    settled, said = world.cure(copy)
+    settled, said = world.redrive(copy)
     assert not settled
     assert str(CONTENT_MAX_BYTES + 1) in said
 
@@ -212,5 +214,5 @@ def test_an_aggregate_that_was_unreadable_is_unpacked_by_a_release_that_can(
     (copy,) = world.kept()
     whole = replace(copy, content=packed(5, 6))
 
-    assert world.cure(whole) == (True, "recorded")
+    assert world.redrive(whole) == (True, "recorded")
     assert sorted(world.deltas()) == [5, 6]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Changes:
+class ChangeSignal:
     """Wakes everybody who waits, so that each looks again. One event loop uses it."""
 
     def __init__(self) -> None:

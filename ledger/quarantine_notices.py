@@ -28,7 +28,7 @@ _HOLD_S: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Bells:
+class QuarantineNotices:
     """The queues of the quarantine.
 
     Attributes:
@@ -41,7 +41,7 @@ class Bells:
     queue_urls: tuple[str, ...]
     wait_s: int = 1
 
-    def silence(self, is_handled: Callable[[str], bool]) -> int:
+    def delete_handled(self, is_handled: Callable[[str], bool]) -> int:
         """Delete the messages all of whose copies are handled.
 
         Args:
@@ -58,7 +58,7 @@ class Bells:
         try:
             while messages := self._receive(url):
                 for message in messages:
-                    named = copies_in(message["Body"])
+                    named = quarantine_ids_in(message["Body"])
                     if named and all(map(is_handled, named)):
                         with translated("DeleteMessage from the quarantine"):
                             self.client.delete_message(
@@ -87,7 +87,7 @@ class Bells:
         return list(answer.get("Messages", []))
 
 
-def copies_in(body: str) -> list[str]:
+def quarantine_ids_in(body: str) -> list[str]:
     """The names of the copies that a message rings for; none where it names none for a part."""
     try:
         said = json.loads(body)
@@ -98,10 +98,10 @@ def copies_in(body: str) -> list[str]:
     return named if all(isinstance(one, str) for one in named) else []
 
 
-def bells_of(connection: Connection) -> Bells:
+def notices_of(connection: Connection) -> QuarantineNotices:
     """The queues of a stack; one without a stream of Kinesis has one."""
     urls = [connection.setting("quarantine_queue_url")]
     for name in ("ingest_quarantine_queue_url", "ingest_expired_queue_url"):
         with suppress(StackNotFound):
             urls.append(connection.setting(name))
-    return Bells(connection.queues(), tuple(urls))
+    return QuarantineNotices(connection.queues(), tuple(urls))

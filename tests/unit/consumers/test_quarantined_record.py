@@ -1,4 +1,4 @@
-"""Copies of stream records, and what can be done about them."""
+"""QuarantineStore of stream records, and what can be done about them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from countledger.consumers.auditor import Auditor
-from countledger.consumers.cure import RepairTheCounter, look_at_the_log
-from countledger.consumers.quarantine import copy_of
+from countledger.consumers.quarantine import quarantined_of
+from countledger.consumers.redrive import RepairCounter, review_alert_log
 from countledger.consumers.repair import Repairer
-from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Source, decode_copy, encode_copy
+from countledger.ledger.quarantine_record import (
+    CONTENT_MAX_BYTES,
+    QuarantineSource,
+    decode_quarantined,
+    encode_quarantined,
+)
 from tests.unit.consumers.records import record, with_stream
 from tests.unit.consumers.world import COUNTER, World
 from tests.unit.ledger.clocks import NOW_MS
@@ -24,27 +29,29 @@ if TYPE_CHECKING:
 
 def test_a_copy_holds_the_record_and_tells_its_counter() -> None:
     """As it came, with when the stream made it."""
-    poison = record(111, 5)
+    malformed = record(111, 5)
 
-    copy = copy_of(poison, "no delta", "label/s", Source.LEDGER, NOW_MS)
+    copy = quarantined_of(malformed, "no delta", "label/s", QuarantineSource.LEDGER, NOW_MS)
 
-    assert json.loads(copy.content) == poison
+    assert json.loads(copy.content) == malformed
     assert (copy.counter, copy.sequence, copy.where) == (COUNTER, "111", "label/s")
     assert copy.at_ms == NOW_MS
 
 
 def test_the_same_record_has_the_same_name() -> None:
     """Whatever the reason and the hour; another record, shard or stream has another one."""
-    first = copy_of(record(111), "r", "a/s", Source.LEDGER, NOW_MS).id
+    first = quarantined_of(record(111), "r", "a/s", QuarantineSource.LEDGER, NOW_MS).id
 
-    assert copy_of(record(111), "q", "a/s", Source.LEDGER, NOW_MS + 9).id == first
-    assert copy_of(record(112), "r", "a/s", Source.LEDGER, NOW_MS).id != first
-    assert copy_of(record(111), "r", "b/s", Source.LEDGER, NOW_MS).id != first
+    assert quarantined_of(record(111), "q", "a/s", QuarantineSource.LEDGER, NOW_MS + 9).id == first
+    assert quarantined_of(record(112), "r", "a/s", QuarantineSource.LEDGER, NOW_MS).id != first
+    assert quarantined_of(record(111), "r", "b/s", QuarantineSource.LEDGER, NOW_MS).id != first
 
 
 def test_a_record_that_several_rules_cannot_judge_is_kept_for_each_reason() -> None:
     """Each concerns somebody else."""
-    names = {copy_of(record(111), why, "a", Source.COUNTERS, NOW_MS).id for why in "aab"}
+    names = {
+        quarantined_of(record(111), why, "a", QuarantineSource.COUNTERS, NOW_MS).id for why in "aab"
+    }
 
     assert len(names) == 2
 
@@ -53,7 +60,7 @@ _HUGE = "é" * CONTENT_MAX_BYTES
 
 
 @pytest.mark.parametrize(
-    "poison",
+    "malformed",
     [
         None,
         5,
@@ -70,12 +77,15 @@ _HUGE = "é" * CONTENT_MAX_BYTES
         with_stream(record(1), NewImage={"note": {"S": "\ud800"}}),
     ],
 )
-def test_whatever_comes_has_a_copy_of_a_name_that_stays(poison: Any) -> None:  # noqa: ANN401
-    """Poison has no shape, and its item fits."""
-    copies = [copy_of(poison, "r" * 9_000, "s" * 9_000, Source.LEDGER, NOW_MS + n) for n in (0, 1)]
+def test_whatever_comes_has_a_copy_of_a_name_that_stays(malformed: Any) -> None:  # noqa: ANN401
+    """MalformedRecord has no shape, and its item fits."""
+    copies = [
+        quarantined_of(malformed, "r" * 9_000, "s" * 9_000, QuarantineSource.LEDGER, NOW_MS + n)
+        for n in (0, 1)
+    ]
 
     assert copies[0].id == copies[1].id
-    kept = decode_copy(encode_copy(copies[0]))
+    kept = decode_quarantined(encode_quarantined(copies[0]))
     assert kept.id == copies[0].id
     assert len(kept.content) <= CONTENT_MAX_BYTES
     assert kept.at.year >= 1970
@@ -85,7 +95,7 @@ def test_of_a_huge_record_the_keys_are_kept_and_it_says_so() -> None:
     """The rest can be read from the ledger."""
     huge = with_stream(record(111), NewImage={"note": {"S": _HUGE}})
 
-    copy = copy_of(huge, "r", "s", Source.LEDGER, NOW_MS)
+    copy = quarantined_of(huge, "r", "s", QuarantineSource.LEDGER, NOW_MS)
 
     assert json.loads(copy.content)["dynamodb"]["Keys"] == huge["dynamodb"]["Keys"]
     assert copy.cut_from_bytes is not None
@@ -110,10 +120,10 @@ def test_the_counter_of_a_record_that_was_set_aside_is_repaired() -> None:
     world.handle(world.emit(5), 5)
     missed = world.emit(7)
     world.pass_over(missed)
-    copy = copy_of(missed, "r", "label/s", Source.LEDGER, NOW_MS)
-    cure = RepairTheCounter(_Auditor(world))
+    copy = quarantined_of(missed, "r", "label/s", QuarantineSource.LEDGER, NOW_MS)
+    redrive = RepairCounter(_Auditor(world))
 
-    answers = [cure(copy, even_if_counted=False) for _ in range(2)]
+    answers = [redrive(copy, even_if_counted=False) for _ in range(2)]
 
     assert [answer.settled for answer in answers] == [True, True]
     assert "repaired" in answers[0].said
@@ -126,9 +136,9 @@ def test_a_counter_that_cannot_be_repaired_now_stays() -> None:
     world.add_shard("s")
     world.handle(world.emit(5), 5)
     missed = world.emit(7)
-    copy = copy_of(missed, "r", "label/s", Source.LEDGER, NOW_MS)
+    copy = quarantined_of(missed, "r", "label/s", QuarantineSource.LEDGER, NOW_MS)
 
-    answer = RepairTheCounter(_Auditor(world))(copy, even_if_counted=False)
+    answer = RepairCounter(_Auditor(world))(copy, even_if_counted=False)
 
     assert not answer.settled
     assert world.total()["total"] == 5
@@ -136,11 +146,11 @@ def test_a_counter_that_cannot_be_repaired_now_stays() -> None:
 
 def test_what_cannot_be_cured_says_what_to_do() -> None:
     """A record without a counter; a change of a total that was not judged."""
-    nameless = copy_of(cast("Any", {}), "r", "s", Source.LEDGER, NOW_MS)
-    unjudged = copy_of(record(1), "r", "s", Source.COUNTERS, NOW_MS)
+    nameless = quarantined_of(cast("Any", {}), "r", "s", QuarantineSource.LEDGER, NOW_MS)
+    unjudged = quarantined_of(record(1), "r", "s", QuarantineSource.COUNTERS, NOW_MS)
 
-    first = RepairTheCounter(_Auditor(World()))(nameless, even_if_counted=False)
-    second = look_at_the_log(unjudged, even_if_counted=True)
+    first = RepairCounter(_Auditor(World()))(nameless, even_if_counted=False)
+    second = review_alert_log(unjudged, even_if_counted=True)
 
     assert (first.settled, second.settled) == (False, False)
     assert "verify --all" in first.said

@@ -17,21 +17,21 @@ from countledger.ledger.errors import (
     shown,
 )
 from countledger.ledger.keys import has_control_characters
-from countledger.ledger.quarantined import Handled, Handling, Source
+from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling, QuarantineSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.bells import Bells
-    from countledger.ledger.copies import Copies
-    from countledger.ledger.quarantined import Copy
+    from countledger.ledger.quarantine_notices import QuarantineNotices
+    from countledger.ledger.quarantine_record import QuarantinedRecord
+    from countledger.ledger.quarantine_store import QuarantineStore
 
 _BY_MAX_CHARACTERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RedriveAnswer:
     """What came of sending something again.
 
     Attributes:
@@ -43,10 +43,10 @@ class Answer:
     said: str
 
 
-class Cure(Protocol):
+class Redrive(Protocol):
     """Brings what a copy holds where it belongs; done twice it counts once."""
 
-    def __call__(self, copy: Copy, *, even_if_counted: bool) -> Answer:
+    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         """Try it.
 
         Raises:
@@ -55,7 +55,7 @@ class Cure(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Treated:
+class QuarantineOutcome:
     """What became of a copy.
 
     Attributes:
@@ -65,36 +65,36 @@ class Treated:
         error: why it could not be tried, or None.
     """
 
-    copy: Copy
+    copy: QuarantinedRecord
     settled: bool
     said: str
     error: CountledgerError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantineDesk:
+class QuarantineService:
     """What is in quarantine, and what a person may do about it.
 
     Attributes:
         copies: what waits.
-        cures: how what comes from a source is sent again.
-        bells: the queues whose messages tell of it; asked for when something was handled.
+        redrives: how what comes from a source is sent again.
+        notices: the queues whose messages tell of it; asked for when something was handled.
         clock: tells the time.
     """
 
-    copies: Copies
-    cures: Mapping[Source, Cure]
-    bells: Callable[[], Bells]
+    copies: QuarantineStore
+    redrives: Mapping[QuarantineSource, Redrive]
+    notices: Callable[[], QuarantineNotices]
     clock: Clock = field(default_factory=SystemClock)
 
     def list(
         self,
-        source: Source | str | None = None,
+        source: QuarantineSource | str | None = None,
         *,
         handled: bool = False,
         limit: int | None = None,
         on_corrupt: OnCorrupt | None = None,
-    ) -> Iterator[Copy]:
+    ) -> Iterator[QuarantinedRecord]:
         """What waits for a person, newest first: half a read unit for each 4 KB of all copies.
 
         Args:
@@ -112,7 +112,7 @@ class QuarantineDesk:
         found = self.copies.newest(_source(source), on_corrupt)
         return islice((copy for copy in found if handled or copy.handled is None), limit)
 
-    def show(self, copy_id: str) -> Copy:
+    def show(self, copy_id: str) -> QuarantinedRecord:
         """One copy, all of it: a read unit for each 4 KB.
 
         Raises:
@@ -125,7 +125,7 @@ class QuarantineDesk:
 
     def resend(
         self, copy_ids: Iterable[str], *, by: str, even_if_counted: bool = False
-    ) -> Iterator[Treated]:
+    ) -> Iterator[QuarantineOutcome]:
         """Bring copies where they belong, and have those that are settled handled.
 
         What came through Kinesis is taken in again under its own identity; of a record of the
@@ -148,27 +148,31 @@ class QuarantineDesk:
         check_name(by)
         return self._each(copy_ids, lambda copy: self._cured(copy, by, even_if_counted))
 
-    def discard(self, copy_ids: Iterable[str], *, by: str) -> Iterator[Treated]:
+    def discard(self, copy_ids: Iterable[str], *, by: str) -> Iterator[QuarantineOutcome]:
         """Give copies up: what they hold is never counted by us. They are kept for ninety days.
 
         Raises:
             As `resend`.
         """
         check_name(by)
-        return self._each(copy_ids, lambda copy: self._handled(copy, Handling.DISCARDED, by))
+        return self._each(copy_ids, lambda copy: self._handled(copy, HandledHow.DISCARDED, by))
 
-    def _each(self, copy_ids: Iterable[str], treat: Callable[[Copy], Treated]) -> Iterator[Treated]:
+    def _each(
+        self, copy_ids: Iterable[str], treat: Callable[[QuarantinedRecord], QuarantineOutcome]
+    ) -> Iterator[QuarantineOutcome]:
         any_settled = False
         for copy_id in copy_ids:
             copy = self.show(copy_id)
             if copy.handled is not None:
-                one = Treated(copy, settled=True, said=f"{copy.handled.how} by {copy.handled.by}")
+                one = QuarantineOutcome(
+                    copy, settled=True, said=f"{copy.handled.how} by {copy.handled.by}"
+                )
             else:
                 one = treat(copy)
             any_settled = any_settled or one.settled
             yield one
         if any_settled:
-            self.bells().silence(cache(self._is_handled))
+            self.notices().delete_handled(cache(self._is_handled))
 
     def _is_handled(self, copy_id: str) -> bool:
         try:
@@ -177,21 +181,23 @@ class QuarantineDesk:
             return False
         return copy is not None and copy.handled is not None
 
-    def _cured(self, copy: Copy, by: str, even_if_counted: bool) -> Treated:  # noqa: FBT001 - handed on
+    def _cured(self, copy: QuarantinedRecord, by: str, even_if_counted: bool) -> QuarantineOutcome:  # noqa: FBT001 - handed on
         try:
-            answer = self.cures[copy.source](copy, even_if_counted=even_if_counted)
+            answer = self.redrives[copy.source](copy, even_if_counted=even_if_counted)
         except SetupError:
             raise
         except CountledgerError as error:
-            return Treated(copy, settled=False, said=str(error), error=error)
+            return QuarantineOutcome(copy, settled=False, said=str(error), error=error)
         if not answer.settled:
-            return Treated(copy, settled=False, said=answer.said)
+            return QuarantineOutcome(copy, settled=False, said=answer.said)
         # A crash before this leaves it to be sent again, which counts nothing twice.
-        return self._handled(copy, Handling.RESENT, by, answer.said)
+        return self._handled(copy, HandledHow.RESENT, by, answer.said)
 
-    def _handled(self, copy: Copy, how: Handling, by: str, said: str | None = None) -> Treated:
-        now = self.copies.handle(copy, Handled(how, by, self.clock.now_ms()))
-        return Treated(now, settled=True, said=said or str(how))
+    def _handled(
+        self, copy: QuarantinedRecord, how: HandledHow, by: str, said: str | None = None
+    ) -> QuarantineOutcome:
+        now = self.copies.handle(copy, QuarantineHandling(how, by, self.clock.now_ms()))
+        return QuarantineOutcome(now, settled=True, said=said or str(how))
 
 
 def check_name(by: object) -> str:
@@ -205,8 +211,10 @@ def check_name(by: object) -> str:
     raise BadSetting(f"{shown(by)} names nobody: give 1 to {_BY_MAX_CHARACTERS} characters")
 
 
-def _source(given: Source | str | None) -> Source | None:
+def _source(given: QuarantineSource | str | None) -> QuarantineSource | None:
     try:
-        return None if given is None else Source(given)
+        return None if given is None else QuarantineSource(given)
     except ValueError:
-        raise BadSetting(f"source {shown(given)} is none of {', '.join(Source)}") from None
+        raise BadSetting(
+            f"source {shown(given)} is none of {', '.join(QuarantineSource)}"
+        ) from None

@@ -1,4 +1,4 @@
-"""One event loop's buffer: events come in, tasks take batches out, as the threads of `buffer.desk`.
+"""The buffer of one event loop: events come in, and tasks send batches (see `threaded`).
 
 A forked child has the loop of its parent in memory, with the parent's connections and event queue,
 and may even go on with it. What is the parent's is sent by the parent alone.
@@ -13,27 +13,27 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.forks import this_process
-from countledger.producers.asynchronous.changes import Changes
 from countledger.producers.asynchronous.delivery import deliver
 from countledger.producers.asynchronous.pending import AsyncOutcomes, AsyncPending
+from countledger.producers.asynchronous.signal import ChangeSignal
 from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.errors import ProducerClosed
-from countledger.producers.buffer.holdings import Holdings, not_sent, ticks_ms
+from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.producers.asynchronous.sender import AsyncSender
-    from countledger.producers.buffer.buffer import Batch
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.coalesce import EntryMaker
     from countledger.producers.buffer.delivery import Delivered
     from countledger.producers.buffer.errors import Failure
     from countledger.producers.buffer.outcomes import Wait
     from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.queue import EntryBatch
 
 
-class AsyncDesk:
+class AsyncBuffer:
     """One event loop's buffer and the tasks that empty it; closed at first.
 
     Args:
@@ -54,10 +54,10 @@ class AsyncDesk:
         self._process = this_process()
         self._lock = Lock()  # held by nobody for longer than a moment: all is one event loop's
         outcomes = AsyncOutcomes(self._lock, on_failure)
-        self.holdings = Holdings(buffering, maker, None, outcomes, closed=True)
+        self.state = BufferState(buffering, maker, None, outcomes, closed=True)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._changes = Changes()
+        self._changes = ChangeSignal()
         self._turn = asyncio.Lock()
 
     # ---- processes ----
@@ -90,26 +90,26 @@ class AsyncDesk:
             SpoolRefused: they could not be spooled.
         """
         self.refuse_in_fork()
-        holdings = self.holdings
+        state = self.state
         size = sum(pending.size for pending in pendings)
         # Room is never held while this waits: between here and `take` nobody else runs.
-        if self._turn.locked() or not holdings.has_headroom(len(pendings), size):
+        if self._turn.locked() or not state.has_headroom(len(pendings), size):
             self.wake()
             if self.buffering.when_full == "error":
-                raise holdings.full()
+                raise state.full()
             # One of those who wait looks for room, and the next one behind it: thousands that all
             # look whenever a batch ends would leave the loop no time to send.
             async with self._turn:
-                while not holdings.has_headroom(len(pendings), size):
+                while not state.has_headroom(len(pendings), size):
                     self.wake()
                     await self._changes.wait()
         try:
-            if holdings.spool is not None:
-                holdings.spool.append([one for one in pendings if one.rows is None])
+            if state.spool is not None:
+                state.spool.append([one for one in pendings if one.rows is None])
         except BaseException:
-            holdings.buffer.release(len(pendings), size)
+            state.queue.release(len(pendings), size)
             raise
-        taken = [holdings.take(pending) for pending in pendings]
+        taken = [state.take(pending) for pending in pendings]
         self.wake()
         return [pending for pending in taken if isinstance(pending, AsyncPending)]
 
@@ -119,8 +119,8 @@ class AsyncDesk:
         """Send what is due, and mind the time."""
         if self.is_parents:
             return
-        buffer, now_ms = self.holdings.buffer, ticks_ms()
-        while (batch := self.holdings.next_batch(now_ms)) is not None:
+        buffer, now_ms = self.state.queue, ticks_ms()
+        while (batch := self.state.next_batch(now_ms)) is not None:
             task = asyncio.create_task(self._deliver(batch))
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, batch))
@@ -132,29 +132,29 @@ class AsyncDesk:
         self._timer = None
         self.wake()
 
-    async def _deliver(self, batch: Batch) -> None:
+    async def _deliver(self, batch: EntryBatch) -> None:
         if self.is_parents:
             return
-        spool, attempts = self.holdings.spool, self.buffering.attempts
+        spool, attempts = self.state.spool, self.buffering.attempts
         delivered = await deliver(batch, self.sender, spool, attempts=attempts)
         if not self.is_parents:
             self._end(batch, delivered)
 
-    def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
+    def _ended(self, batch: EntryBatch, task: asyncio.Task[None]) -> None:
         """A batch's task is done; if it was cancelled, also before it began, the batch ends too."""
         self._tasks.discard(task)
         if self.is_parents:
             return
         if task.cancelled() and not all(pending.done for pending in batch.pendings):
             cancelled = asyncio.CancelledError("the task that sent it was cancelled")
-            self._end(batch, undeliverable(batch, self.holdings.spool, cancelled))
+            self._end(batch, undeliverable(batch, self.state.spool, cancelled))
 
-    def _end(self, batch: Batch, delivered: Delivered) -> None:
-        holdings = self.holdings
+    def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
+        state = self.state
         with self._lock:
-            holdings.outcomes.settle(batch.pendings, delivered.outcomes)
-        holdings.outcomes.tell(batch.pendings)
-        holdings.ended(batch, delivered)
+            state.outcomes.settle(batch.pendings, delivered.outcomes)
+        state.outcomes.tell(batch.pendings)
+        state.ended(batch, delivered)
         self._changes.signal()
         self.wake()
 
@@ -168,37 +168,37 @@ class AsyncDesk:
             ProducerClosed: it is another process's.
         """
         self.refuse_in_fork()
-        buffer, wait = self.holdings.buffer, self.holdings.wait(timeout_s)
+        buffer, wait = self.state.queue, self.state.wait(timeout_s)
         mark = buffer.hurry()
         self.wake()
         if not await self._until(lambda: buffer.settled_through(mark), wait):
-            raise self.holdings.still_buffered(timeout_s)
-        return self.holdings.outcomes.take_failures()
+            raise self.state.still_buffered(timeout_s)
+        return self.state.outcomes.take_failures()
 
     async def close(self, timeout_s: float | None) -> None:
         """Take no more, and send all that is left, for as long as that may take."""
-        wait = self.holdings.wait(timeout_s)
-        self.holdings.closed = True
+        wait = self.state.wait(timeout_s)
+        self.state.closed = True
         self._changes.signal()
-        self.holdings.buffer.hurry()
+        self.state.queue.hurry()
         self.wake()
-        await self._until(lambda: not self.holdings.buffer.entries, wait)
+        await self._until(lambda: not self.state.queue.entries, wait)
 
     def let_go(self) -> tuple[Failure, ...]:
         """Hand back whatever is left; the failures that nobody could be told of."""
-        under_way = self.holdings.buffer.pending_under_way()
+        under_way = self.state.queue.pending_under_way()
         with self._lock:
-            left, failures, lost = self.holdings.hand_back()
+            left, failures, lost = self.state.hand_back()
         for task in list(self._tasks):
             task.cancel()
         if self._timer is not None:
             self._timer.cancel()
         for pending in under_way:
             pending.outcome = not_sent(pending)
-        outcomes = self.holdings.outcomes
+        outcomes = self.state.outcomes
         outcomes.tell([*left, *under_way])
         return (*failures, *outcomes.report(lost))
 
     async def _until(self, holds: Callable[[], bool], wait: Wait) -> bool:
-        tally = self.holdings.outcomes.tally
+        tally = self.state.outcomes.tally
         return await self._changes.until(holds, lambda: wait.left_s(monotonic(), tally.ended))

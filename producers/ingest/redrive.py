@@ -1,4 +1,4 @@
-"""Taking in again what the ingest set aside, by its own reading and writing."""
+"""Taking in again what the ingest quarantined, by its own reading and writing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from countledger.ledger.errors import BadInput, CountledgerError, KeyExpired
-from countledger.ledger.quarantine_desk import Answer
-from countledger.producers.ingest.expired import Override, Standing
-from countledger.producers.ingest.reading import Kind
+from countledger.ledger.quarantine_service import RedriveAnswer
+from countledger.producers.ingest.expired import LateStatus, Override
+from countledger.producers.ingest.reading import RejectionKind
 from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantined import Copy
+    from countledger.ledger.quarantine_record import QuarantinedRecord
 
 
 @dataclass(frozen=True, slots=True)
-class TakeInAgain:
+class IngestRedrive:
     """Brings what came through Kinesis into the ledger, under the identity that it came with.
 
     What is older than its horizon may not be written under it any more; of that the ledger is asked
@@ -39,14 +39,14 @@ class TakeInAgain:
     override: Override
     origin: str
 
-    def __call__(self, copy: Copy, *, even_if_counted: bool) -> Answer:
+    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         """A write unit for each KB of each entry; of what expired three read units as well.
 
         Raises:
             CountledgerError: one of them could not be judged.
         """
         if copy.cut_from_bytes is not None:
-            return Answer(
+            return RedriveAnswer(
                 settled=False,
                 said=f"only the first {len(copy.content)} of its {copy.cut_from_bytes} bytes are "
                 "kept: have its producer send it again, then discard it",
@@ -55,36 +55,36 @@ class TakeInAgain:
             payloads = unpack(copy.content) if copy.part is None else [copy.content]
             entries = [decode(one, arrived_ms=copy.at_ms, origin=self.origin) for one in payloads]
         except (BrokenAggregate, BadInput) as error:
-            return Answer(settled=False, said=str(error))
-        expired = copy.kind == Kind.EXPIRED
+            return RedriveAnswer(settled=False, said=str(error))
+        expired = copy.kind == RejectionKind.EXPIRED
         answers = [self._one(entry, even_if_counted, expired) for entry in entries]
         said = sorted({answer.said for answer in answers})
-        return Answer(all(answer.settled for answer in answers), "; ".join(said))
+        return RedriveAnswer(all(answer.settled for answer in answers), "; ".join(said))
 
-    def _one(self, entry: Entry, even_if_counted: bool, expired: bool) -> Answer:  # noqa: FBT001 - handed on
+    def _one(self, entry: Entry, even_if_counted: bool, expired: bool) -> RedriveAnswer:  # noqa: FBT001 - handed on
         if not expired:
             (fate,) = self.writer.write([entry])
             if isinstance(fate, Status):
-                return Answer(settled=True, said=str(fate))
+                return RedriveAnswer(settled=True, said=str(fate))
             if not isinstance(fate, KeyExpired):
-                return Answer(settled=False, said=str(fate))
+                return RedriveAnswer(settled=False, said=str(fate))
         late = self.override.late(entry, send=True, even_if_counted=even_if_counted)
         if isinstance(late.sent, CountledgerError):
-            return Answer(settled=False, said=str(late.sent))
+            return RedriveAnswer(settled=False, said=str(late.sent))
         if late.settled:
             said = "it was counted" if late.sent is None else f"{late.sent}, as a new entry"
-            return Answer(settled=True, said=said)
-        if late.standing is Standing.UNKNOWN:
-            return Answer(
+            return RedriveAnswer(settled=True, said=said)
+        if late.standing is LateStatus.UNKNOWN:
+            return RedriveAnswer(
                 settled=False,
                 said="it may have been counted before: look for it with countledger entries "
                 "--archived, then discard it, or resend it with --even-if-counted",
             )
-        return Answer(settled=False, said="its key is taken by an entry with another delta")
+        return RedriveAnswer(settled=False, said="its key is taken by an entry with another delta")
 
 
-def take_in_again(connection: Connection, namespaces: Namespaces) -> TakeInAgain:
+def ingest_redrive(connection: Connection, namespaces: Namespaces) -> IngestRedrive:
     """The parts of it, for a stack."""
     sender = sender_of(connection, namespaces)
     override = Override(sender, connection.dynamo("standard"))
-    return TakeInAgain(Writer(sender), override, connection.region)
+    return IngestRedrive(Writer(sender), override, connection.region)

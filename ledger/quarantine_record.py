@@ -28,7 +28,7 @@ _WHERE_MAX_CHARACTERS: Final = 2_000
 _ID: Final = re.compile(r"(ledger|counters|kinesis)-([0-9]{13}-[0-9a-f]{16})")
 
 
-class Source(StrEnum):
+class QuarantineSource(StrEnum):
     """Whose record it is, which decides what can be done about it."""
 
     LEDGER = "ledger"
@@ -39,7 +39,7 @@ class Source(StrEnum):
     """What came through the ingest's stream: it is not in the ledger."""
 
 
-class Handling(StrEnum):
+class HandledHow(StrEnum):
     """How a person handled it."""
 
     RESENT = "resent"
@@ -49,7 +49,7 @@ class Handling(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class QuarantineHandling:
     """That a person handled a copy.
 
     Attributes:
@@ -58,13 +58,13 @@ class Handled:
         at_ms: when, milliseconds since the epoch.
     """
 
-    how: Handling
+    how: HandledHow
     by: str
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class QuarantinedRecord:
     """A copy of what can never be applied.
 
     Attributes:
@@ -79,12 +79,12 @@ class Copy:
         sequence: its sequence number, where it has one.
         part: the place within an aggregated record of Kinesis; None: the record as a whole.
         at_ms: when the stream made or got the record; 0: it does not tell.
-        kept_at_ms: when it was set aside.
+        kept_at_ms: when it was quarantined.
         queued_at_ms: when the queue had a message of it; None: nobody was told yet.
         handled: that a person handled it, or None while it waits for one.
     """
 
-    source: Source
+    source: QuarantineSource
     place: str
     where: str
     reason: str
@@ -97,7 +97,7 @@ class Copy:
     at_ms: int = 0
     kept_at_ms: int = 0
     queued_at_ms: int | None = None
-    handled: Handled | None = None
+    handled: QuarantineHandling | None = None
 
     @property
     def id(self) -> str:
@@ -106,11 +106,11 @@ class Copy:
 
     @property
     def at(self) -> datetime:
-        """When the stream made or got the record, in UTC; when it was set aside if unknown."""
+        """When the stream made or got the record, in UTC; when it was quarantined if unknown."""
         return to_datetime(self.at_ms or self.kept_at_ms)
 
 
-def id_of(source: Source, place: str) -> str:
+def id_of(source: QuarantineSource, place: str) -> str:
     """The name of a copy."""
     return f"{source}-{place}"
 
@@ -129,7 +129,7 @@ def key_of(copy_id: object) -> dict[str, str]:
     return keys.quarantine_key(match[1], match[2])
 
 
-def encode_copy(copy: Copy) -> Item:
+def encode_quarantined(copy: QuarantinedRecord) -> Item:
     """The item of a copy that nobody handled yet; its reason and place cut to their bounds."""
     return {
         **keys.quarantine_key(copy.source, copy.place),
@@ -146,7 +146,7 @@ def encode_copy(copy: Copy) -> Item:
     }
 
 
-def decode_copy(item: Item) -> Copy:
+def decode_quarantined(item: Item) -> QuarantinedRecord:
     """The copy that an item is.
 
     Raises:
@@ -155,8 +155,10 @@ def decode_copy(item: Item) -> Copy:
     """
     check_format(item)
     try:
-        source = Source(require(item, "counter", str).removeprefix(keys.QUARANTINE_PREFIX))
-        return Copy(
+        source = QuarantineSource(
+            require(item, "counter", str).removeprefix(keys.QUARANTINE_PREFIX)
+        )
+        return QuarantinedRecord(
             source=source,
             place=require(item, "part", str),
             where=require(item, "where", str),
@@ -183,10 +185,10 @@ def _time_in(item: Item, name: str) -> int:
     return optional_time(item, name) or 0
 
 
-def _handled_in(item: Item) -> Handled | None:
+def _handled_in(item: Item) -> QuarantineHandling | None:
     at_ms = optional_time(item, "handled_at")
     if at_ms is None:
         return None
-    return Handled(
-        Handling(require(item, "handled_how", str)), require(item, "handled_by", str), at_ms
+    return QuarantineHandling(
+        HandledHow(require(item, "handled_how", str)), require(item, "handled_by", str), at_ms
     )

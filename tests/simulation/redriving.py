@@ -1,4 +1,4 @@
-"""The end of all poison: mended by hand, sent again; nothing waits any more, and no bell rings."""
+"""The end of the quarantine: items are mended, records redriven, and no message is left."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import MOVED, STOCK
-from tests.simulation.poison_operations import BY, COUNTER, desk_of, mend_one
 from tests.simulation.product import Product
+from tests.simulation.quarantine_operations import BY, COUNTER, mend_one, service_of
 from tests.simulation.quiet import wait
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ _HIDDEN_MS: Final = 3 * MINUTE_MS
 
 
 def mend_all(world: World, memory: Memory) -> None:
-    """Somebody mends by hand what was poisoned; until then no run of compaction can merge it."""
-    while memory.poison:
-        mend_one(world, memory, *memory.poison.pop())
+    """Somebody mends by hand what was malformed; until then no run of compaction can merge it."""
+    while memory.malformed:
+        mend_one(world, memory, *memory.malformed.pop())
 
 
-def cure(world: World, memory: Memory) -> None:
-    """Make all good; from then on the poisoned counter, and the stock, are ones like the others.
+def redrive_all(world: World, memory: Memory) -> None:
+    """Make all good; from then on the malformed counter, and the stock, are ones like the others.
 
     Raises:
         Wrong: something stays in quarantine.
@@ -41,7 +41,7 @@ def cure(world: World, memory: Memory) -> None:
             world.schedule.pause(_HIDDEN_MS)
             wait(world)
         else:
-            raise Wrong(f"in quarantine for ever in {region}: {world.bells[region].bodies}")
+            raise Wrong(f"in quarantine for ever in {region}: {world.notices[region].bodies}")
     memory.free[COUNTER] = []
     for counter in sorted(world.auditor.ledger.accounts):
         if keys.namespace_of(counter) == MOVED:
@@ -52,10 +52,10 @@ def cure(world: World, memory: Memory) -> None:
 
 def _is_empty(world: World, region: str) -> bool:
     """Send again what lies there; whether nothing is left."""
-    desk = desk_of(Product(world.process(region, "the last nurse")))
-    moves = [copy.id for copy in desk.list(Source.COUNTERS)]
-    records = [copy.id for copy in desk.list(Source.LEDGER)]
-    treated = [*desk.discard(moves, by=BY), *desk.resend(records, by=BY)]
+    service = service_of(Product(world.process(region, "the last nurse")))
+    moves = [copy.id for copy in service.list(QuarantineSource.COUNTERS)]
+    records = [copy.id for copy in service.list(QuarantineSource.LEDGER)]
+    treated = [*service.discard(moves, by=BY), *service.resend(records, by=BY)]
     if not treated:
-        desk.bells().silence(lambda copy_id: desk.show(copy_id).handled is not None)
-    return all(one.settled for one in treated) and not world.bells[region].letters
+        service.notices().delete_handled(lambda copy_id: service.show(copy_id).handled is not None)
+    return all(one.settled for one in treated) and not world.notices[region].letters

@@ -1,19 +1,19 @@
-"""What can be done about records of the streams that were set aside."""
+"""What can be done about records of the streams that were quarantined."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.ledger.quarantine_desk import Answer
+from countledger.ledger.quarantine_service import RedriveAnswer
 
 if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
-    from countledger.ledger.quarantined import Copy
+    from countledger.ledger.quarantine_record import QuarantinedRecord
 
 
 @dataclass(frozen=True, slots=True)
-class RepairTheCounter:
+class RepairCounter:
     """A record of the stream of `ledger` is never fed again: its counter is repaired.
 
     Its watermark has passed. A repair reads the ledger, which has the entry, behind the proof that
@@ -25,25 +25,25 @@ class RepairTheCounter:
 
     auditor: Auditor
 
-    def __call__(self, copy: Copy, *, even_if_counted: bool) -> Answer:  # noqa: ARG002 - of the protocol
+    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG002 - of the protocol
         """As `Auditor.repair`.
 
         Raises:
             WrongKind: it is no counter of a ledger.
         """
         if copy.counter is None:
-            return Answer(
+            return RedriveAnswer(
                 settled=False,
                 said="the record names no counter: run countledger verify --all, then discard it",
             )
         repair = self.auditor.repair(copy.counter)
-        return Answer(repair.healthy, f"{copy.counter}: {repair.remedy} ({repair.reason})")
+        return RedriveAnswer(repair.healthy, f"{copy.counter}: {repair.remedy} ({repair.reason})")
 
 
-def look_at_the_log(copy: Copy, *, even_if_counted: bool) -> Answer:  # noqa: ARG001 - of the protocol
+def review_alert_log(copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG001 - of the protocol
     """A change of a total that could not be judged: the total is right, an alert may be missing."""
     name = "COUNTER" if copy.counter is None else copy.counter
-    return Answer(
+    return RedriveAnswer(
         settled=False,
         said=f"no total is wrong, but an alert may be missing: see countledger alert log {name}, "
         "tell whom it concerns, then discard this",
