@@ -266,9 +266,9 @@ def test_a_joint_change_is_no_duplicate_for_a_counter_that_was_made_again(
     other.strict.create(again, method="marker", lower=0, opening=10)
     repeated = change if warm else _repeat(other)
 
-    with pytest.raises(IdempotencyKeyReused, match="made again"):
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
         repeated()
-    with pytest.raises(IdempotencyKeyReused, match="made again"):
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
         other.strict.transactions.withdraw("order-1")
 
     values = {name: other.strict.show(name).value for name in (COUNTER, OTHER)}
@@ -296,7 +296,7 @@ def test_a_value_that_was_set_is_not_set_for_a_counter_that_was_made_again(pair:
     other.strict.delete(OTHER)
     other.strict.create(OTHER, method="atomic", lower=0, opening=10)
 
-    with pytest.raises(IdempotencyKeyReused, match="made again"):
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
         pair.strict.transactions.set_value(OTHER, 3, key="count-1")
 
     assert other.strict.show(OTHER).value == 10
