@@ -11,7 +11,7 @@ counter is marked first, and deleted once nothing that was made before the mark 
     prove     the stream has been handled past that (the proof of `verify`)
     delete    one transaction: an empty head in place of the head, the total deleted, the mark told
     tidy      alert states, alert log and memberships that are older than the deletion
-    forget    a day later these again (a late judge), the empty head and the mark
+    forget    a day later these again (a late evaluator), the empty head and the mark
 
 What was made behind the mark stops it: the counter is in use, nothing is deleted, and the mark
 starts anew from now. An entry that arrives between the last look and the transaction is none of

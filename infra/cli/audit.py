@@ -61,7 +61,7 @@ def verify(
     """Compare totals with the exact sums of the ledger, and prove the verdict.
 
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
-    was going on to prove either; try again. "unreadable": an item was spoilt by hand. The exit
+    was going on to prove either; try again. "unreadable": an item was corrupt by hand. The exit
     code is 1 unless all are exact.
 
     With --all both tables are read whole, and only counters that are not exact are listed. With

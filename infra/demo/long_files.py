@@ -1,8 +1,8 @@
 """The demo's alerts: a rule for files that pass 1,000 lines, checked against what totals did.
 
-The judge's alerts are compared with a reading of its own: every record of the stream of `counters`
-since the rule is in force, looked at one by one. Each that goes from below the threshold to it or
-beyond must have alerted, and nothing else may have; and whatever file ends above it has.
+The evaluator's alerts are compared with a reading of its own: every record of the stream of
+`counters` since the rule is in force, looked at one by one. Each that goes from below the threshold
+to it or beyond must have alerted, and nothing else may have; and whatever file ends above it has.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class LongFiles:
     Attributes:
         client: of the stack.
         clock: the run's.
-        fresh: whether nothing was ever counted on the stack: no judge can know older rules then,
-            so the rule may take effect at once, and every long file must alert.
+        fresh: whether nothing was ever counted on the stack: no evaluator can know older rules
+            then, so the rule may take effect at once, and every long file must alert.
     """
 
     client: CountLedger
@@ -135,7 +135,7 @@ class LongFiles:
             if logged.alert.at_ms < rule.effective_from_ms:
                 break
             if logged.alert.revision == rule.revision:
-                found.append((logged.alert, logged.told_at_ms / SECOND_MS))
+                found.append((logged.alert, logged.published_at_ms / SECOND_MS))
         return found[::-1]
 
     def _read_on(self, rule: Rule) -> None:

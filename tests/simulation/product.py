@@ -21,18 +21,17 @@ from countledger.compaction.sweep import Sweeper
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
-from countledger.consumers.auditor import Auditor
+from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.proven import why_not_exact
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.retry import Backoff
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder
