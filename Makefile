@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # A file at a time on every core: each worker has engines of its own (ARGS="-n 0" for none).
 PYTEST := $(BIN)/pytest -n logical --maxprocesses 8 --dist loadscope
 
-.PHONY: help demo test test-all test-long smoke-aws simulate mutate endurance bench check docs format lock bundle dynoxide clean
+.PHONY: help demo test test-all test-long smoke-aws simulate mutate endurance bench check docs docs-site format lock bundle dynoxide clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -45,21 +45,24 @@ mutate: $(READY) ## Change 100 conditions, one at a time; fail if no test notice
 endurance: $(READY) ## Long runs on the embedded engine, with kills (ARGS="--scale 0.01")
 	@$(BIN)/python -m tests.endurance $(ARGS)
 
-check: $(READY) ## Format, lint, types, imports, template
+check: $(READY) docs-site ## Format, lint, types, imports, template, documentation site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cfn-lint infra/template.yaml
 
-docs: $(READY) ## Write the tables of docs/ anew, from what the tests expect
+docs: $(READY) ## Write the tables of docs/ from what the tests expect
 	@$(BIN)/python -m tests.guide
+
+docs-site: $(READY) ## The documentation as a website in build/site; strict, and built offline
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs build/site
 
 format: $(READY) ## Format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(READY) ## Resolve the dependencies anew: the newest stable ones that fit
+lock: $(READY) ## Resolve the dependencies: the newest stable ones that fit
 	$(BIN)/uv pip compile $(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK) --extra functions -c requirements.lock pyproject.toml -o requirements-functions.lock
 

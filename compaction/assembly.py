@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerRemover
-from countledger.compaction.deletions import Removals
+from countledger.compaction.deletion import LedgerDeleter
+from countledger.compaction.deletions import Deletions
 from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import limits_by
@@ -24,7 +24,7 @@ from countledger.ledger.assembly import namespaces_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Kind, Namespaces
@@ -107,7 +107,7 @@ def worker_of(
     return Worker(index, shared_namespaces, schedule_of, compactor_for)
 
 
-def removals_of(
+def deletions_of(
     connection: Connection,
     regions: Regions,
     namespaces: Namespaces,
@@ -118,8 +118,8 @@ def removals_of(
     seen: Callable[[str], Callable[[], object]],
     at_once: Mapping[Kind, Callable[[str], None]],
     names: Callable[[str], Iterator[str]],
-) -> Removals:
-    """What removes counters; each is compacted first as its schedule says, but for the age.
+) -> Deletions:
+    """What deletes counters; each is compacted first as its schedule says, but for the age.
 
     Raises:
         WrongRegion: the connection is not to the home region.
@@ -127,7 +127,7 @@ def removals_of(
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     limits = limits_by(connection.settings)
 
-    def compact(counter: str) -> Report:
+    def compact(counter: str) -> CompactionReport:
         item = dynamo.get(table, keys.schedule_key(keys.namespace_of(counter)), consistent=True)
         compactor = Compactor(regions, namespaces, limits)
         if item is not None:
@@ -136,5 +136,5 @@ def removals_of(
             compactor = Compactor(regions, namespaces, limits, schedule.retire, archive)
         return compactor.compact(counter)
 
-    ledger = LedgerRemover(dynamo, table, regions, namespaces, limits, compact, unproven, tidy)
-    return Removals(ledger, at_once, tidy_markers, names, seen)
+    ledger = LedgerDeleter(dynamo, table, regions, namespaces, limits, compact, unproven, tidy)
+    return Deletions(ledger, at_once, tidy_markers, names, seen)

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.compaction.last_run import LastRuns, WorkDone
-from countledger.compaction.report import Outcome
+from countledger.compaction.last_run import LastRunStore, WorkDone
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.work import CompactCounter, SweepSegment, parse_work
 from countledger.ledger import keys
 from countledger.ledger.errors import CountledgerError, ServiceFailed
@@ -19,7 +19,7 @@ from countledger.ledger.errors import CountledgerError, ServiceFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.compaction.sweep import Sweeper
     from countledger.compaction.work_queue import WorkQueue
     from countledger.compaction.worker import Worker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Tally:
+class BatchResult:
     """What became of a batch.
 
     Attributes:
@@ -41,7 +41,7 @@ class Tally:
         work: what was done for each namespace.
     """
 
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: Counter[RunOutcome] = field(default_factory=Counter)
     merged: int = 0
     write_units: float = 0.0
     settled: int = 0
@@ -53,16 +53,16 @@ class Tally:
     @property
     def failed(self) -> int:
         """How many counters failed, or messages could not be worked off."""
-        return self.outcomes[Outcome.FAILED] + len(self.bad)
+        return self.outcomes[RunOutcome.FAILED] + len(self.bad)
 
     @property
     def tampered(self) -> int:
         """How many counters carry a merged entry that was changed by hand."""
-        return self.outcomes[Outcome.TAMPERED]
+        return self.outcomes[RunOutcome.TAMPERED]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class WorkBatch:
     """Works off batches.
 
     Attributes:
@@ -77,11 +77,11 @@ class Batch:
     sweeper: Sweeper
     queue: WorkQueue
     clock: Clock
-    note: Callable[[Report], None]
+    note: Callable[[CompactionReport], None]
 
-    def run(self, messages: Mapping[str, str], deadline_ms: int) -> Tally:
+    def run(self, messages: Mapping[str, str], deadline_ms: int) -> BatchResult:
         """Work off messages, by their ids; a write unit for each namespace, for the run book."""
-        tally = Tally()
+        tally = BatchResult()
         for message, body in messages.items():
             try:
                 work = parse_work(body)
@@ -94,12 +94,12 @@ class Batch:
                 good = False
             if not good:
                 tally.again.append(message)
-        book = LastRuns(self.worker.index.dynamo, self.worker.index.table, self.clock)
+        book = LastRunStore(self.worker.index.dynamo, self.worker.index.table, self.clock)
         for namespace, done in tally.work.items():
             book.add(namespace, done)
         return tally
 
-    def _compact(self, counter: str, deadline_ms: int, tally: Tally) -> bool:
+    def _compact(self, counter: str, deadline_ms: int, tally: BatchResult) -> bool:
         """Whether the message is done with."""
         if self.clock.now_ms() >= deadline_ms:
             tally.left += 1
@@ -114,7 +114,7 @@ class Batch:
         tally.merged += report.merged
         tally.write_units += report.write_units
         # Nothing but a person helps a tampered counter: it is reported by each run.
-        return report.outcome is not Outcome.FAILED
+        return report.outcome is not RunOutcome.FAILED
 
     def _sweep(self, work: SweepSegment, deadline_ms: int) -> bool:
         rule = self.worker.rule_of(work.namespace)

@@ -42,7 +42,7 @@ Why each rule is there:
 - *The condition of publish.* Of two runs that began with the same head one publishes. The other
   drops what it selected. However late a paused run wakes, its head is refused; its deletes
   name only entries that a head awaited everywhere has taken in. Generations begin again after a
-  removal, so the run is part of the condition; "no head" has none, so such a run publishes nothing
+  deletion, so the run is part of the condition; "no head" has none, so such a run publishes nothing
   once it is half a day old.
 - *The age.* See `limit`: no producer can still send what is merged.
 
@@ -58,15 +58,20 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from countledger.compaction import cost, plan
-from countledger.compaction.report import Outcome, Plan, Report, Step
+from countledger.compaction.report import (
+    CompactionPlan,
+    CompactionReport,
+    CompactionStep,
+    RunOutcome,
+)
 from countledger.compaction.retire import Retire
 from countledger.compaction.run import Run
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import HEAD_COVERS_MAX, SECOND_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,8 +130,8 @@ class Compactor:
         counter: str,
         *,
         deadline_ms: int | None = None,
-        on_step: Callable[[Step], None] = lambda _: None,
-    ) -> Report:
+        on_step: Callable[[CompactionStep], None] = lambda _: None,
+    ) -> CompactionReport:
         """Merge all entries of a counter that are old enough, in as many generations as it takes.
 
         By transactions about 2.06 write units for each entry of up to 1 KB, by single deletes 1.06,
@@ -153,10 +158,12 @@ class Compactor:
                 on_step=on_step,
             )
         except CountledgerError as error:
-            return Report(counter=counter, outcome=Outcome.FAILED, detail=str(error), error=error)
+            return CompactionReport(
+                counter=counter, outcome=RunOutcome.FAILED, detail=str(error), error=error
+            )
         return run.report()
 
-    def plan(self, counter: str) -> Plan:
+    def plan(self, counter: str) -> CompactionPlan:
         """What a run would do now; nothing is written. One read unit for each 4 KB of old entries.
 
         Raises:

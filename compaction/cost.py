@@ -8,7 +8,7 @@ from decimal import Decimal
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import Plan
+from countledger.compaction.report import CompactionPlan
 from countledger.compaction.retire import Retire
 from countledger.ledger.head import NO_HEAD, encode_head
 
@@ -78,7 +78,7 @@ class Estimate:
                 max([*self._times[1:], one.entry.at_ms]),
             ]
 
-    def plan(self, counter: str) -> Plan:
+    def plan(self, counter: str) -> CompactionPlan:
         """All of it."""
         if self._covers:
             self._end_generation()
@@ -88,7 +88,7 @@ class Estimate:
         oldest, newest = self._times or (None, None)
         recorded = 1 if left and self.head.archive else 0
         units = deletes + self._heads + closing + recorded
-        return Plan(counter, self._entries, oldest, newest, units)
+        return CompactionPlan(counter, self._entries, oldest, newest, units)
 
     def _end_generation(self) -> None:
         head = replace(NO_HEAD, covers=self._covers)

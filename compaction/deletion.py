@@ -1,7 +1,7 @@
-"""Remove a ledger counter: exactly, and so never at once.
+"""Delete a ledger counter: exactly, and so never at once.
 
 What a producer may still send cannot be told from what is new, and no write looks at a mark. So a
-counter is marked first, and removed once nothing that was made before the mark can arrive:
+counter is marked first, and deleted once nothing that was made before the mark can arrive:
 
     mark      the time of asking; all numbers are read as before
     wait      until no entry made by then can arrive any more (`limit`), and until no stream record
@@ -9,25 +9,25 @@ counter is marked first, and removed once nothing that was made before the mark 
               watermarks go with it
     merge     compact: all entries go into the head, and no number changes
     prove     the stream has been handled past that (the proof of `verify`)
-    remove    one transaction: an empty head in place of the head, the total deleted, the mark told
-    tidy      alert states, alert log and memberships that are older than the removal
-    forget    a day later these again (a late judge), the empty head and the mark
+    delete    one transaction: an empty head in place of the head, the total deleted, the mark told
+    tidy      alert states, alert log and memberships that are older than the deletion
+    forget    a day later these again (a late evaluator), the empty head and the mark
 
-What was made behind the mark stops it: the counter is in use, nothing is removed, and the mark
+What was made behind the mark stops it: the counter is in use, nothing is deleted, and the mark
 starts anew from now. An entry that arrives between the last look and the transaction is none of
-what is removed: it makes a total of its own, and head and total agree at every moment.
+what is deleted: it makes a total of its own, and head and total agree at every moment.
 
 The name may be used again at any time after that transaction. So every write names what it saw: the
 head by its run, the mark by its id, a membership by its id. What is kept beside a counter carries a
-time instead of the counter's identity; it is removed if it is older than the transaction by more
+time instead of the counter's identity; it is deleted if it is older than the transaction by more
 than clocks differ. Whatever stays is named in the report.
 
 | crash after | leaves |
 |---|---|
 | mark, wait, merge, prove | every number as it was; the next call goes on |
-| remove | the mark tells it: the next call tidies |
+| delete | the mark tells it: the next call tidies |
 | some of tidy | the same; what is gone is not asked for twice |
-| the empty head was forgotten | a mark, which the next call removes |
+| the empty head was forgotten | a mark, which the next call deletes |
 
 Why the empty head stays for a day: a run of the compactor that began before there was any head
 publishes on condition that there is none. It must find one; a run that is half a day old publishes
@@ -35,7 +35,7 @@ nothing any more (`run`). An exact read that takes half a day starts over for th
 Versions of the total begin again as well, so a finding of `repair` that is older than that is not
 written either.
 
-Of a ledger with replicas nothing is removed: each region has totals of its own, and no transaction
+Of a ledger with replicas nothing is deleted: each region has totals of its own, and no transaction
 reaches them.
 """
 
@@ -47,10 +47,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from countledger.compaction import deletion_mark, plan
-from countledger.compaction.deletion_mark import Mark, decode_mark
-from countledger.compaction.deletion_plan import empty_head, plan_removal, refuse_more_regions
-from countledger.compaction.deletion_stage import Removal, Stage, what_is_left
-from countledger.compaction.report import Outcome
+from countledger.compaction.deletion_mark import DeletionMark, decode_mark
+from countledger.compaction.deletion_plan import empty_head, plan_deletion, refuse_replicas
+from countledger.compaction.deletion_stage import Deletion, DeletionStage, what_is_left
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
     from countledger.compaction.limit import AgeLimit
     from countledger.compaction.regions import Regions
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Head
@@ -84,15 +84,15 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Update
 
 EMPTY_HEAD_LIFE_MS: Final = DAY_MS
-_MERGED: Final = frozenset({Outcome.MERGED, Outcome.NOTHING})
+_MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 # How long after the time that it carries the transaction may leave: with half a day for a run, and
 # the life of a request, that is less than a day.
 _EMPTIES_WITHIN_MS: Final = HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerRemover:
-    """Removes ledger counters, in the home region.
+class LedgerDeleter:
+    """Deletes ledger counters, in the home region.
 
     Attributes:
         dynamo: its SDK may retry; every write has a condition or can be repeated.
@@ -102,10 +102,10 @@ class LedgerRemover:
         limit: after how long nothing that was made can arrive.
         compact: merges all entries of a counter that are old enough.
         unproven: why a counter's total cannot be taken for its last word; None: it can.
-        tidy: removes what else is kept of a counter and dated no later than a moment (ms), and
+        tidy: deletes what else is kept of a counter and dated no later than a moment (ms), and
             says what stays.
         clock: tells the time.
-        new_id: makes an id that is never used again: of a removal, or of a request.
+        new_id: makes an id that is never used again: of a deletion, or of a request.
     """
 
     dynamo: DynamoClient
@@ -113,16 +113,16 @@ class LedgerRemover:
     regions: Regions
     namespaces: Namespaces
     limit: Callable[[Namespace], AgeLimit]
-    compact: Callable[[str], Report]
+    compact: Callable[[str], CompactionReport]
     unproven: Callable[[str], str | None]
     tidy: Callable[[str, int], Sequence[str]]
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[], str] = lambda: uuid4().hex
 
-    def remove(self, counter: str) -> Removal:
-        """Go on with the removal of a counter, as far as is safe now; the first call marks it.
+    def delete(self, counter: str) -> Deletion:
+        """Go on with the deletion of a counter, as far as is safe now; the first call marks it.
 
-        To mark: a write unit and some reads. To remove: what compacting it costs, two units for the
+        To mark: a write unit and some reads. To delete: what compacting it costs, two units for the
         head, the total and the mark each, one for each KB of what is tidied, and four more.
 
         Raises:
@@ -134,18 +134,18 @@ class LedgerRemover:
         mark = self.mark(counter)
         if mark is None:
             return self._begin(counter, namespace)
-        if mark.removed_at_ms is not None:
+        if mark.deleted_at_ms is not None:
             return self._finish(mark, namespace)
         emptied = self._empty(mark, namespace)
-        return self._finish(emptied, namespace) if isinstance(emptied, Mark) else emptied
+        return self._finish(emptied, namespace) if isinstance(emptied, DeletionMark) else emptied
 
     def cancel(self, counter: str) -> bool:
         """Take the mark off a counter: one write unit. Whether there was one to take off.
 
-        What was removed already stays so.
+        What was deleted already stays so.
         """
         mark = self.mark(counter)
-        if mark is None or mark.removed_at_ms is not None:
+        if mark is None or mark.deleted_at_ms is not None:
             return False
         try:
             self.dynamo.delete(deletion_mark.cancel_of(self.table, mark))
@@ -153,17 +153,17 @@ class LedgerRemover:
             return self.mark(counter) is None
         return True
 
-    def mark(self, counter: str) -> Mark | None:
+    def mark(self, counter: str) -> DeletionMark | None:
         """The mark of a counter, or None: one read unit."""
-        item = self.dynamo.get(self.table, keys.removal_key(counter), consistent=True)
+        item = self.dynamo.get(self.table, keys.deletion_key(counter), consistent=True)
         return None if item is None else decode_mark(item)
 
-    def _begin(self, counter: str, namespace: Namespace) -> Removal:
-        refuse_more_regions(self.regions.survey(), counter)
+    def _begin(self, counter: str, namespace: Namespace) -> Deletion:
+        refuse_replicas(self.regions.survey(), counter)
         total = self._total(counter)
         if total is None and not self._head(counter).generation and not self._has_entries(counter):
             raise NoSuchCounter(
-                f"counter {counter!r} has no entries and no total: nothing to remove"
+                f"counter {counter!r} has no entries and no total: nothing to delete"
             )
         now_ms = self.clock.now_ms()
         try:
@@ -172,39 +172,39 @@ class LedgerRemover:
             # By somebody else, or by an attempt of ours whose answer was lost.
             now_ms = decode_mark(failed.item).at_ms if failed.item else now_ms
         ready_ms = self._ready_ms(now_ms, namespace, total)
-        return Removal(counter, Stage.MARKED, ready_ms, "nothing is removed before then")
+        return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
 
-    def _empty(self, mark: Mark, namespace: Namespace) -> Removal | Mark:
-        """Merge, prove, remove: the mark as it is then, or why nothing was removed."""
+    def _empty(self, mark: DeletionMark, namespace: Namespace) -> Deletion | DeletionMark:
+        """Merge, prove, delete: the mark as it is then, or why nothing was deleted."""
         counter, now_ms = mark.counter, self.clock.now_ms()
-        refuse_more_regions(self.regions.survey(), counter)
+        refuse_replicas(self.regions.survey(), counter)
         total = self._total(counter)
         ready_ms = self._ready_ms(mark.at_ms, namespace, total)
         if now_ms < ready_ms:
             detail = "until then something made before the mark may arrive, or come again"
-            return Removal(counter, Stage.WAITING, ready_ms, detail)
+            return Deletion(counter, DeletionStage.WAITING, ready_ms, detail)
         unready = self._unready(counter)
         if unready is not None:
             return self._left(counter, unready)
         head = self._head(counter)
         if self._has_entries(counter) or (head.to_at_ms or 0) > mark.at_ms:
             return self._mark_again(mark, namespace)
-        removed_ms = self.clock.now_ms()
-        writes = plan_removal((self.regions.table, self.table), mark, head, total, removed_ms)
+        deleted_ms = self.clock.now_ms()
+        writes = plan_deletion((self.regions.table, self.table), mark, head, total, deleted_ms)
         try:
-            with guarded(partial(self._refuse_if_late, removed_ms)):
+            with guarded(partial(self._refuse_if_late, deleted_ms)):
                 self.dynamo.transact(writes, self.new_id())
         except TransactionCancelled:
             done = self.mark(counter)
-            if done is None or done.removed_at_ms is None:
+            if done is None or done.deleted_at_ms is None:
                 return self._left(counter, "it moved at the last moment; call again")
             return done
-        return deletion_mark.removed(mark, head, removed_ms)
+        return deletion_mark.deleted(mark, head, deleted_ms)
 
-    def _refuse_if_late(self, removed_ms: int) -> None:
+    def _refuse_if_late(self, deleted_ms: int) -> None:
         """The empty head stays for a day, counted from the time that is written with it."""
-        if self.clock.now_ms() - removed_ms > _EMPTIES_WITHIN_MS:
-            raise ServiceFailed("this removal stood still before it was sent; call again")
+        if self.clock.now_ms() - deleted_ms > _EMPTIES_WITHIN_MS:
+            raise ServiceFailed("this deletion stood still before it was sent; call again")
 
     def _unready(self, counter: str) -> str | None:
         """Why its head cannot be taken for all there was; None: it is, and its total knows."""
@@ -215,7 +215,7 @@ class LedgerRemover:
             return "another run is compacting it; call again"
         return self.unproven(counter)
 
-    def _mark_again(self, mark: Mark, namespace: Namespace) -> Removal:
+    def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         now_ms = self.clock.now_ms()
         try:
             self.dynamo.update(deletion_mark.mark_again(self.table, mark, now_ms))
@@ -223,19 +223,19 @@ class LedgerRemover:
             return self._left(mark.counter, "its mark was changed meanwhile; call again")
         ready_ms = self._ready_ms(now_ms, namespace, self._total(mark.counter))
         detail = "it was changed after it was marked: stop its writers; it is marked anew from now"
-        return Removal(mark.counter, Stage.IN_USE, ready_ms, detail)
+        return Deletion(mark.counter, DeletionStage.IN_USE, ready_ms, detail)
 
-    def _finish(self, mark: Mark, namespace: Namespace) -> Removal:
+    def _finish(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
         """Tidy; a day later forget."""
-        counter, removed_ms = mark.counter, mark.removed_at_ms or mark.at_ms
-        older_ms = removed_ms - self._doubt_ms(namespace)
+        counter, deleted_ms = mark.counter, mark.deleted_at_ms or mark.at_ms
+        older_ms = deleted_ms - self._doubt_ms(namespace)
         if not mark.tidied:
             self.tidy(counter, older_ms)
             self._quietly(deletion_mark.tidied_of(self.table, mark))
-        forget_ms = removed_ms + EMPTY_HEAD_LIFE_MS
+        forget_ms = deleted_ms + EMPTY_HEAD_LIFE_MS
         if self.clock.now_ms() < forget_ms:
             detail = "an empty head keeps its place until then; call again to forget the name"
-            return Removal(counter, Stage.REMOVED, forget_ms, detail)
+            return Deletion(counter, DeletionStage.DELETED, forget_ms, detail)
         # Once more: what judged its last moves late has written its states since.
         stays = [*self.tidy(counter, older_ms)]
         # Before the head: whoever finds the name forgotten finds nothing of it.
@@ -247,10 +247,10 @@ class LedgerRemover:
         if self._has_numbers(counter):
             stays.insert(0, "what was recorded since")
         self._quietly(deletion_mark.unmark_of(self.table, mark))
-        return Removal(counter, Stage.FORGOTTEN, None, what_is_left(stays))
+        return Deletion(counter, DeletionStage.FORGOTTEN, None, what_is_left(stays))
 
     def _doubt_ms(self, namespace: Namespace) -> int:
-        """What is dated so long before the removal, or later, may belong to the next counter.
+        """What is dated so long before the deletion, or later, may belong to the next counter.
 
         Clocks differ, alerts are dated in whole seconds, and a membership is dated before its
         request leaves, which then may be on its way for as long as its signature is good.
@@ -292,5 +292,5 @@ class LedgerRemover:
             return
 
     @staticmethod
-    def _left(counter: str, detail: str) -> Removal:
-        return Removal(counter, Stage.LEFT, None, detail)
+    def _left(counter: str, detail: str) -> Deletion:
+        return Deletion(counter, DeletionStage.SKIPPED, None, detail)

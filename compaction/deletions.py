@@ -1,8 +1,8 @@
-"""Remove counters of every kind, by name or by namespace.
+"""Delete counters of every kind, by name or by namespace.
 
-A ledger counter goes in stages, each call as far as is safe (`removal`). A strict counter and a
+A ledger counter goes in stages, each call as far as is safe (`deletion`). A strict counter and a
 sequence go at once: every write of theirs asks for the very counter that was made. Each kind is
-removed by its own room; this module only knows the order.
+deleted by its own room; this module only knows the order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from countledger.compaction.deletion_stage import Removal, Stage
+from countledger.compaction.deletion_stage import Deletion, DeletionStage
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, NoSuchCounter, ServiceFailed
 from countledger.ledger.expressions import Compare
@@ -21,32 +21,32 @@ from countledger.ledger.operations import Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from countledger.compaction.deletion import LedgerRemover
+    from countledger.compaction.deletion import LedgerDeleter
 
 
 @dataclass(frozen=True, slots=True)
-class Removals:
-    """Removes counters, in the home region.
+class Deletions:
+    """Deletes counters, in the home region.
 
     Attributes:
-        ledger: removes ledger counters.
+        ledger: deletes ledger counters.
         at_once: deletes a counter of another kind.
-        tidy: removes the markers of a strict counter's earlier incarnations, given its number of
+        tidy: deletes the markers of a strict counter's earlier incarnations, given its number of
             bins.
         names: the counters of a namespace that have a value.
-        seen: finds what is kept beside a counter now; the result removes that and nothing else.
+        seen: finds what is kept beside a counter now; the result deletes that and nothing else.
     """
 
-    ledger: LedgerRemover
+    ledger: LedgerDeleter
     at_once: Mapping[Kind, Callable[[str], None]]
     tidy: Callable[[str, int], None]
     names: Callable[[str], Iterator[str]]
     seen: Callable[[str], Callable[[], object]]
 
-    def remove(self, counter: str) -> Removal:
-        """Remove a counter, or go on with its removal, as far as is safe now.
+    def delete(self, counter: str) -> Deletion:
+        """Delete a counter, or go on with its deletion, as far as is safe now.
 
-        A ledger counter needs three calls: the first marks it, the second removes its numbers once
+        A ledger counter needs three calls: the first marks it, the second deletes its numbers once
         nothing made before can arrive (a day and more), the third forgets its name a day later. A
         strict counter and a sequence are forgotten by the first.
 
@@ -54,25 +54,25 @@ class Removals:
             NoSuchCounter: there is none of that name.
             NamespaceUnknown: its namespace was never used.
             WrongRegion: this is not the home region.
-            BadSetting: as `LedgerRemover.remove`.
+            BadSetting: as `LedgerDeleter.delete`.
         """
         kind = self._kind(keys.namespace_of(keys.check_counter(counter)))
         if kind is Kind.LEDGER:
-            return self.ledger.remove(counter)
+            return self.ledger.delete(counter)
         self._delete(kind, counter)
-        return Removal(counter, Stage.FORGOTTEN, None, "nothing is left of it")
+        return Deletion(counter, DeletionStage.FORGOTTEN, None, "nothing is left of it")
 
-    def remove_all(self, namespace: str) -> Iterator[Removal]:
-        """Remove the counters of a namespace, or go on with that; the namespace itself stays.
+    def delete_all(self, namespace: str) -> Iterator[Deletion]:
+        """Delete the counters of a namespace, or go on with that; the namespace itself stays.
 
-        As `remove` for each; the table `counters` is looked through for those that have a total,
+        As `delete` for each; the table `counters` is looked through for those that have a total,
         half a read unit for each 4 KB, unless they are strict. It can be stopped anywhere: the next
         call goes on. A counter that was first recorded after all others were marked is marked then.
         One that cannot be read or written is left alone, for the reason given, and stops no other.
 
         Raises:
             NamespaceUnknown: there is no such namespace.
-            WrongRegion, BadSetting, SetupError: as `remove`; it concerns every counter.
+            WrongRegion, BadSetting, SetupError: as `delete`; it concerns every counter.
         """
         self._kind(namespace)
         marked = [*self.pending(namespace)]
@@ -80,15 +80,15 @@ class Removals:
         fresh = (counter for counter in self.names(namespace) if counter not in known)
         for counter in chain(marked, fresh):
             try:
-                yield self.remove(counter)
+                yield self.delete(counter)
             except NoSuchCounter:
                 continue  # somebody else was faster
             except (CorruptItem, ServiceFailed) as error:
-                yield Removal(counter, Stage.LEFT, None, str(error))
+                yield Deletion(counter, DeletionStage.SKIPPED, None, str(error))
 
     def pending(self, namespace: str) -> Iterator[str]:
-        """The counters of a namespace whose removal was begun: half a read unit for each 4 KB."""
-        marks = Compare("counter", "=", keys.REMOVAL_PREFIX + keys.check_namespace(namespace))
+        """The counters of a namespace whose deletion was begun: half a read unit for each 4 KB."""
+        marks = Compare("counter", "=", keys.DELETION_PREFIX + keys.check_namespace(namespace))
         for page in self.ledger.dynamo.pages(Query(self.ledger.table, marks)):
             yield from (item["part"] for item in page)
 
@@ -105,16 +105,16 @@ class Removals:
 
         What is put beside it later belongs to a counter that uses the name again.
         """
-        remove_seen = self.seen(counter)
+        delete_seen = self.seen(counter)
         item = self.ledger.dynamo.get(self.ledger.table, keys.total_key(counter)) or {}
         bins = item.get("bins") or 1
         try:
             self.at_once[kind](counter)
         except NoSuchCounter:
-            remove_seen()
+            delete_seen()
             self.tidy(counter, bins)
             raise
-        remove_seen()
+        delete_seen()
         self.tidy(counter, bins)
 
     def _kind(self, namespace: str) -> Kind:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.last_run import LastRuns
+from countledger.compaction.last_run import LastRunStore
 from countledger.compaction.schedule import decode_schedule, unswept_since_ms
 from countledger.compaction.sweep import SETTLED_MS, segments_of
 from countledger.compaction.work import CompactCounter
@@ -89,7 +89,7 @@ class Dispatcher:
             # Deleted a moment ago, or a crash left its trigger behind.
             return Dispatched(namespace=namespace, detail="it has no schedule")
         self._refuse_elsewhere(decode_schedule(item).region, namespace)
-        book = LastRuns(self.index.dynamo, self.index.table, self.clock)
+        book = LastRunStore(self.index.dynamo, self.index.table, self.clock)
         # Before any work is sent: what workers note belongs to this tick.
         ticked_at_ms = book.begin(namespace)
         done = self._dispatch(item, namespace, deadline_ms)

@@ -18,9 +18,9 @@ from countledger.compaction.assembly import (
     sweeper_of,
     worker_of,
 )
-from countledger.compaction.batch import Batch, Tally
+from countledger.compaction.batch import BatchResult, WorkBatch
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.work_queue import WorkQueue
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
@@ -31,7 +31,7 @@ from countledger.ledger.limits import SECOND_MS
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.ledger.namespace import Namespaces
 
 # For what is under way when the time is nearly out: a generation's retries, and the answer.
@@ -102,7 +102,7 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         The messages that have to come again.
     """
     parts = _parts()
-    batch = Batch(
+    batch = WorkBatch(
         # Anew for each batch: schedules change.
         worker_of(parts.connection, parts.regions, parts.namespaces),
         sweeper_of(parts.connection),
@@ -116,20 +116,20 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": one} for one in tally.again]}
 
 
-def log_report(logger: Logger, report: Report) -> None:
+def log_report(logger: Logger, report: CompactionReport) -> None:
     """Log what became of a counter: as an error if it failed, else for debugging alone."""
     fields: dict[str, Any] = {
         "counter": report.counter,
         "outcome": str(report.outcome),
         "reason": report.detail,
     }
-    if report.outcome in {Outcome.FAILED, Outcome.TAMPERED}:
+    if report.outcome in {RunOutcome.FAILED, RunOutcome.TAMPERED}:
         logger.error("a counter could not be compacted", **fields)
     else:
         logger.debug("compacted", **fields)
 
 
-def _report(parts: _Parts, tally: Tally) -> None:
+def _report(parts: _Parts, tally: BatchResult) -> None:
     for message, reason in tally.bad.items():
         parts.logger.error("a message could not be worked off", message_id=message, reason=reason)
     numbers: dict[str, Any] = {

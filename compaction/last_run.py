@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional
 from countledger.ledger.clock import Clock, SystemClock
@@ -19,7 +19,7 @@ from countledger.ledger.expressions import Add, Assign, Compare, Drop
 from countledger.ledger.operations import Update
 
 if TYPE_CHECKING:
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
 
@@ -48,14 +48,14 @@ class WorkDone:
     tampered: int = 0
     trouble: str = ""
 
-    def take(self, report: Report) -> None:
+    def take(self, report: CompactionReport) -> None:
         """Add the report of one counter."""
         self.counters += 1
         self.merged += report.merged
         self.write_units += report.write_units
-        self.failed += report.outcome is Outcome.FAILED
-        self.tampered += report.outcome is Outcome.TAMPERED
-        if report.outcome in {Outcome.FAILED, Outcome.TAMPERED}:
+        self.failed += report.outcome is RunOutcome.FAILED
+        self.tampered += report.outcome is RunOutcome.TAMPERED
+        if report.outcome in {RunOutcome.FAILED, RunOutcome.TAMPERED}:
             text = f"{report.counter}: {report.outcome}: {report.detail}"
             self.trouble = text[:_TROUBLE_MAX]
 
@@ -82,7 +82,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class LastRuns:
+class LastRunStore:
     """Keeps the last runs; two write units for each tick, one for each batch and namespace.
 
     Attributes:
@@ -121,7 +121,7 @@ class LastRuns:
         """The last run, or None where no schedule ever ticked. Half a read unit.
 
         Raises:
-            CorruptItem: the item was spoilt by hand.
+            CorruptItem: the item was corrupt by hand.
         """
         item = self.dynamo.get(self.table, keys.run_key(namespace))
         return None if item is None or "ticked_at" not in item else _decode(namespace, item)

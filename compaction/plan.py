@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import amount, keys
 from countledger.ledger.entry import Entry, decode_entry
 from countledger.ledger.errors import SumOverflow
@@ -151,8 +151,8 @@ def publish_of(table: str, counter: str, before: Head, after: Head) -> Put:
 def is_still(head: Head) -> Condition:
     """That the head is the one that was read: of that generation and of that run.
 
-    "No head" identifies nothing: a counter can be removed and its name forgotten after it was read.
-    What is conditional on it must be sent within `RUN_LIFE_MS` of the read; a removal takes longer.
+    "No head" identifies nothing: a counter can be deleted and its name forgotten after it was read.
+    A write on condition of it must leave within `RUN_LIFE_MS` of the read; a deletion takes longer.
     """
     if not head.generation:
         return Absent("entry")
@@ -186,7 +186,7 @@ def archived_of(table: str, counter: str, head: Head, name: str, seen: Item | No
 
 
 def unarchived_of(table: str, counter: str, incarnation: str) -> Delete:
-    """The removal of that record with a counter that was removed: one write unit.
+    """The deletion of that record with a counter that was deleted: one write unit.
 
     Args:
         table: `ledger`.
@@ -209,15 +209,18 @@ def same_head(one: Head, other: Head) -> bool:
     return (one.generation, one.run) == (other.generation, other.run)
 
 
-def arrived(head: Head, regions: Mapping[str, Head]) -> tuple[Outcome, str] | None:
+def arrived(head: Head, regions: Mapping[str, Head]) -> tuple[RunOutcome, str] | None:
     """Whether every region shows this head; if not, how the run ends if that does not change."""
     newer = [name for name, one in regions.items() if _follows(one, head)]
     if newer:
-        return Outcome.OVERTAKEN, f"another run has published generation {head.generation + 1}"
+        return (
+            RunOutcome.OVERTAKEN,
+            f"another run has published generation {head.generation + 1}",
+        )
     older = [name for name, one in regions.items() if not same_head(one, head)]
     if older:
         names = ", ".join(sorted(older))
-        return Outcome.WAITING, f"generation {head.generation} has not arrived in {names}"
+        return RunOutcome.WAITING, f"generation {head.generation} has not arrived in {names}"
     return None
 
 

@@ -2,7 +2,7 @@
 
 Only the home region compacts: conditions look at one copy, so two regions could each replace the
 head that they see. The list is read anew in every run, at most a minute old: a replica is made or
-removed in minutes, and for as long nothing is merged.
+deleted in minutes, and for as long nothing is merged.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import CountledgerError
 
 
-class Outcome(StrEnum):
+class RunOutcome(StrEnum):
     """How a run ended."""
 
     MERGED = "merged"
@@ -34,7 +34,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CompactionStep:
     """A step that begins.
 
     Attributes:
@@ -51,7 +51,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class CompactionReport:
     """What became of one counter in one run.
 
     Attributes:
@@ -69,7 +69,7 @@ class Report:
     """
 
     counter: str
-    outcome: Outcome
+    outcome: RunOutcome
     merged: int = 0
     generations: int = 0
     compacted: int | None = None
@@ -80,7 +80,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What a run would do now, were no other region behind.
 
     Attributes:

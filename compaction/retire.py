@@ -3,7 +3,7 @@
 Each delete stands on a condition: the entry is gone, or it carries the delta that was summed (and
 for a bare key, was made at that time). So every delete may be sent again, by anybody, at any time
 at which that head's counter is there. What expired, or was quarantined, may be resent under its old
-id once the counter was removed; so a run sends no delete once it is half a day old.
+id once the counter was deleted; so a run sends no delete once it is half a day old.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from random import Random
 
+    from countledger.ledger.attempts import Backoff
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Covered, Head
-    from countledger.ledger.retry import Backoff
 
 _UNHARMED: Final = "None"
 
@@ -94,7 +94,7 @@ class Retirer:
         random: what the jitter is drawn from.
         backoff: how often a conflict is tried again.
         workers: how many requests are under way at once.
-        look: raises where a request leaves so late that the counter may have been removed since.
+        look: raises where a request leaves so late that the counter may have been deleted since.
     """
 
     dynamo: DynamoClient

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.keeper import Keeper
-from countledger.compaction.report import Outcome, Report, Step, Verb
+from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import BadSetting, ConditionFailed, CountledgerError, ServiceFailed
@@ -31,7 +31,7 @@ _POLL_GROWTH: Final = 2
 class End:
     """How a run ends, and why."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     detail: str
 
 
@@ -46,7 +46,7 @@ class Run:
         *,
         run: str,
         deadline_ms: int | None,
-        on_step: Callable[[Step], None],
+        on_step: Callable[[CompactionStep], None],
     ) -> None:
         """Make ready; no call is made yet.
 
@@ -75,15 +75,15 @@ class Run:
         self._generations = 0
         self._held_back = 0
 
-    def report(self) -> Report:
+    def report(self) -> CompactionReport:
         """Work, and tell what became of it; an error of ours is told, not raised."""
         error: CountledgerError | None = None
         try:
             end = self._work()
         except CountledgerError as failed:
-            outcome = Outcome.TAMPERED if isinstance(failed, Tampered) else Outcome.FAILED
+            outcome = RunOutcome.TAMPERED if isinstance(failed, Tampered) else RunOutcome.FAILED
             end, error = End(outcome, str(failed)), failed
-        return Report(
+        return CompactionReport(
             counter=self._counter,
             outcome=end.outcome,
             merged=self._merged,
@@ -126,9 +126,8 @@ class Run:
         self._step(Verb.AWAIT, head)
 
         def look() -> End | None:
-            unready = self._views.regions.survey().unready
-            if unready:
-                return End(Outcome.WAITING, f"replicas not in service: {', '.join(unready)}")
+            if unready := self._views.regions.survey().unready:
+                return End(RunOutcome.WAITING, f"replicas not in service: {', '.join(unready)}")
             missing = plan.arrived(head, self._views.heads_elsewhere(self._counter))
             return End(*missing) if missing else None
 
@@ -162,7 +161,7 @@ class Run:
         )
         if retirer.retire(list(head.covers if mine else items), self._late):
             return None
-        return End(Outcome.STOPPED, "the deadline came; the next run goes on deleting")
+        return End(RunOutcome.STOPPED, "the deadline came; the next run goes on deleting")
 
     def _keep(self, head: Head, items: list[Item]) -> End | None:
         """Archive what the head covers, if it says so.
@@ -180,7 +179,7 @@ class Run:
         with guarded(self._refuse_if_old):
             kept = keeper.keep(head, items, record)
         overtaken = f"another run has replaced generation {head.generation}"
-        return None if kept else End(Outcome.OVERTAKEN, overtaken)
+        return None if kept else End(RunOutcome.OVERTAKEN, overtaken)
 
     def _settle(self, head: Head) -> End | None:
         """No region shows a covered entry any more."""
@@ -192,7 +191,10 @@ class Run:
             regions = self._views.regions
             for region in (regions.region, *regions.survey().others):
                 if left := self._still_there(head, region):
-                    return End(Outcome.WAITING, f"{region} still shows {len(left)} merged entries")
+                    return End(
+                        RunOutcome.WAITING,
+                        f"{region} still shows {len(left)} merged entries",
+                    )
             return None
 
         return self._until_nothing_is_missing(look)
@@ -255,8 +257,8 @@ class Run:
                 self._head = found
                 detail = f"another run has published generation {found.generation}"
                 if not found.generation:
-                    detail = "its head was forgotten after the counter was removed"
-                return End(Outcome.OVERTAKEN, detail)
+                    detail = "its head was forgotten after the counter was deleted"
+                return End(RunOutcome.OVERTAKEN, detail)
         self._head = after
         self._generations += 1
         return None
@@ -267,17 +269,15 @@ class Run:
 
     def _close(self, head: Head) -> End:
         """Forget the covers, which are deleted everywhere, and tell how it ended."""
-        if head.covers:
-            closing = plan.closing_head(head, self._run)
-            if end := self._publish(head, closing):
-                return end
+        if head.covers and (end := self._publish(head, plan.closing_head(head, self._run))):
+            return end
         if self._late():
-            return End(Outcome.STOPPED, f"the deadline came after {self._merged} entries")
+            return End(RunOutcome.STOPPED, f"the deadline came after {self._merged} entries")
         if self._held_back:
-            return End(Outcome.WAITING, f"{self._held_back} entries are not in every region yet")
+            return End(RunOutcome.WAITING, f"{self._held_back} entries are not in every region yet")
         if self._generations:
-            return End(Outcome.MERGED, f"{self._merged} entries merged")
-        return End(Outcome.NOTHING, "no entry is old enough")
+            return End(RunOutcome.MERGED, f"{self._merged} entries merged")
+        return End(RunOutcome.NOTHING, "no entry is old enough")
 
     def _until_nothing_is_missing(self, look: Callable[[], End | None]) -> End | None:
         """Look again and again, until nothing is missing or patience is at its end."""
@@ -286,7 +286,7 @@ class Run:
         wait_ms = _POLL_MS
         while True:
             missing = look()
-            if missing is None or missing.outcome is not Outcome.WAITING:
+            if missing is None or missing.outcome is not RunOutcome.WAITING:
                 return missing
             if self._late() or clock.now_ms() + wait_ms > give_up_ms:
                 return missing
@@ -297,4 +297,4 @@ class Run:
         return self._deadline_ms is not None and self._compactor.clock.now_ms() >= self._deadline_ms
 
     def _step(self, verb: Verb, head: Head) -> None:
-        self._on_step(Step(self._counter, verb, head.generation, self._merged))
+        self._on_step(CompactionStep(self._counter, verb, head.generation, self._merged))

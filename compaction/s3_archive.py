@@ -7,7 +7,7 @@ stand in the order of the sort keys, gzip holds no time, and the name tells gene
     s3://bucket/prefix/<counter>/<incarnation>/<generation>-<sha256 of the lines>.jsonl.gz
 
 So storing again is storing the same under the same name. The incarnation of the head separates the
-counters that used one name, each after the removal of the one before: their generations are alike.
+counters that used one name, each after the deletion of the one before: their generations are alike.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _REFUSALS: Final = ("NoSuchBucket:", "InvalidBucketName:", "PermanentRedirect:",
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArchiveLocation:
     """A bucket and a prefix in it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Place:
     prefix: str
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> ArchiveLocation:
         """The place in `s3://bucket/prefix`.
 
         Raises:
@@ -98,7 +98,7 @@ class S3Archive:
     """
 
     client: S3Client
-    place: Place
+    place: ArchiveLocation
 
     def seal(
         self, counter: str, generation: int, incarnation: str, entries: Sequence[Item]
@@ -149,7 +149,7 @@ class S3Archive:
         Args:
             counter: its name.
             incarnation: of its head; what was archived of a counter that had the name before, and
-                was removed, is not among them.
+                was deleted, is not among them.
 
         Raises:
             CorruptArchive: an object is not what its name says.
@@ -199,7 +199,7 @@ def archive_at(connection: Connection, place: str | None) -> S3Archive | None:
     Raises:
         BadSetting: it is no place in S3.
     """
-    return None if place is None else S3Archive(connection.objects(), Place.parse(place))
+    return None if place is None else S3Archive(connection.objects(), ArchiveLocation.parse(place))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from countledger.compaction.expression import check_expression
 from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import Place
+from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, optional, require
 from countledger.ledger.clock import show_duration
@@ -54,7 +54,7 @@ class Schedule:
         if self.retire not in list(Retire):
             raise BadSetting(f"retire {self.retire!r} is none of {', '.join(Retire)}")
         if self.archive is not None:
-            Place.parse(self.archive)
+            ArchiveLocation.parse(self.archive)
 
     def describe(self) -> str:
         """It in a few words, for a message."""

@@ -17,7 +17,7 @@ from countledger.compaction.schedule import (
     encode_schedule,
     unswept_since_ms,
 )
-from countledger.compaction.spec import Wish, by_default, wished
+from countledger.compaction.spec import ScheduleSpec, by_default, changed
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 10
 
 
-class Change(StrEnum):
+class ScheduleChange(StrEnum):
     """What `apply` did to a schedule."""
 
     CREATED = "created"
@@ -78,14 +78,14 @@ class Schedules:
     home_region: str
     clock: Clock = field(default_factory=SystemClock)
 
-    def create(self, namespace: str, **wish: Unpack[Wish]) -> Schedule:
+    def create(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Make the schedule of a namespace; making it again as it is is no error.
 
         One write unit, and two calls of EventBridge Scheduler.
 
         Args:
             namespace: whose counters to compact; it must exist, and be of kind `ledger`.
-            **wish: `every_ms` or `cron`, and what is not to be as by default.
+            **spec: `every_ms` or `cron`, and what is not to be as by default.
 
         Raises:
             BadSetting: a value breaks its rule; a minimum age below the limit with the arithmetic.
@@ -93,7 +93,7 @@ class Schedules:
             WrongRegion: this is not the home region.
             ScheduleExists: it has another schedule.
         """
-        wanted = self._made(namespace, wish)
+        wanted = self._made(namespace, spec)
         found = self._find(namespace)
         if found is None:
             self._write(wanted, None)
@@ -106,18 +106,18 @@ class Schedules:
             self._trigger(wanted)
         return wanted
 
-    def set(self, namespace: str, **wish: Unpack[Wish]) -> Schedule:
+    def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
         """Change the schedule of a namespace; what is not named stays. As `create`.
 
         Raises:
             As `create`, and NoSuchSchedule where there is none.
         """
         found = self._existing(namespace)
-        wanted = self._changed(decode_schedule(found), wish)
+        wanted = self._changed(decode_schedule(found), spec)
         self._write(wanted, found)
         return wanted
 
-    def apply(self, wishes: Mapping[str, Wish]) -> Iterator[tuple[Schedule, Change]]:
+    def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, ScheduleChange]]:
         """Make every schedule what is wished, as a settings file does; others stay as they are.
 
         All are checked before the first is written, those that are stored as well. Doing it again
@@ -127,16 +127,16 @@ class Schedules:
             As `create`, for the first that breaks a rule.
             CorruptItem: a stored one cannot be read: delete it, and apply again.
         """
-        wanted = [self._made(namespace, wish) for namespace, wish in wishes.items()]
+        wanted = [self._made(namespace, spec) for namespace, spec in specs.items()]
         stored = [self._find(schedule.namespace) for schedule in wanted]
         before = [None if found is None else decode_schedule(found) for found in stored]
         for schedule, found, there in zip(wanted, stored, before, strict=True):
             if there == schedule:
                 self._trigger(schedule)
-                yield schedule, Change.UNCHANGED
+                yield schedule, ScheduleChange.UNCHANGED
                 continue
             self._write(schedule, found)
-            yield schedule, Change.CREATED if found is None else Change.CHANGED
+            yield schedule, ScheduleChange.CREATED if found is None else ScheduleChange.CHANGED
 
     def get(self, namespace: str) -> Schedule:
         """The schedule of a namespace. One read unit.
@@ -196,16 +196,16 @@ class Schedules:
             return False
         return True
 
-    def _made(self, namespace: str, wish: Wish) -> Schedule:
-        """The schedule that a wish stands for, with defaults for what it leaves out."""
-        now = by_default(namespace, self.home_region, wish)
-        return self._changed(now, wish)
+    def _made(self, namespace: str, spec: ScheduleSpec) -> Schedule:
+        """The schedule that a spec stands for, with defaults for what it leaves out."""
+        now = by_default(namespace, self.home_region, spec)
+        return self._changed(now, spec)
 
-    def _changed(self, schedule: Schedule, wish: Wish) -> Schedule:
+    def _changed(self, schedule: Schedule, spec: ScheduleSpec) -> Schedule:
         """A schedule with what is wished otherwise; refused where it could not work."""
         self._refuse_elsewhere()
         self._refuse_region_of(schedule)
-        wanted = wished(schedule, wish)
+        wanted = changed(schedule, spec)
         self._age_ms(wanted)
         return wanted
 

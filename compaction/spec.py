@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from countledger.compaction.retire import Retire
 
 
-class Wish(TypedDict, total=False):
+class ScheduleSpec(TypedDict, total=False):
     """What a user says of a schedule; what is left out has its default, or stays.
 
     Attributes:
@@ -33,26 +33,26 @@ class Wish(TypedDict, total=False):
     archive: str | None
 
 
-def by_default(namespace: str, region: str, wish: Wish) -> Schedule:
-    """A new schedule before its wish comes true: all that the wish leaves out.
+def by_default(namespace: str, region: str, spec: ScheduleSpec) -> Schedule:
+    """A new schedule before its spec comes true: all that the spec leaves out.
 
     Raises:
-        BadSetting: the wish does not say when the schedule runs.
+        BadSetting: the spec does not say when the schedule runs.
     """
-    if "every_ms" not in wish and "cron" not in wish:
+    if "every_ms" not in spec and "cron" not in spec:
         raise BadSetting(
             f"the schedule of namespace {namespace!r} does not say when: give every or cron"
         )
     return Schedule(namespace=namespace, expression="rate(1 day)", region=region)
 
 
-def wished(schedule: Schedule, wish: Wish) -> Schedule:
+def changed(schedule: Schedule, spec: ScheduleSpec) -> Schedule:
     """The schedule with what is wished otherwise.
 
     Raises:
         BadSetting: a value breaks its rule, or two exclude each other.
     """
-    changes: dict[str, Any] = {**wish}
+    changes: dict[str, Any] = {**spec}
     every_ms, cron = changes.pop("every_ms", None), changes.pop("cron", None)
     if every_ms is not None and cron is not None:
         raise BadSetting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import Outcome, Report
+from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule
 from countledger.ledger.errors import CountledgerError
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from countledger.compaction.compactor import Compactor
     from countledger.compaction.due import DueIndex
-    from countledger.compaction.report import Plan, Step
+    from countledger.compaction.report import CompactionPlan, CompactionStep
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespaces
 
 # After these a counter's place in the index is settled; after all others it stays due as it was, so
 # that the next run goes on with it.
-_COMPLETE: Final = frozenset({Outcome.MERGED, Outcome.NOTHING})
+_COMPLETE: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Worker:
         counter: str,
         *,
         deadline_ms: int | None = None,
-        on_step: Callable[[Step], None] = lambda _: None,
-    ) -> Report:
+        on_step: Callable[[CompactionStep], None] = lambda _: None,
+    ) -> CompactionReport:
         """Compact a counter, due or not, and settle its place in the index.
 
         What the compactor costs, and up to four units. Errors are values in the report: one
@@ -66,7 +66,7 @@ class Worker:
                 self.index.settle(counter, report.compacted, rule)
             except CountledgerError as error:
                 detail = f"{report.detail}; its place in the due index is not settled: {error}"
-                return replace(report, outcome=Outcome.FAILED, detail=detail, error=error)
+                return replace(report, outcome=RunOutcome.FAILED, detail=detail, error=error)
         return report
 
     def compact_if_due(
@@ -74,8 +74,8 @@ class Worker:
         counter: str,
         *,
         deadline_ms: int | None = None,
-        on_step: Callable[[Step], None] = lambda _: None,
-    ) -> Report | None:
+        on_step: Callable[[CompactionStep], None] = lambda _: None,
+    ) -> CompactionReport | None:
         """Compact a counter unless it is due no more; then None, for a read unit."""
         try:
             if not self.index.is_due(keys.check_counter(counter)):
@@ -88,7 +88,7 @@ class Worker:
         """When counters of a namespace are worth a run; None: it has no schedule."""
         return self._rule(*self._under(namespace))
 
-    def plan(self, counter: str) -> Plan:
+    def plan(self, counter: str) -> CompactionPlan:
         """What compacting a counter would do now; nothing is written.
 
         Raises:
@@ -113,5 +113,7 @@ class Worker:
         return DueRule(schedule.min_entries, limit.age_ms)
 
 
-def _failed(counter: str, error: CountledgerError) -> Report:
-    return Report(counter=counter, outcome=Outcome.FAILED, detail=str(error), error=error)
+def _failed(counter: str, error: CountledgerError) -> CompactionReport:
+    return CompactionReport(
+        counter=counter, outcome=RunOutcome.FAILED, detail=str(error), error=error
+    )

@@ -1,4 +1,4 @@
-"""The Lambda function of the judge: wiring, and nothing else."""
+"""The Lambda function of the evaluator: wiring, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
-from countledger.consumers.alerts.judge import Judge, Outcome
+from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
+from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.record import failures_from
-from countledger.consumers.shard import label_of
+from countledger.consumers.stream import label_of
 from countledger.ledger.connection import Connection
-from countledger.ledger.copies import Copies
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Parts:
     rules: RuleCache
-    judge: Judge
+    evaluator: Evaluator
     logger: Logger
     metrics: Metrics
 
@@ -47,7 +47,7 @@ def _parts() -> _Parts:
     queue = QueueQuarantine(queues, connection.setting("quarantine_queue_url"))
     return _Parts(
         rules,
-        Judge(
+        Evaluator(
             dynamo,
             table,
             rules,
@@ -55,15 +55,15 @@ def _parts() -> _Parts:
                 connection.events(), connection.topics(), connection.setting("alert_bus")
             ),
             QueueDeadLetters(queues, connection.setting("alert_dead_letter_queue_url")),
-            KeptQuarantine(Copies(dynamo, table), queue, Source.COUNTERS),
+            StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
         ),
         Logger(),
         Metrics(),
     )
 
 
-def judge(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Judge a batch of records of the stream of `counters`.
+def evaluate(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Evaluate a batch of records of the stream of `counters`.
 
     Args:
         event: as an event source mapping sends it.
@@ -78,13 +78,13 @@ def judge(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     parts = _parts()
     records = event.get("Records") or []
     stream = label_of(records[0].get("eventSourceARN", "")) if records else ""
-    deadline = Deadline.within(parts.judge.clock, context)
-    outcome = parts.judge.apply(records, stream, deadline)
+    deadline = Deadline.within(parts.evaluator.clock, context)
+    outcome = parts.evaluator.apply(records, stream, deadline)
     _report(parts, outcome, context)
     return answer_of(outcome, records)
 
 
-def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def answer_of(outcome: EvaluationOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What the mapping is told: from which record on the shard has to be delivered again.
 
     Args:
@@ -94,21 +94,21 @@ def answer_of(outcome: Outcome, records: Sequence[Mapping[str, Any]]) -> dict[st
     return {"batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
-def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
+def _report(parts: _Parts, outcome: EvaluationOutcome, context: LambdaContext) -> None:
     for (counter, rule), error in outcome.failed.items():
         if not isinstance(error, OutOfTime):
             parts.logger.error(
-                "a counter could not be judged", counter=counter, rule=rule, reason=str(error)
+                "a counter could not be evaluated", counter=counter, rule=rule, reason=str(error)
             )
     unreadable = parts.rules.unreadable
     for rule, reason in unreadable.items():
-        parts.logger.error("a rule cannot be read and is not judged", rule=rule, reason=reason)
+        parts.logger.error("a rule cannot be read and is not evaluated", rule=rule, reason=reason)
     parts.logger.info(
         "batch",
         request_id=getattr(context, "aws_request_id", None),
         records=outcome.records,
-        moves=outcome.moves,
-        alerts=outcome.told,
+        changes=outcome.changes,
+        alerts=outcome.published,
         dead_letters=outcome.dead,
         quarantined=outcome.quarantined,
         late=outcome.late,
@@ -116,8 +116,8 @@ def _report(parts: _Parts, outcome: Outcome, context: LambdaContext) -> None:
         retry_from=outcome.retry_from,
     )
     metrics = parts.metrics
-    metrics.add_metric("Moves", MetricUnit.Count, outcome.moves)
-    metrics.add_metric("Alerts", MetricUnit.Count, outcome.told)
+    metrics.add_metric("TotalChanges", MetricUnit.Count, outcome.changes)
+    metrics.add_metric("Alerts", MetricUnit.Count, outcome.published)
     metrics.add_metric("DeadLetters", MetricUnit.Count, outcome.dead)
     metrics.add_metric("Quarantined", MetricUnit.Count, outcome.quarantined)
     metrics.add_metric("FailedCounters", MetricUnit.Count, len(outcome.failed) - outcome.late)

@@ -116,8 +116,8 @@ class Leftovers:
         totals = self.groups.totals
         main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True) or {}
         for marker in markers:
-            if marker.get("made") != main.get("made"):
-                self._delete(_key_of(marker), _unchanged(marker, "made"))
+            if marker.get("incarnation") != main.get("incarnation"):
+                self._delete(_key_of(marker), _unchanged(marker, "incarnation"))
 
     def _find(self, counter: str) -> FoundLeftovers:
         logs = self._items(counter, keys.LOG_PREFIX)

@@ -30,11 +30,11 @@ MATERIALIZER: Final = StreamMapping(
     "MaterializerFunctionName",
 )
 
-JUDGE: Final = StreamMapping(
-    "JudgeMapping",
-    "JudgeMappingId",
+EVALUATOR: Final = StreamMapping(
+    "EvaluatorMapping",
+    "EvaluatorMappingId",
     "CountersStreamArn",
-    "JudgeFunctionName",
+    "EvaluatorFunctionName",
 )
 
 INGEST: Final = StreamMapping(
@@ -45,7 +45,7 @@ INGEST: Final = StreamMapping(
     "kinesis",
 )
 
-MAPPINGS: Final = (MATERIALIZER, JUDGE, INGEST)
+MAPPINGS: Final = (MATERIALIZER, EVALUATOR, INGEST)
 
 # A stack with this tag has its mappings disabled on purpose: the tag names those that pumps play.
 PUMPED_TAG: Final = "countledger-pumped"

@@ -11,10 +11,10 @@ head of (1) covers may be half deleted, so it is skipped. What the head of (3) c
 sum, so it is skipped as well, seen or not. Between two generations every region shows none of what
 the first one covered, so with one step at the most nothing falls between the two readings.
 
-Generations begin again once a counter was removed and its name forgotten. So a step counts as one
+Generations begin again once a counter was deleted and its name forgotten. So a step counts as one
 only within one incarnation of the head. "No head" belongs to none: from there to the first head is
-one step only if no removal fits in between. A removal keeps an empty head in place for a day, so a
-read that took half a day starts over.
+one step only if no deletion fits in between. A deletion keeps an empty head in place for a day, so
+a read that took half a day starts over.
 """
 
 from __future__ import annotations

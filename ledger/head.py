@@ -59,15 +59,15 @@ class ArchiveRef:
 class Head:
     """What stands for the compacted entries.
 
-    Generations begin again at 1 once a counter was removed and its name forgotten, so a generation
+    Generations begin again at 1 once a counter was deleted and its name forgotten, so a generation
     alone identifies nothing. `run` identifies a head (with its generation, since a run publishes
     several), and `incarnation` the sequence of heads that it belongs to.
 
     Attributes:
         generation: how often it was replaced; 0 = there is none yet.
-        run: which run of the compactor, or which removal, wrote it; an id that is never used again.
+        run: which run of the compactor or which deletion wrote it; an id that is never used again.
         incarnation: the `run` of the first head of this sequence: of generation 1, or of the empty
-            head that a removal left.
+            head that a deletion left.
         sum: the sum of all entries compacted so far.
         events: the events they carried.
         entries: how many there were.

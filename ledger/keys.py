@@ -21,7 +21,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
                              (`namespace#<ns>`, `run`), what the last compaction came to;
                              (`quarantine#<source>`, `<time>-<digest>`), a copy of what is in
-                             quarantine; (`removal#<ns>`, counter), a counter being removed
+                             quarantine; (`deletion#<ns>`, counter), a counter being deleted
 
 No counter name holds a `#`, so no counter can be mistaken for an item of ours.
 """
@@ -63,7 +63,7 @@ MEMBER_PREFIX: Final = "member#"
 RANKING: Final = "ranking"
 BOOKMARK: Final = "bookmark"
 IMPORT_PREFIX: Final = "import#"
-REMOVAL_PREFIX: Final = "removal#"
+DELETION_PREFIX: Final = "deletion#"
 IMPORT: Final = "import"
 ALERT_RULES: Final = "alerts#rules"
 RULE_PREFIX: Final = "rule#"
@@ -344,9 +344,9 @@ def quarantine_place(at_ms: int, identity: str) -> str:
     return f"{time_ms:0{_TIME_DIGITS}d}-{digest.hexdigest()}"
 
 
-def removal_key(counter: str) -> dict[str, str]:
-    """The key of the mark of a counter that is being removed, in `counters`, by its namespace."""
-    return {"counter": REMOVAL_PREFIX + namespace_of(counter), "part": counter}
+def deletion_key(counter: str) -> dict[str, str]:
+    """The key of the mark of a counter that is being deleted, in `counters`, by its namespace."""
+    return {"counter": DELETION_PREFIX + namespace_of(counter), "part": counter}
 
 
 def marker_places(counter: str, bins: int) -> list[str]:

@@ -133,11 +133,11 @@ SET_TOKENS_MAX: Final = SET_MAX_BYTES // TOKEN_BYTES
 SET_TOKENS_DEFAULT: Final = 500
 
 # For how long after its first read a run of the compactor, or a repair, may still write:
-# generations and versions begin again once a counter was removed, which takes longer than that.
+# generations and versions begin again once a counter was deleted, which takes longer than that.
 RUN_LIFE_MS: Final = 12 * HOUR_MS
 
-# How long after the time that it carries a membership may leave: the removal of a counter tells the
-# memberships of the next one by their time.
+# A membership may leave this long after the time that it carries: the deletion of a counter
+# recognizes the memberships of the next counter by their time.
 MEMBERSHIP_LEAVES_MS: Final = MINUTE_MS
 
 # For how long a materializer may not know of a new or changed schedule.
@@ -147,17 +147,17 @@ MIN_ENTRIES_MIN: Final = 2
 MIN_ENTRIES_MAX: Final = 10**9
 MIN_ENTRIES_DEFAULT: Final = 100
 
-# A judge looks for changed rules whenever what it knows is as old as this, and a change takes
+# An evaluator looks for changed rules whenever what it knows is as old as this, and a change takes
 # effect so long after it was written: in between lie the write itself and what clocks differ.
 ALERT_RULES_AGE_MS: Final = SECOND_MS
 ALERT_RULE_DELAY_MS: Final = 5 * SECOND_MS
 # A change of a rule leaves within this time after its effective time was computed. The rest of the
-# delay is for its way to the service, and for the age of what a judge knows.
+# delay is for its way to the service, and for the age of what an evaluator knows.
 ALERT_RULE_SEND_MS: Final = 2 * SECOND_MS
 # It stands in the id of every alert.
 ALERT_RULE_NAME_MAX_BYTES: Final = 64
-# A judge holds them all in memory, and reads them all when one changed: some 3 MB. Revisions of the
-# last 30 hours count.
+# An evaluator holds them all in memory, and reads them all when one changed: some 3 MB. Revisions
+# of the last 30 hours count.
 ALERT_RULES_MAX: Final = 10_000
 
 # So many thresholds of one update alert one by one; a range of more is told by one alert.

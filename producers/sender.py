@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.entry import check_age, encode_entry
@@ -31,7 +32,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.retry import Backoff
 from countledger.producers.course import Attempt, Pause, carry_out
 from countledger.producers.receipt import Receipt, Status, judge_existing, unacknowledged
 

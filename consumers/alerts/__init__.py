@@ -1,1 +1,1 @@
-"""Alerts: rules, judged on the stream of totals; every crossing once, delivered at least once."""
+"""Alert rules, evaluated on the stream of totals; each crossing alerts once, sent at least once."""

@@ -17,9 +17,9 @@ from countledger.ledger.clock import to_datetime
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from countledger.consumers.alerts.crossings import Crossing
+    from countledger.consumers.alerts.crossing import Crossing
     from countledger.consumers.alerts.rule import Rule, Target
-    from countledger.consumers.alerts.total_change import Move
+    from countledger.consumers.alerts.total_change import TotalChange
     from countledger.ledger.amount import Amount
 
 
@@ -38,7 +38,7 @@ class Alert:
         old: the total before the update.
         new: the total behind it.
         version: of the total behind it.
-        region: where it was judged.
+        region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
         test: whether somebody only tries the way to the target.
     """
@@ -90,7 +90,7 @@ class Firing:
         old: the total before the update.
         new: the total behind it.
         version: of the total behind it.
-        region: where it was judged.
+        region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
     """
 
@@ -129,25 +129,25 @@ class Firing:
 
 
 def firing_of(
-    rule: Rule, move: Move, direction: Direction, crossings: tuple[Crossing, ...]
+    rule: Rule, change: TotalChange, direction: Direction, crossings: tuple[Crossing, ...]
 ) -> Firing:
-    """What a move sets off under a rule."""
+    """What a change sets off under a rule."""
     return Firing(
         rule.name,
         rule.revision,
         rule.target,
-        move.counter,
+        change.counter,
         direction,
         crossings,
-        move.old,
-        move.new,
-        move.version,
-        rule.judge_in,
-        move.at_ms,
+        change.old,
+        change.new,
+        change.version,
+        rule.evaluate_in,
+        change.at_ms,
     )
 
 
-def trial_of(rule: Rule, counter: str, at_ms: int) -> Alert:
+def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
     """A marked alert of a rule at its threshold, to try the way to its target.
 
     No total has a version for it: the time stands in its place, so that each trial has its own id.
@@ -161,7 +161,7 @@ def trial_of(rule: Rule, counter: str, at_ms: int) -> Alert:
         old=rule.threshold,
         new=rule.threshold,
         version=at_ms,
-        region=rule.judge_in,
+        region=rule.evaluate_in,
         at_ms=at_ms,
         test=True,
     )

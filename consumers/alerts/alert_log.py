@@ -41,36 +41,36 @@ class LoggedAlert:
 
     Attributes:
         alert: which one.
-        told_at_ms: when it was told last, milliseconds since the epoch.
+        published_at_ms: when it was told last, milliseconds since the epoch.
         reason: why it went to the dead letters; None: its target took it.
     """
 
     alert: Alert
-    told_at_ms: int
+    published_at_ms: int
     reason: str | None = None
 
     @property
-    def told_at(self) -> datetime:
+    def published_at(self) -> datetime:
         """When it was told last, in UTC."""
-        return to_datetime(self.told_at_ms)
+        return to_datetime(self.published_at_ms)
 
 
 def plan_log(
-    table: str, firing: Firing, told_at_ms: int, dead: Mapping[int, str]
+    table: str, firing: Firing, published_at_ms: int, dead: Mapping[int, str]
 ) -> tuple[Put, ...]:
     """The two items of a firing: one write unit each for each KB.
 
     Args:
         table: the table `counters`.
         firing: what was told.
-        told_at_ms: when.
+        published_at_ms: when.
         dead: why alerts of it went to the dead letters, by their place in it.
     """
     said: Item = {
         "of_counter": firing.counter,
         "rule": firing.rule,
         "firing": encode_firing(firing),
-        "told_at": told_at_ms,
+        "published_at": published_at_ms,
         "dead": {str(place): reason for place, reason in dead.items()} or None,
         "expires_at": (firing.at_ms + ALERT_LOG_LIFE_MS) // SECOND_MS,
     }
@@ -133,15 +133,15 @@ def decode_log(item: Item) -> list[LoggedAlert]:
     """
     check_format(item)
     counter, rule = require(item, "of_counter", str), require(item, "rule", str)
-    told_at_ms = optional_time(item, "told_at")
+    published_at_ms = optional_time(item, "published_at")
     dead: dict[str, str] = item.get("dead") or {}
     try:
         firing = decode_firing(counter, rule, require(item, "firing", dict))
-        if told_at_ms is None:
-            raise CorruptItem(f"{describe(item)} has no 'told_at'", item)
+        if published_at_ms is None:
+            raise CorruptItem(f"{describe(item)} has no 'published_at'", item)
         to_datetime(firing.at_ms)
         return [
-            LoggedAlert(alert, told_at_ms, dead.get(str(place)))
+            LoggedAlert(alert, published_at_ms, dead.get(str(place)))
             for place, alert in enumerate(firing.alerts)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from countledger.consumers.alerts import rule_spec
-from countledger.consumers.alerts.alert import trial_of
+from countledger.consumers.alerts.alert import trial_alert
 from countledger.consumers.alerts.rules import found
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
+    from countledger.consumers.alerts.alert_services import AlertServices
     from countledger.consumers.alerts.resend import Resent
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_spec import RuleWish
+    from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.consumers.alerts.rules import Rules
-    from countledger.consumers.alerts.ways import Ways
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
 
 
-class Change(StrEnum):
+class RuleChange(StrEnum):
     """What `apply` did to a rule."""
 
     CREATED = "created"
@@ -43,21 +43,21 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alerts:
-    """The alerts that are judged in one region.
+    """The alerts that are evaluated in one region.
 
     A change of a rule takes effect five seconds after it was made, for updates that are made then
     or later; `effective_from_ms` of the rule tells when.
 
     Attributes:
         rules: as they are stored.
-        ways: that alerts take.
+        services: that alerts take.
         totals: tell what kind of counter a rule names.
         alert_log: what was told.
-        home_region: where rules are judged by default.
+        home_region: where rules are evaluated by default.
     """
 
     rules: Rules
-    ways: Ways
+    services: AlertServices
     totals: TotalsReader
     alert_log: AlertLog
     home_region: str
@@ -67,8 +67,8 @@ class Alerts:
         name: str,
         *,
         now: bool = False,
-        judge_in: str | None = None,
-        **wish: Unpack[RuleWish],
+        evaluate_in: str | None = None,
+        **spec: Unpack[RuleSpec],
     ) -> Rule:
         """Make a rule. Four write units; two read units, and one for each 4 KB of rules.
 
@@ -78,43 +78,43 @@ class Alerts:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
             now: wait until the rule is in force, and alert for counters that are beyond by then:
                 one read unit for each, for a prefix also a scan of the table `counters`.
-            judge_in: the region whose totals it watches; None: the home region. It must be the
-                one that this client works in: rules are kept where they are judged.
-            **wish: `counter` or `prefix`, `threshold` (or `step`) and `direction`, and what is not
+            evaluate_in: the region whose totals it watches; None: the home region. It must be the
+                one that this client works in: rules are kept where they are evaluated.
+            **spec: `counter` or `prefix`, `threshold` (or `step`) and `direction`, and what is not
                 to be as by default.
 
         Raises:
-            BadRule, BadCounterName: a value breaks its rule, or a topic is not for this judge.
+            BadRule, BadCounterName: a value breaks its rule, or a topic is not for this evaluator.
             RuleExists: there is one of that name.
             WrongKind: a strict counter with bins, which has no single total.
-            WrongRegion: it would be judged elsewhere.
+            WrongRegion: it would be evaluated elsewhere.
             TargetRefused: the bus or topic does not exist, or refuses.
             ServiceFailed: it could not be written; or, with `now`, not all of it was told.
         """
-        wanted = self._checked(rule_spec.made(name, self._judge_in(judge_in), wish))
+        wanted = self._checked(rule_spec.made(name, self._evaluate_in(evaluate_in), spec))
         created = self.rules.create(wanted)
         if now:
-            self.tell_standing(created)
+            self.initial_scan(created)
         return created
 
-    def set(self, name: str, *, now: bool = False, **wish: Unpack[RuleWish]) -> Rule:
-        """Change a rule; what is not named stays. Six write units, and the reads of `create`.
+    def set(self, name: str, *, now: bool = False, **spec: Unpack[RuleSpec]) -> Rule:
+        """RuleChange a rule; what is not named stays. Six write units, and the reads of `create`.
 
         Args:
             name: of the rule.
             now: as for `create`.
-            **wish: what is to be otherwise.
+            **spec: what is to be otherwise.
 
         Raises:
             As `create`, and NoSuchRule where there is none.
         """
-        self._checked(rule_spec.changed(self.rules.get(name), wish))
-        changed = self.rules.set(name, lambda rule: rule_spec.changed(rule, wish))
+        self._checked(rule_spec.changed(self.rules.get(name), spec))
+        changed = self.rules.set(name, lambda rule: rule_spec.changed(rule, spec))
         if now:
-            self.tell_standing(changed)
+            self.initial_scan(changed)
         return changed
 
-    def apply(self, wishes: Mapping[str, RuleWish]) -> Iterator[tuple[Rule, Change]]:
+    def apply(self, specs: Mapping[str, RuleSpec]) -> Iterator[tuple[Rule, RuleChange]]:
         """Make every rule what is wished, as a settings file does; others stay as they are.
 
         All are checked before the first is written. Doing it again changes nothing.
@@ -122,23 +122,23 @@ class Alerts:
         Raises:
             As `create`, for the first that breaks a rule.
         """
-        region = self._judge_in(self.rules.region)
-        wanted = [rule_spec.made(name, region, wish) for name, wish in wishes.items()]
+        region = self._evaluate_in(self.rules.region)
+        wanted = [rule_spec.made(name, region, spec) for name, spec in specs.items()]
         there = self.rules.read()
         for rule in wanted:
             if rule.name in there.unreadable:
                 found(there, rule.name)
             self._check_counter(rule)
         for target in {rule.target for rule in wanted}:
-            self.ways.targets.check(target)
+            self.services.targets.check(target)
         for rule in wanted:
             before = there.current.get(rule.name)
             if before is None:
-                yield self.rules.create(rule), Change.CREATED
+                yield self.rules.create(rule), RuleChange.CREATED
             elif before.means_the_same_as(rule):
-                yield before, Change.UNCHANGED
+                yield before, RuleChange.UNCHANGED
             else:
-                yield self.rules.set(rule.name, partial(_instead, rule)), Change.CHANGED
+                yield self.rules.set(rule.name, partial(_instead, rule)), RuleChange.CHANGED
 
     def get(self, name: str) -> Rule:
         """A rule in its newest revision. One read unit, and one for each 4 KB of rules.
@@ -154,7 +154,7 @@ class Alerts:
         return self.rules.list()
 
     def unreadable(self) -> dict[str, str]:
-        """Why a rule of that name cannot be read, and so is not judged. As `list`."""
+        """Why a rule of that name cannot be read, and so is not evaluated. As `list`."""
         found = self.rules.read().unreadable
         return {name: found[name] for name in sorted(found)}
 
@@ -183,8 +183,8 @@ class Alerts:
         rule = self.rules.get(name)
         if not rule.covers(keys.check_counter(counter)):
             raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
-        alert = trial_of(rule, counter, self.rules.clock.now_ms())
-        for refused in self.ways.publisher.publish([alert], rule.target):
+        alert = trial_alert(rule, counter, self.rules.clock.now_ms())
+        for refused in self.services.publisher.publish([alert], rule.target):
             raise TargetRefused(f"{rule.target} did not take the message: {refused.reason}")
         return alert
 
@@ -217,9 +217,9 @@ class Alerts:
         Yields:
             What became of each.
         """
-        return self.ways.resender.resend(limit)
+        return self.services.resender.resend(limit)
 
-    def tell_standing(self, rule: Rule) -> int:
+    def initial_scan(self, rule: Rule) -> int:
         """Wait until a rule is in force, and alert for counters that are beyond it by then.
 
         As `create` with `now`; again it goes on where it failed.
@@ -228,23 +228,23 @@ class Alerts:
             How many alerts were told.
 
         Raises:
-            ServiceFailed: some counters could not be judged.
+            ServiceFailed: some counters could not be evaluated.
         """
-        return self.ways.standing.tell(rule)
+        return self.services.initial_scan.run(rule)
 
-    def _judge_in(self, region: str | None) -> str:
+    def _evaluate_in(self, region: str | None) -> str:
         wanted = region or self.home_region
         if wanted != self.rules.region:
             raise WrongRegion(
-                f"this is {self.rules.region}, and rules are kept where they are judged: work in "
-                f"{wanted}, or say that it is to be judged in {self.rules.region}"
+                f"this client works in {self.rules.region}, and a rule is kept in the region that "
+                f"evaluates it: use a client of {wanted}, or give evaluate_in={self.rules.region!r}"
             )
         return wanted
 
     def _checked(self, rule: Rule) -> Rule:
         """A rule whose counter and target are fit for it."""
         self._check_counter(rule)
-        self.ways.targets.check(rule.target)
+        self.services.targets.check(rule.target)
         return rule
 
     def _check_counter(self, rule: Rule) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.standing import Standing
 from countledger.consumers.alerts.targets import Targets
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger.forks import made_once
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ConnectedWays:
-    """The ways that the alerts of a stack take.
+class ConnectedServices:
+    """The services that the alerts of a stack take.
 
     Attributes:
         connection: to the stack.
@@ -32,7 +32,7 @@ class ConnectedWays:
 
     @made_once
     def targets(self) -> Targets:
-        """What the judge may tell of alerts."""
+        """What the evaluator may tell of alerts."""
         return Targets(
             self.connection.events(),
             self.connection.topics(),
@@ -64,13 +64,13 @@ class ConnectedWays:
         return Resender(self.dead_letters, self.publisher)
 
     @made_once
-    def standing(self) -> Standing:
+    def initial_scan(self) -> InitialScan:
         """Tells of totals that are beyond a threshold already."""
         dynamo, table = (
             self.connection.dynamo("standard"),
             self.connection.setting("counters_table"),
         )
-        return Standing(dynamo, table, self.publisher, self.dead_letters)
+        return InitialScan(dynamo, table, self.publisher, self.dead_letters)
 
 
 def alerts_of(connection: Connection) -> Alerts:
@@ -78,7 +78,7 @@ def alerts_of(connection: Connection) -> Alerts:
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     return Alerts(
         Rules(connection.dynamo("none"), table, connection.region),
-        ConnectedWays(connection),
+        ConnectedServices(connection),
         TotalsReader(dynamo, table),
         AlertLog(dynamo, table),
         connection.setting("home_region"),

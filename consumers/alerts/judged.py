@@ -1,7 +1,8 @@
-"""What a state says of the moves of its counter: which were judged, and what stands ahead of them.
+"""What a state says of the changes of its counter: which of them were evaluated already.
 
-Moves come in order, and come again. A total that was told of where it stood was read, so it may lie
-ahead of the moves that brought it there: up to it they are judged by what was known before.
+Moves come in order, and come again. A total that was told of where it scan_alert was read, so it
+may lie ahead of the changes that brought it there: up to it they are judged by what was known
+before.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.consumers.alerts.crossings import Crossing, crossings, direction_of
+from countledger.consumers.alerts.crossing import Crossing, crossings, direction_of
 from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.state import State
-    from countledger.consumers.alerts.total_change import Move
+    from countledger.consumers.alerts.state import AlertState
+    from countledger.consumers.alerts.total_change import TotalChange
     from countledger.ledger.amount import Amount
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
-    """A total that was told of where it stood.
+class ScanAlert:
+    """A total that was told of where it scan_alert.
 
     Attributes:
         revision: of the rule.
@@ -35,68 +36,70 @@ class Stood:
     threshold: Amount
 
 
-def of_this_total(state: State | None, move: Move) -> State | None:
+def of_this_total(state: AlertState | None, change: TotalChange) -> AlertState | None:
     """The state, unless the total was deleted and made anew since: versions begin again then."""
-    if state is None or not _is_anew(state, move):
+    if state is None or not _is_anew(state, change):
         return state
-    return state if move.version > state.version else None
+    return state if change.version > state.version else None
 
 
-def has_judged(state: State, move: Move) -> bool:
-    """Whether a state lies behind a move."""
-    if move.at_ms < state.at_ms - ALERT_MADE_ANEW_MS:
+def has_evaluated(state: AlertState, change: TotalChange) -> bool:
+    """Whether a state lies behind a change."""
+    if change.at_ms < state.at_ms - ALERT_MADE_ANEW_MS:
         return True  # whatever its version: it may be of the total before this one
-    return move.version <= state.version
+    return change.version <= state.version
 
 
-def has_met(state: State, rule: Rule) -> bool:
+def has_met(state: AlertState, rule: Rule) -> bool:
     """Whether something was told by this revision already."""
-    stood = state.stood
-    return rule.revision in (state.revision, None if stood is None else stood.revision)
+    scan_alert = state.scan_alert
+    return rule.revision in (state.revision, None if scan_alert is None else scan_alert.revision)
 
 
-def up_to(state: State | None, move: Move) -> State | None:
-    """The state of the moves before this one: up to where a total stood, what was known before."""
-    if state is None or not state.standing or _is_anew(state, move):
+def up_to(state: AlertState | None, change: TotalChange) -> AlertState | None:
+    """The state before this change: up to the total of a scan, the state before the scan."""
+    if state is None or not state.from_scan or _is_anew(state, change):
         return state
-    return state.before if has_judged(state, move) else state
+    return state.before_scan if has_evaluated(state, change) else state
 
 
-def stood_ahead(state: State | None, move: Move) -> Stood | None:
-    """What stood where a move comes to, or further on."""
-    if state is None or _is_anew(state, move):
+def scan_alert_ahead(state: AlertState | None, change: TotalChange) -> ScanAlert | None:
+    """What scan_alert where a change comes to, or further on."""
+    if state is None or _is_anew(state, change):
         return None
-    stood = stood_in(state)
-    return stood if stood is not None and move.version <= stood.version else None
+    scan_alert = scan_alert_in(state)
+    return scan_alert if scan_alert is not None and change.version <= scan_alert.version else None
 
 
-def stood_in(state: State) -> Stood | None:
-    """The total of which a state tells that it stood."""
-    if not state.standing or state.firing is None:
-        return state.stood
-    return Stood(state.revision, state.version, state.firing.crossings[0].threshold)
+def scan_alert_in(state: AlertState) -> ScanAlert | None:
+    """The total of which a state tells that it scan_alert."""
+    if not state.from_scan or state.firing is None:
+        return state.scan_alert
+    return ScanAlert(state.revision, state.version, state.firing.crossings[0].threshold)
 
 
-def was_told(stood: Stood, move: Move, rule: Rule) -> bool:
-    """Whether all that a move sets off was told where its total stood; what it passed was not."""
+def was_published(scan_alert: ScanAlert, change: TotalChange, rule: Rule) -> bool:
+    """Whether the initial scan has published all that a change sets off."""
     way = Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING
-    if (move.version, rule.revision) != (stood.version, stood.revision):
+    if (change.version, rule.revision) != (scan_alert.version, scan_alert.revision):
         return False
-    crossed = crossings(move.old, move.new, rule)
-    return direction_of(move.old, move.new) is way and set(crossed) <= {Crossing(stood.threshold)}
+    crossed = crossings(change.old, change.new, rule)
+    return direction_of(change.old, change.new) is way and set(crossed) <= {
+        Crossing(scan_alert.threshold)
+    }
 
 
-def is_armed(state: State | None, move: Move, rule: Rule) -> bool:
+def is_armed(state: AlertState | None, change: TotalChange, rule: Rule) -> bool:
     """Whether a crossing alerts. Of another revision a state says nothing: one begins armed."""
     if state is None or rule.rearm is None:
         return True
-    if state.standing and state.revision != rule.revision:
-        return is_armed(state.before, move, rule)
-    stood = state.stood
-    if stood is not None and stood.revision == rule.revision and stood.version < move.version:
+    if state.from_scan and state.revision != rule.revision:
+        return is_armed(state.before_scan, change, rule)
+    scanned = state.scan_alert
+    if scanned and scanned.revision == rule.revision and scanned.version < change.version:
         return False  # it was told there, and nothing was set off since
     return state.revision != rule.revision or state.armed
 
 
-def _is_anew(state: State, move: Move) -> bool:
-    return state.at_ms < move.at_ms - ALERT_MADE_ANEW_MS
+def _is_anew(state: AlertState, change: TotalChange) -> bool:
+    return state.at_ms < change.at_ms - ALERT_MADE_ANEW_MS

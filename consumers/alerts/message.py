@@ -51,7 +51,7 @@ class AlertMessage(BaseModel):
         pattern="^[0-9a-f]{64}$", description="SHA-256 of the id: the same in a bounded length."
     )
     rule: str = Field(description="The rule's name.")
-    revision: str = Field(description="Which revision of the rule judged it.")
+    revision: str = Field(description="Which revision of the rule evaluated it.")
     counter: str = Field(description="The counter whose total crossed.")
     direction: Literal["rising", "falling"] = Field(description="Which way it crossed.")
     threshold: _Number = Field(description="The threshold; of a range the first one crossed.")
@@ -65,7 +65,7 @@ class AlertMessage(BaseModel):
     old: _Number = Field(description="The total before the update.")
     new: _Number = Field(description="The total behind it.")
     version: int = Field(ge=0, lt=2**53, description="The version of the total behind it.")
-    region: str = Field(description="Where it was judged.")
+    region: str = Field(description="Where it was evaluated.")
     at: _Moment = Field(description="When the update was made, in whole seconds of UTC.")
     test: Literal[True] | None = Field(
         default=None, description="Only of a message that tries the way to the target: true."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
 from countledger.consumers.alerts.rule import Bus
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     CorruptItem,
@@ -22,7 +23,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.limits import CALL_MESSAGES, SECOND_MS
-from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _SUBJECT_MAX_CHARACTERS: Final = 99
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class FailedAlert:
     """An alert that its target did not take.
 
     Attributes:
@@ -60,7 +60,7 @@ class Refused:
 class Publisher(Protocol):
     """Takes alerts to their targets."""
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Send alerts in their order; those that the target did not take in the end."""
 
 
@@ -84,7 +84,7 @@ class ServicePublisher:
     random: Random = field(default_factory=Random)
     backoff: Backoff = _TRIES
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Send alerts in their order: one call for each ten, and more for what is not taken.
 
         Behind a silence the rest is not sent: ten of them would outlast the function.
@@ -92,17 +92,17 @@ class ServicePublisher:
         Raises:
             CorruptItem: no message can tell of one of them.
         """
-        refused: list[Refused] = []
+        refused: list[FailedAlert] = []
         for batch in _batches(alerts):
             silence = next((one.reason for one in refused if one.silent), None)
             if silence is None:
                 refused += self._publish_batch(batch, target)
             else:
-                refused += [Refused(alert, silence, silent=True) for alert in batch]
+                refused += [FailedAlert(alert, silence, silent=True) for alert in batch]
         return refused
 
-    def _publish_batch(self, batch: list[Alert], target: Target) -> list[Refused]:
-        left, refused, silences = batch, list[Refused](), 0
+    def _publish_batch(self, batch: list[Alert], target: Target) -> list[FailedAlert]:
+        left, refused, silences = batch, list[FailedAlert](), 0
         for _ in self.backoff.tries(self.clock, self.random):
             began_ms = self.clock.now_ms()
             try:
@@ -111,7 +111,7 @@ class ServicePublisher:
                 raise
             except CountledgerError as error:
                 silent = self.clock.now_ms() - began_ms >= _SILENCE_MS
-                refused = [Refused(alert, str(error), silent) for alert in left]
+                refused = [FailedAlert(alert, str(error), silent) for alert in left]
                 silences += silent
                 # No such bus, no permission: the next try would find the same.
                 hopeless = isinstance(error, SetupError) and not isinstance(error, Unreachable)
@@ -122,12 +122,12 @@ class ServicePublisher:
                 break
         return refused
 
-    def _send(self, batch: list[Alert], target: Target) -> list[Refused]:
+    def _send(self, batch: list[Alert], target: Target) -> list[FailedAlert]:
         if isinstance(target, Bus):
             return self._send_to_bus(batch)
         return self._send_to_topic(batch, target)
 
-    def _send_to_bus(self, batch: list[Alert]) -> list[Refused]:
+    def _send_to_bus(self, batch: list[Alert]) -> list[FailedAlert]:
         entries: Any = [_bus_entry(alert, self.bus) for alert in batch]
         what = f"PutEvents on bus {self.bus}"
         with translated(what):
@@ -136,12 +136,12 @@ class ServicePublisher:
         if len(results) != len(batch):
             raise Unclear(f"{what}: no clear answer (it tells of {len(results)} entries)")
         return [
-            Refused(alert, f"{what}: {one.get('ErrorCode')}: {one.get('ErrorMessage', '')}")
+            FailedAlert(alert, f"{what}: {one.get('ErrorCode')}: {one.get('ErrorMessage', '')}")
             for alert, one in zip(batch, results, strict=True)
             if "EventId" not in one or one.get("ErrorCode")
         ]
 
-    def _send_to_topic(self, batch: list[Alert], topic: Topic) -> list[Refused]:
+    def _send_to_topic(self, batch: list[Alert], topic: Topic) -> list[FailedAlert]:
         entries: Any = [_topic_entry(alert, number) for number, alert in enumerate(batch)]
         what = f"PublishBatch on {topic}"
         with translated(what):
@@ -153,7 +153,7 @@ class ServicePublisher:
         if len(taken | set(reasons)) != len(batch):
             raise Unclear(f"{what}: no clear answer (it tells of {len(taken | set(reasons))})")
         return [
-            Refused(batch[int(name)], f"{what}: {one.get('Code')}: {one.get('Message', '')}")
+            FailedAlert(batch[int(name)], f"{what}: {one.get('Code')}: {one.get('Message', '')}")
             for name, one in reasons.items()
         ]
 

@@ -1,7 +1,7 @@
 """A rule: whose crossings of which threshold alert, and where to. A value, valid at birth.
 
-A rule is never changed, only followed by another revision of it. Which revision judges a record is
-told by the record's own time, so the same record is judged alike whenever it is delivered.
+A rule is never changed, only followed by another revision of it. Which revision evaluates a record
+is told by the record's own time, so the same record is evaluated alike whenever it is delivered.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ class Rule:
             way back behind the threshold is enough.
         step: alert at threshold, threshold + step, threshold + 2 steps, ... (falling: downwards).
         target: where alerts go.
-        judge_in: the region that judges it.
+        evaluate_in: the region that evaluates it.
         revision: unique among all rules there ever were.
-        effective_from_ms: the revision judges records made at this time or later, milliseconds
+        effective_from_ms: the revision evaluates records made at this time or later, milliseconds
             since the epoch, in whole seconds.
         effective_until_ms: and before this one; None: until it is changed.
 
@@ -122,7 +122,7 @@ class Rule:
     rearm: Amount | None = None
     step: Amount | None = None
     target: Target = Bus()
-    judge_in: str
+    evaluate_in: str
     revision: str = ""
     effective_from_ms: int = 0
     effective_until_ms: int | None = None
@@ -155,8 +155,8 @@ class Rule:
             return counter.startswith(self.prefix)
         return counter == self.counter
 
-    def in_force_at(self, at_ms: int) -> bool:
-        """Whether this revision judges a record of that time.
+    def is_effective_at(self, at_ms: int) -> bool:
+        """Whether this revision evaluates a record of that time.
 
         Args:
             at_ms: when the stream's record was made: the stream tells it in whole seconds, rounded

@@ -1,9 +1,10 @@
 """What a change of a rule writes. Pure.
 
-A change takes effect a stated time after it is written, so that every judge knows of it by then. It
-never overwrites what a judge may still need: the revision before it is kept, with its end, for as
-long as a record of its time may be delivered again. The stamp moves with each change, in the same
-transaction and on condition that nobody else moved it: changes of rules come one after the other.
+A change takes effect a stated time after it is written, so that every evaluator knows of it by
+then. It never overwrites what an evaluator may still need: the revision before it is kept, with its
+end, for as long as a record of its time may be delivered again. The stamp changes with each change,
+in the same transaction and on condition that nobody else moved it: changes of rules come one after
+the other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from countledger.consumers.alerts.rule_items import Stamp, encode_rule, encode_stamp
+from countledger.consumers.alerts.rule_items import RuleStamp, encode_rule, encode_stamp
 from countledger.ledger import keys
 from countledger.ledger.errors import BadRule
 from countledger.ledger.expressions import Absent, Compare
@@ -20,11 +21,11 @@ from countledger.ledger.operations import Delete, Put
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_items import Snapshot
+    from countledger.consumers.alerts.rule_items import RuleSnapshot
     from countledger.ledger.operations import Write
 
 
-def followed(snapshot: Snapshot, rule: Rule, revision: str, effective_ms: int) -> Rule:
+def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: int) -> Rule:
     """A rule as the next revision of its name.
 
     Args:
@@ -41,7 +42,7 @@ def followed(snapshot: Snapshot, rule: Rule, revision: str, effective_ms: int) -
     )
 
 
-def plan_put(table: str, snapshot: Snapshot, rule: Rule) -> list[Write]:
+def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
     """Make a rule, or let a revision follow the one that is there.
 
     Args:
@@ -59,7 +60,7 @@ def plan_put(table: str, snapshot: Snapshot, rule: Rule) -> list[Write]:
         )
     known = rule.name in snapshot.current or rule.name in snapshot.unreadable
     ended = _ended(snapshot, rule.name, rule.effective_from_ms)
-    stamp = Stamp(snapshot.number + 1, snapshot.count + (not known), rule.name, ended)
+    stamp = RuleStamp(snapshot.number + 1, snapshot.count + (not known), rule.name, ended)
     return [
         _stamp(table, snapshot, stamp),
         Put(table, encode_rule(rule, stamp.number)),
@@ -67,11 +68,11 @@ def plan_put(table: str, snapshot: Snapshot, rule: Rule) -> list[Write]:
     ]
 
 
-def plan_delete(table: str, snapshot: Snapshot, name: str, effective_ms: int) -> list[Write]:
+def plan_delete(table: str, snapshot: RuleSnapshot, name: str, effective_ms: int) -> list[Write]:
     """Delete a rule, which may be one that cannot be read."""
     until_ms = _effective_ms(snapshot, name, effective_ms)
     ended = _ended(snapshot, name, until_ms)
-    stamp = Stamp(snapshot.number + 1, snapshot.count - 1, None, ended)
+    stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended)
     return [
         _stamp(table, snapshot, stamp),
         Delete(table, keys.rule_key(name)),
@@ -79,7 +80,7 @@ def plan_delete(table: str, snapshot: Snapshot, name: str, effective_ms: int) ->
     ]
 
 
-def _effective_ms(snapshot: Snapshot, name: str, effective_ms: int) -> int:
+def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
     """When a change takes effect: in whole seconds, and not before the one before it did."""
     before = [rule for rule in snapshot.past if rule.name == name]
     if name in snapshot.current:
@@ -89,17 +90,17 @@ def _effective_ms(snapshot: Snapshot, name: str, effective_ms: int) -> int:
     return -(-latest_ms // SECOND_MS) * SECOND_MS
 
 
-def _ended(snapshot: Snapshot, name: str, until_ms: int) -> Rule | None:
+def _ended(snapshot: RuleSnapshot, name: str, until_ms: int) -> Rule | None:
     """The current revision with its end, where there is one that can be read."""
     there = snapshot.current.get(name)
     return None if there is None else replace(there, effective_until_ms=until_ms)
 
 
-def _kept(table: str, stamp: Stamp) -> list[Write]:
+def _kept(table: str, stamp: RuleStamp) -> list[Write]:
     """The revision that ends, as a past one."""
     return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
 
 
-def _stamp(table: str, snapshot: Snapshot, stamp: Stamp) -> Write:
+def _stamp(table: str, snapshot: RuleSnapshot, stamp: RuleStamp) -> Write:
     unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
     return Put(table, encode_stamp(stamp), unmoved)

@@ -1,4 +1,4 @@
-"""Which rules watch a counter: the look-up that every judged record pays for."""
+"""Which rules watch a counter: the look-up that every evaluated record pays for."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def _parents(prefixes: Sequence[str]) -> list[int | None]:
 
 @dataclass(slots=True)
 class RuleCache:
-    """The rules as a judge knows them: never older than `ALERT_RULES_AGE_MS`.
+    """The rules as an evaluator knows them: never older than `ALERT_RULES_AGE_MS`.
 
-    A change takes effect later than that after it was written, so that every judge knows of it by
-    then. Ages are measured by one clock, so it does not matter what time it shows.
+    A change takes effect later than that after it was written, so that every evaluator knows of it
+    by then. Ages are measured by one clock, so it does not matter what time it shows.
 
     Attributes:
         rules: where they are read.
@@ -92,15 +92,15 @@ class RuleCache:
     clock: Clock = field(default_factory=SystemClock)
     _read_at_ms: int | None = None
     _number: int | None = None
-    _book: RuleIndex = field(default_factory=lambda: RuleIndex(()))
+    _index: RuleIndex = field(default_factory=lambda: RuleIndex(()))
     _unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unreadable(self) -> Mapping[str, str]:
-        """Why rules could not be read the last time, by name: those are not judged."""
+        """Why rules could not be read the last time, by name: those are not evaluated."""
         return self._unreadable
 
-    def book(self) -> RuleIndex:
+    def index(self) -> RuleIndex:
         """The rules, once for each batch of records.
 
         No unit within the age; then one read unit where nothing changed, and else one more for each
@@ -114,13 +114,13 @@ class RuleCache:
             self._refresh()
             # The time before they were read: they are not newer than that.
             self._read_at_ms = now_ms
-        return self._book
+        return self._index
 
     def _refresh(self) -> None:
         number = self.rules.number()
         if self._number is None or number != self._number:
             snapshot = self.rules.read()
-            self._book = RuleIndex(snapshot.judged_in(self.rules.region))
+            self._index = RuleIndex(snapshot.evaluated_in(self.rules.region))
             self._unreadable = snapshot.unreadable
             # What is not whole is looked at again.
             self._number = snapshot.number if snapshot.is_whole else None

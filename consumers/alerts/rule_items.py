@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class RuleSnapshot:
     """All rules as of one moment.
 
     Attributes:
         number: of the stamp: how often rules were changed; 0 = never.
         current: the newest revision of each rule, by name.
         past: revisions that were followed by others, and deleted rules.
-        unreadable: why a rule of that name cannot be read; it is not judged.
+        unreadable: why a rule of that name cannot be read; it is not evaluated.
         is_whole: whether every item of the last change is among them, and none of a later one.
     """
 
@@ -42,16 +42,16 @@ class Snapshot:
     @property
     def count(self) -> int:
         """How many rules there are, those that cannot be read included."""
-        spoilt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
-        return len(self.current) + sum(1 for _ in spoilt)
+        corrupt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
+        return len(self.current) + sum(1 for _ in corrupt)
 
-    def judged_in(self, region: str) -> list[Rule]:
-        """What a judge there needs: all revisions of the rules for that region."""
-        return [rule for rule in (*self.past, *self.current.values()) if rule.judge_in == region]
+    def evaluated_in(self, region: str) -> list[Rule]:
+        """What an evaluator there needs: all revisions of the rules for that region."""
+        return [rule for rule in (*self.past, *self.current.values()) if rule.evaluate_in == region]
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class RuleStamp:
     """What tells of the last change.
 
     The items of a transaction land one by one, and a query is no snapshot: so the stamp says what
@@ -89,7 +89,7 @@ def encode_rule(rule: Rule, change: int | None = None) -> Item:
         "rearm": rule.rearm,
         "step": rule.step,
         "target": str(rule.target),
-        "judge_in": rule.judge_in,
+        "evaluate_in": rule.evaluate_in,
         "revision": rule.revision,
         "effective_from": rule.effective_from_ms,
         "effective_until": until_ms,
@@ -116,7 +116,7 @@ def decode_rule(item: Item) -> Rule:
             rearm=require_amount(item, "rearm") if "rearm" in item else None,
             step=require_amount(item, "step") if "step" in item else None,
             target=target_of(require(item, "target", str)),
-            judge_in=require(item, "judge_in", str),
+            evaluate_in=require(item, "evaluate_in", str),
             revision=require(item, "revision", str),
             effective_from_ms=require(item, "effective_from", int),
             effective_until_ms=optional(item, "effective_until", int),
@@ -125,7 +125,7 @@ def decode_rule(item: Item) -> Rule:
         raise CorruptItem(f"alert rule {item.get('part')!r}: {error}", item) from error
 
 
-def encode_stamp(stamp: Stamp) -> Item:
+def encode_stamp(stamp: RuleStamp) -> Item:
     """The stamp's item."""
     ended = None if stamp.ended is None else encode_rule(stamp.ended)
     return {
@@ -137,7 +137,7 @@ def encode_stamp(stamp: Stamp) -> Item:
     }
 
 
-def decode_stamp(item: Item | None) -> Stamp:
+def decode_stamp(item: Item | None) -> RuleStamp:
     """The stamp; where no rule was ever made one of number 0.
 
     Raises:
@@ -145,10 +145,10 @@ def decode_stamp(item: Item | None) -> Stamp:
         NewerFormat: a later release wrote it.
     """
     if item is None:
-        return Stamp()
+        return RuleStamp()
     check_format(item)
     ended = optional(item, "ended", dict)
-    return Stamp(
+    return RuleStamp(
         require(item, "number", int),
         optional(item, "rules", int),
         optional(item, "left", str),
@@ -156,13 +156,13 @@ def decode_stamp(item: Item | None) -> Stamp:
     )
 
 
-def snapshot_of(items: Iterable[Item]) -> Snapshot:
+def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
     """The rules in the items of their partition; one that cannot be read hides no other.
 
     Raises:
-        CorruptItem: the stamp cannot be read, so that no judge would learn of a change.
+        CorruptItem: the stamp cannot be read, so that no evaluator would learn of a change.
     """
-    stamp = Stamp()
+    stamp = RuleStamp()
     current: dict[str, Rule] = {}
     past: dict[str, Rule] = {}
     unreadable: dict[str, str] = {}
@@ -184,11 +184,11 @@ def snapshot_of(items: Iterable[Item]) -> Snapshot:
             past[rule.revision] = rule
     if stamp.ended is not None:
         past[stamp.ended.revision] = stamp.ended
-    found = Snapshot(stamp.number, current, tuple(past.values()), unreadable)
+    found = RuleSnapshot(stamp.number, current, tuple(past.values()), unreadable)
     return replace(found, is_whole=_is_whole(stamp, found, changes))
 
 
-def _is_whole(stamp: Stamp, found: Snapshot, changes: Mapping[str, int]) -> bool:
+def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int]) -> bool:
     """Whether what was found is what the stamp tells of."""
     if stamp.count not in (None, found.count) or max(changes.values(), default=0) > stamp.number:
         return False
@@ -198,5 +198,5 @@ def _is_whole(stamp: Stamp, found: Snapshot, changes: Mapping[str, int]) -> bool
 
 
 def _expires_at(until_ms: int) -> int:
-    """When a past revision may go, in seconds: no record of its time is judged any more."""
+    """When a past revision may go, in seconds: no record of its time is evaluated any more."""
     return -(-(until_ms + STREAM_RECORD_MAX_AGE_MS) // SECOND_MS)

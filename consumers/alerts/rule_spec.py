@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 
-class RuleWish(TypedDict, total=False):
+class RuleSpec(TypedDict, total=False):
     """What a user says of a rule; what is left out has its default, or stays.
 
     Attributes:
@@ -35,38 +35,38 @@ class RuleWish(TypedDict, total=False):
     to: str
 
 
-def made(name: str, judge_in: str, wish: RuleWish) -> Rule:
-    """The rule that a wish stands for, with defaults for what it leaves out.
+def made(name: str, evaluate_in: str, spec: RuleSpec) -> Rule:
+    """The rule that a spec stands for, with defaults for what it leaves out.
 
     Raises:
-        BadRule, BadCounterName: the wish lacks something, or breaks a rule.
+        BadRule, BadCounterName: the spec lacks something, or breaks a rule.
     """
-    words = _fields(wish)
+    words = _fields(spec)
     if words.get("threshold") is None:
         words["threshold"] = words.get("step")
     if words["threshold"] is None:
         raise BadRule(f"rule {name!r} does not say at what: give a threshold, or a step")
     if words.get("direction") is None:
         raise BadRule(f"rule {name!r} does not say which way: rising, falling or both")
-    return Rule(name=name, judge_in=judge_in, **words)
+    return Rule(name=name, evaluate_in=evaluate_in, **words)
 
 
-def changed(rule: Rule, wish: RuleWish) -> Rule:
+def changed(rule: Rule, spec: RuleSpec) -> Rule:
     """The rule with what is wished otherwise.
 
     Raises:
         BadRule, BadCounterName: it would be no rule.
     """
-    words = _fields(wish)
-    if "counter" in wish and "prefix" not in wish:
+    words = _fields(spec)
+    if "counter" in spec and "prefix" not in spec:
         words["prefix"] = None
-    if "prefix" in wish and "counter" not in wish:
+    if "prefix" in spec and "counter" not in spec:
         words["counter"] = None
     return replace(rule, **words)
 
 
-def _fields(wish: RuleWish) -> dict[str, Any]:
-    fields: dict[str, Any] = {**wish}
+def _fields(spec: RuleSpec) -> dict[str, Any]:
+    fields: dict[str, Any] = {**spec}
     if "to" in fields:
         fields["target"] = target_of(fields.pop("to"))
     return fields

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.rule import check_rule_name
 from countledger.consumers.alerts.rule_changes import followed, plan_delete, plan_put
-from countledger.consumers.alerts.rule_items import Snapshot, decode_stamp, snapshot_of
+from countledger.consumers.alerts.rule_items import RuleSnapshot, decode_stamp, snapshot_of
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -31,7 +32,6 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
 from countledger.ledger.operations import Query
-from countledger.ledger.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ _TRIES: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RulePlan:
     """What a change writes, and the rule as it is then; None: there is none any more."""
 
     writes: Sequence[Write]
@@ -53,7 +53,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RuleWritten:
     """The rule behind a change, and whether anything was written for it."""
 
     rule: Rule | None
@@ -100,14 +100,14 @@ class Rules:
             ServiceFailed: it could not be written, or nobody can tell: look at it.
         """
 
-        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> Plan:
+        def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
             if rule.name in snapshot.current or rule.name in snapshot.unreadable:
                 raise RuleExists(
                     f"there is an alert rule {rule.name!r}: `countledger alert set {rule.name}` "
                     "changes it"
                 )
             made = followed(snapshot, rule, revision, effective_ms)
-            return Plan(plan_put(self.table, snapshot, made), made)
+            return RulePlan(plan_put(self.table, snapshot, made), made)
 
         return self._change(rule.name, decide).expect()
 
@@ -126,13 +126,13 @@ class Rules:
             ServiceFailed: it could not be written, or nobody can tell: look at it.
         """
 
-        def decide(snapshot: Snapshot, revision: str, effective_ms: int) -> Plan:
+        def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
             there = found(snapshot, name)
             wanted = change(there)
             if wanted.means_the_same_as(there):
-                return Plan((), there)
+                return RulePlan((), there)
             next_one = followed(snapshot, wanted, revision, effective_ms)
-            return Plan(plan_put(self.table, snapshot, next_one), next_one)
+            return RulePlan(plan_put(self.table, snapshot, next_one), next_one)
 
         return self._change(name, decide).expect()
 
@@ -147,10 +147,10 @@ class Rules:
         """
         check_rule_name(name)
 
-        def decide(snapshot: Snapshot, _revision: str, effective_ms: int) -> Plan:
+        def decide(snapshot: RuleSnapshot, _revision: str, effective_ms: int) -> RulePlan:
             if name not in snapshot.current and name not in snapshot.unreadable:
-                return Plan(())
-            return Plan(plan_delete(self.table, snapshot, name, effective_ms))
+                return RulePlan(())
+            return RulePlan(plan_delete(self.table, snapshot, name, effective_ms))
 
         return self._change(name, decide).written
 
@@ -173,13 +173,13 @@ class Rules:
     def number(self) -> int:
         """How often rules were changed: what tells that none was. One read unit.
 
-        It is read consistently: a judge may not learn late of a change.
+        It is read consistently: an evaluator may not learn late of a change.
         """
         return decode_stamp(
             self.dynamo.get(self.table, keys.rules_stamp_key(), consistent=True)
         ).number
 
-    def read(self) -> Snapshot:
+    def read(self) -> RuleSnapshot:
         """All rules as of one moment. One read unit, and one for each 4 KB of rules.
 
         A change of which some items cannot be seen yet is waited for, for about a second. What is
@@ -188,7 +188,7 @@ class Rules:
         Raises:
             Throttled: they changed during every attempt.
         """
-        snapshot, before = Snapshot(0, {}, (), {}), -1
+        snapshot, before = RuleSnapshot(0, {}, (), {}), -1
         for _ in _TRIES.tries(self.clock, self.random):
             before = self.number()
             everything = Query(
@@ -202,7 +202,9 @@ class Rules:
             return snapshot
         raise Throttled("the alert rules kept changing while they were read; try again")
 
-    def _change(self, name: str, decide: Callable[[Snapshot, str, int], Plan]) -> Done:
+    def _change(
+        self, name: str, decide: Callable[[RuleSnapshot, str, int], RulePlan]
+    ) -> RuleWritten:
         """Decide and write, again where somebody else came first."""
         revision = self.new_id(self.clock.now_ms())
         failure: CountledgerError | None = None
@@ -210,12 +212,12 @@ class Rules:
             snapshot = self.read()
             landed = None if failure is None else _landed(snapshot, name, revision)
             if landed is not None:
-                return Done(landed, written=True)
+                return RuleWritten(landed, written=True)
             computed_ms = self.clock.now_ms()
             effective_ms = computed_ms + self.delay_ms
             plan = decide(snapshot, revision, effective_ms)
             if not plan.writes:
-                return Done(plan.rule, written=failure is not None)
+                return RuleWritten(plan.rule, written=failure is not None)
             try:
                 # A token of its own: another try is another transaction, with another time.
                 with guarded(partial(self._refuse_late, name, computed_ms)):
@@ -225,7 +227,7 @@ class Rules:
             except (Throttled, Unclear) as error:
                 failure = error
             else:
-                return Done(plan.rule, written=True)
+                return RuleWritten(plan.rule, written=True)
         raise failure or AssertionError("there is a first attempt")
 
     def _refuse_late(self, name: str, computed_ms: int) -> None:
@@ -242,7 +244,7 @@ class Rules:
             )
 
 
-def found(snapshot: Snapshot, name: str) -> Rule:
+def found(snapshot: RuleSnapshot, name: str) -> Rule:
     """A rule by its name.
 
     Raises:
@@ -260,7 +262,7 @@ def found(snapshot: Snapshot, name: str) -> Rule:
     return snapshot.current[name]
 
 
-def _landed(snapshot: Snapshot, name: str, revision: str) -> Rule | None:
+def _landed(snapshot: RuleSnapshot, name: str, revision: str) -> Rule | None:
     """What an earlier attempt wrote, if it landed after all; even if somebody changed it since."""
     known = [*snapshot.past, *snapshot.current.values()]
     return next((r for r in known if r.name == name and r.revision == revision), None)

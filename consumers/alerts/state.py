@@ -15,9 +15,9 @@ then on those of the total before it count as judged, whatever their versions.
 
 Without a state a rule is armed. A rule without a re-arm level is armed always.
 
-A total that was told of where it stood (`decide_now`) has come there by moves that may still have
-to be judged. So its state keeps the one that it was written over, and they are judged by that: the
-state goes back to the first of them that sets something off, and on from there.
+A total that was told of where it scan_alert (`decide_scan`) has come there by changes that may
+still have to be judged. So its state keeps the one that it was written over, and they are judged by
+that: the state goes back to the first of them that sets something off, and on from there.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts import judged
 from countledger.consumers.alerts.alert import Firing, firing_of
-from countledger.consumers.alerts.crossings import crossings, direction_of, is_back, standing
+from countledger.consumers.alerts.crossing import crossings, direction_of, is_back, standing
 from countledger.consumers.alerts.rule import Direction
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.crossings import Crossing
-    from countledger.consumers.alerts.judged import Stood
+    from countledger.consumers.alerts.crossing import Crossing
+    from countledger.consumers.alerts.judged import ScanAlert
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.total_change import Move
+    from countledger.consumers.alerts.total_change import TotalChange
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AlertState:
     """What is known of a counter under a rule.
 
     Attributes:
@@ -49,11 +49,12 @@ class State:
         at_ms: when that was, by the stream's record.
         armed: whether the next crossing alerts; of a rule without a re-arm level always.
         firing: what the change set off, or None where it only armed the rule again.
-        told: whether its alerts have been told, all of them.
-        standing: whether it was made for a total that did not move (`decide_now`). Records up to
-            that version are still to be judged, as far as `before` says.
-        before: of such a state the one that it was written over, if there was one.
-        stood: of a state that was written over such a one what stood there; None once it is passed.
+        published: whether its alerts have been told, all of them.
+        from_scan: whether it was made for a total that did not change (`decide_scan`). Records up
+            to that version are still to be judged, as far as `before` says.
+        before_scan: of such a state the one that it was written over, if there was one.
+        scan_alert: of a state that was written over such a one what scan_alert there; None once it
+            is passed.
     """
 
     counter: str
@@ -63,143 +64,153 @@ class State:
     at_ms: int
     armed: bool
     firing: Firing | None = None
-    told: bool = True
-    standing: bool = False
-    before: State | None = None
-    stood: Stood | None = None
+    published: bool = True
+    from_scan: bool = False
+    before_scan: AlertState | None = None
+    scan_alert: ScanAlert | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class PublishFiring:
     """The next step is to tell what lies in the state.
 
     Attributes:
         firing: what that is.
-        standing: whether it is of a total that did not move.
+        from_scan: whether it is of a total that did not change.
     """
 
     firing: Firing
-    standing: bool = False
+    from_scan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteState:
     """The next step is to write a state.
 
     Attributes:
         state: which.
-        over: the state that has to be there: one that tells of a total that stood, or for that of
-            such a total the last one. None: any that is earlier, but for these.
+        over: the state that has to be there: one that tells of a total that scan_alert, or for that
+            of such a total the last one. None: any that is earlier, but for these.
     """
 
-    state: State
-    over: State | None = None
+    state: AlertState
+    over: AlertState | None = None
 
 
-def decide(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
-    """The next step for a move under a rule, or None where nothing is left to do.
+def decide(
+    state: AlertState | None, change: TotalChange, rule: Rule
+) -> PublishFiring | WriteState | None:
+    """The next step for a change under a rule, or None where nothing is left to do.
 
     Args:
         state: as it is stored, as far as is known. One that is older than what is stored does no
             harm: its write is refused, and the item that refuses it tells.
-        move: of a counter that the rule watches, at a time when this revision is in force.
+        change: of a counter that the rule watches, at a time when this revision is in force.
         rule: the revision.
     """
-    if state is not None and not state.told and state.firing is not None:
-        return Tell(state.firing, state.standing)
-    known = judged.of_this_total(judged.up_to(state, move), move)
-    if known is not None and judged.has_judged(known, move):
+    if state is not None and not state.published and state.firing is not None:
+        return PublishFiring(state.firing, state.from_scan)
+    known = judged.of_this_total(judged.up_to(state, change), change)
+    if known is not None and judged.has_evaluated(known, change):
         return None
-    stood = judged.stood_ahead(state, move)
-    if stood is not None and judged.was_told(stood, move, rule):
+    scan_alert = judged.scan_alert_ahead(state, change)
+    if scan_alert is not None and judged.was_published(scan_alert, change, rule):
         return None
-    behind = _state_behind(known, move, rule) or _begun(state, move, rule)
+    behind = _state_behind(known, change, rule) or _begun(state, change, rule)
     if behind is None:
         return None
-    tells_of_one = state is not None and judged.stood_in(state) is not None
-    return Write(replace(behind, stood=stood), over=state if tells_of_one else None)
+    over_scan = state is not None and judged.scan_alert_in(state) is not None
+    return WriteState(replace(behind, scan_alert=scan_alert), over=state if over_scan else None)
 
 
-def decide_now(state: State | None, move: Move, rule: Rule) -> Tell | Write | None:
-    """As `decide`, for a total that does not move: it alerts if it is beyond the threshold already.
+def decide_scan(
+    state: AlertState | None, change: TotalChange, rule: Rule
+) -> PublishFiring | WriteState | None:
+    """As `decide`, for the initial scan: a total that is beyond the threshold already alerts.
 
     Args:
         state: as it is stored, as far as is known.
-        move: the total where it stands, from its value to the same.
+        change: the total where it stands, from its value to the same.
         rule: a new revision, which has judged nothing yet.
     """
-    if state is not None and not state.told and state.firing is not None:
-        return Tell(state.firing, state.standing)
-    known = judged.of_this_total(state, move)
-    if known is not None and (move.version < known.version or judged.has_met(known, rule)):
+    if state is not None and not state.published and state.firing is not None:
+        return PublishFiring(state.firing, state.from_scan)
+    known = judged.of_this_total(state, change)
+    if known is not None and (change.version < known.version or judged.has_met(known, rule)):
         return None
-    beyond = standing(move.new, rule)
+    beyond = standing(change.new, rule)
     if beyond is None:
         return None
     falling = rule.direction is Direction.FALLING
-    fired = _fire(move, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
+    fired = _fire(change, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
     before = known
     if known is not None:
-        before = known.before if known.standing else replace(known, firing=None, stood=None)
-    return Write(replace(fired, standing=True, before=before), over=state)
+        before = (
+            known.before_scan if known.from_scan else replace(known, firing=None, scan_alert=None)
+        )
+    return WriteState(replace(fired, from_scan=True, before_scan=before), over=state)
 
 
-def concerns(move: Move, rule: Rule) -> bool:
-    """Whether a move can change anything under a rule, whatever its state."""
-    if crossings(move.old, move.new, rule):
+def may_matter(change: TotalChange, rule: Rule) -> bool:
+    """Whether a change can change anything under a rule, whatever its state."""
+    if crossings(change.old, change.new, rule):
         return True
     # A state may be left from a total of that name that was deleted: see `_begun`.
-    return rule.rearm is not None and (move.begins or _was_back(move, rule))
+    return rule.rearm is not None and (change.begins or _was_back(change, rule))
 
 
-def told(state: State) -> State:
+def published(state: AlertState) -> AlertState:
     """The state, once its alerts have been told."""
-    return replace(state, told=True)
+    return replace(state, published=True)
 
 
-def _state_behind(known: State | None, move: Move, rule: Rule) -> State | None:
-    """The state behind a move that has not been judged, or None where it stays as it is."""
-    was_armed = judged.is_armed(known, move, rule)
-    if was_armed or is_back(move.old, rule):
-        crossed = crossings(move.old, move.new, rule)
+def _state_behind(known: AlertState | None, change: TotalChange, rule: Rule) -> AlertState | None:
+    """The state behind a change that has not been judged, or None where it stays as it is."""
+    was_armed = judged.is_armed(known, change, rule)
+    if was_armed or is_back(change.old, rule):
+        crossed = crossings(change.old, change.new, rule)
         if crossed:
-            return _fire(move, rule, direction_of(move.old, move.new), crossed)
-    if not was_armed and _was_back(move, rule):
-        return _state_of(move, rule, armed=True)
+            return _fire(change, rule, direction_of(change.old, change.new), crossed)
+    if not was_armed and _was_back(change, rule):
+        return _state_of(change, rule, armed=True)
     return None
 
 
-def _begun(state: State | None, move: Move, rule: Rule) -> State | None:
+def _begun(state: AlertState | None, change: TotalChange, rule: Rule) -> AlertState | None:
     """The state of a total that was made again, where the one before it had disarmed the rule.
 
-    A new total begins armed, so it says nothing new of this move. But the next one may have a
-    version above the old state's, and would be taken for a move of the old total.
+    A new total begins armed, so it says nothing new of this change. But the next one may have a
+    version above the old state's, and would be taken for a change of the old total.
     """
-    if state is None or judged.of_this_total(state, move) is not None:
+    if state is None or judged.of_this_total(state, change) is not None:
         return None
-    if judged.is_armed(state, move, rule):
+    if judged.is_armed(state, change, rule):
         return None
-    return _state_of(move, rule, armed=True)
+    return _state_of(change, rule, armed=True)
 
 
-def _was_back(move: Move, rule: Rule) -> bool:
+def _was_back(change: TotalChange, rule: Rule) -> bool:
     """Whether a total was at the re-arm level: from there it may have begun, made again."""
-    return is_back(move.new, rule) or is_back(move.old, rule)
+    return is_back(change.new, rule) or is_back(change.old, rule)
 
 
-def _fire(move: Move, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]) -> State:
-    firing = firing_of(rule, move, direction, crossed)
-    return _state_of(move, rule, armed=rule.rearm is None, firing=firing)
+def _fire(
+    change: TotalChange, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]
+) -> AlertState:
+    firing = firing_of(rule, change, direction, crossed)
+    return _state_of(change, rule, armed=rule.rearm is None, firing=firing)
 
 
-def _state_of(move: Move, rule: Rule, *, armed: bool, firing: Firing | None = None) -> State:
-    return State(
-        move.counter,
+def _state_of(
+    change: TotalChange, rule: Rule, *, armed: bool, firing: Firing | None = None
+) -> AlertState:
+    return AlertState(
+        change.counter,
         rule.name,
         rule.revision,
-        move.version,
-        move.at_ms,
+        change.version,
+        change.at_ms,
         armed=armed,
         firing=firing,
-        told=firing is None,
+        published=firing is None,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.alert import Firing
-from countledger.consumers.alerts.crossings import Crossing
-from countledger.consumers.alerts.judged import Stood
+from countledger.consumers.alerts.crossing import Crossing
+from countledger.consumers.alerts.judged import ScanAlert
 from countledger.consumers.alerts.rule import Direction, target_of
-from countledger.consumers.alerts.state import State
+from countledger.consumers.alerts.state import AlertState
 from countledger.ledger import keys
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.attributes import check_format, describe, require
@@ -18,16 +18,17 @@ from countledger.ledger.limits import ALERT_MADE_ANEW_MS, ALERT_STATE_LIFE_MS, S
 from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.state import Tell, Write
+    from countledger.consumers.alerts.state import PublishFiring, WriteState
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
 
 
-def write_of(table: str, write: Write) -> Put:
+def write_of(table: str, write: WriteState) -> Put:
     """The write of a state: one write unit for each KB.
 
-    Over an earlier one, if that has been told and tells of no total that stood; or where there is
-    none. That of a total that was made anew is written over whatever version the one before it had.
+    Over an earlier one, if that has been told and tells of no total that scan_alert; or where there
+    is none. That of a total that was made anew is written over whatever version the one before it
+    had.
     """
     state = write.state
     if write.over is not None:
@@ -35,36 +36,36 @@ def write_of(table: str, write: Write) -> Put:
     older = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
     not_younger = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
     earlier = AllOf(Compare("version", "<", state.version), not_younger)
-    told = Compare("told", "=", value=True)
-    replaceable = AllOf(AnyOf(older, earlier), told, Absent("standing"), Absent("stood"))
+    told = Compare("published", "=", value=True)
+    replaceable = AllOf(AnyOf(older, earlier), told, Absent("from_scan"), Absent("scan_alert"))
     return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
-def write_now_of(table: str, write: Write) -> Put:
+def scan_write_of(table: str, write: WriteState) -> Put:
     """The same for a total that stands still: over the state that it keeps, or where none is."""
     there = Absent("version") if write.over is None else _is_still(write.over)
     return Put(table, encode_state(write.state), there)
 
 
-def _is_still(state: State) -> Condition:
+def _is_still(state: AlertState) -> Condition:
     """That a state is there, and has been told."""
     return AllOf(
         Compare("version", "=", state.version),
         Compare("revision", "=", state.revision),
-        Compare("told", "=", value=True),
-        Compare("standing", "=", value=True) if state.standing else Absent("standing"),
+        Compare("published", "=", value=True),
+        Compare("from_scan", "=", value=True) if state.from_scan else Absent("from_scan"),
     )
 
 
-def settle_of(table: str, tell: Tell) -> Update:
+def published_write_of(table: str, tell: PublishFiring) -> Update:
     """The mark that the alerts of a firing have been told: one write unit for each KB."""
     firing = tell.firing
-    # A total that stood and its own record have the same version, but not the same alerts.
-    same_kind = Compare("standing", "=", value=True) if tell.standing else Absent("standing")
+    # A total that scan_alert and its own record have the same version, but not the same alerts.
+    same_kind = Compare("from_scan", "=", value=True) if tell.from_scan else Absent("from_scan")
     return Update(
         table,
         keys.alert_state_key(firing.counter, firing.rule),
-        (Assign("told", value=True),),
+        (Assign("published", value=True),),
         AllOf(
             Compare("version", "=", firing.version),
             Compare("revision", "=", firing.revision),
@@ -73,7 +74,7 @@ def settle_of(table: str, tell: Tell) -> Update:
     )
 
 
-def encode_state(state: State) -> Item:
+def encode_state(state: AlertState) -> Item:
     """The state's item. One that is armed may go once no record of its time can come again."""
     expires_at = (state.at_ms + ALERT_STATE_LIFE_MS) // SECOND_MS
     return {
@@ -82,16 +83,16 @@ def encode_state(state: State) -> Item:
         "version": state.version,
         "at": state.at_ms,
         "armed": state.armed,
-        "told": state.told,
-        "standing": state.standing or None,
-        "before": None if state.before is None else _encode_before(state.before),
-        "stood": None if state.stood is None else _encode_stood(state.stood),
+        "published": state.published,
+        "from_scan": state.from_scan or None,
+        "before_scan": None if state.before_scan is None else _encode_before(state.before_scan),
+        "scan_alert": None if state.scan_alert is None else _encode_scan_alert(state.scan_alert),
         "firing": None if state.firing is None else encode_firing(state.firing),
         "expires_at": expires_at if state.armed else None,
     }
 
 
-def decode_state(item: Item) -> State:
+def decode_state(item: Item) -> AlertState:
     """The state in an item of `counters`.
 
     Raises:
@@ -103,7 +104,7 @@ def decode_state(item: Item) -> State:
     rule = require(item, "part", str).removeprefix(keys.ALERT_PREFIX)
     firing = item.get("firing")
     try:
-        state = State(
+        state = AlertState(
             counter,
             rule,
             require(item, "revision", str),
@@ -111,10 +112,10 @@ def decode_state(item: Item) -> State:
             require(item, "at", int),
             armed=_flag(item, "armed"),
             firing=None if firing is None else decode_firing(counter, rule, firing),
-            told=_flag(item, "told"),
-            standing=item.get("standing") is True,
-            before=_decode_before(counter, rule, item.get("before")),
-            stood=_decode_stood(item.get("stood")),
+            published=_flag(item, "published"),
+            from_scan=item.get("from_scan") is True,
+            before_scan=_decode_before(counter, rule, item.get("before_scan")),
+            scan_alert=_decode_scan_alert(item.get("scan_alert")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptItem(f"{describe(item)}: it is no state of an alert: {error!r}") from error
@@ -125,7 +126,7 @@ def decode_state(item: Item) -> State:
     return state
 
 
-def _encode_before(state: State) -> dict[str, Any]:
+def _encode_before(state: AlertState) -> dict[str, Any]:
     return {
         "revision": state.revision,
         "version": state.version,
@@ -134,22 +135,23 @@ def _encode_before(state: State) -> dict[str, Any]:
     }
 
 
-def _decode_before(counter: str, rule: str, stored: dict[str, Any] | None) -> State | None:
+def _decode_before(counter: str, rule: str, stored: dict[str, Any] | None) -> AlertState | None:
     if stored is None:
         return None
     at_ms = stored["at"]
-    return State(counter, rule, stored["revision"], stored["version"], at_ms, armed=stored["armed"])
+    revision, version = stored["revision"], stored["version"]
+    return AlertState(counter, rule, revision, version, at_ms, armed=stored["armed"])
 
 
-def _encode_stood(stood: Stood) -> dict[str, Any]:
-    threshold = to_text(stood.threshold)
-    return {"revision": stood.revision, "version": stood.version, "threshold": threshold}
+def _encode_scan_alert(scan_alert: ScanAlert) -> dict[str, Any]:
+    threshold = to_text(scan_alert.threshold)
+    return {"revision": scan_alert.revision, "version": scan_alert.version, "threshold": threshold}
 
 
-def _decode_stood(stored: dict[str, Any] | None) -> Stood | None:
+def _decode_scan_alert(stored: dict[str, Any] | None) -> ScanAlert | None:
     if stored is None:
         return None
-    return Stood(stored["revision"], stored["version"], from_number(stored["threshold"]))
+    return ScanAlert(stored["revision"], stored["version"], from_number(stored["threshold"]))
 
 
 def encode_firing(firing: Firing) -> dict[str, Any]:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the judge of a region may tell of alerts.
+    """What the evaluator of a region may tell of alerts.
 
     Attributes:
         events: a client of EventBridge.
         topics: a client of SNS.
         bus: the name of the stack's event bus.
-        allowed: the ARNs of the topics that the judge may publish to; `*` stands for any text.
-        region: where it judges.
+        allowed: the ARNs of the topics that the evaluator may publish to; `*` stands for any text.
+        region: where it evaluates.
         partition: of that region: `aws`, or that of another kind of region.
     """
 
@@ -50,10 +50,10 @@ class Targets:
     partition: str
 
     def check(self, target: Target) -> None:
-        """Whether the target is there, and the judge may use it. One call, for free.
+        """Whether the target is there, and the evaluator may use it. One call, for free.
 
         Raises:
-            BadRule: a topic of another region or partition, or not one that the judge may use.
+            BadRule: a topic of another region or partition, or not one that the evaluator may use.
             TargetRefused: it does not exist, or refuses.
             ServiceFailed, Unreachable: nobody can tell.
         """
@@ -67,10 +67,10 @@ class Targets:
 
 
 def check_place(topic: Topic, region: str, partition: str, allowed: Sequence[str]) -> None:
-    """Whether the judge of a region may publish to a topic. Pure.
+    """Whether the evaluator of a region may publish to a topic. Pure.
 
     Raises:
-        BadRule: it is of another region or partition, or not one that the judge may use.
+        BadRule: it is of another region or partition, or not one that the evaluator may use.
     """
     if topic.partition != partition:
         raise BadRule(
@@ -79,20 +79,20 @@ def check_place(topic: Topic, region: str, partition: str, allowed: Sequence[str
         )
     if topic.region != region:
         raise BadRule(
-            f"topic {topic.arn} is in {topic.region}, and the rule is judged in {region}: give a "
-            "topic there"
+            f"topic {topic.arn} is in {topic.region}, and the rule is evaluated in {region}: give "
+            f"a topic in {region}"
         )
     if not any(fnmatchcase(topic.arn, pattern) for pattern in allowed):
         known = ", ".join(allowed) or "none"
         raise BadRule(
-            f"the judge may not publish to {topic.arn}: name it in the stack's parameter "
+            f"the evaluator may not publish to {topic.arn}: name it in the stack's parameter "
             f"AlertTopicArns (it names {known}), and deploy"
         )
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Tell a target that says no from a service that says nothing."""
+    """PublishFiring a target that says no from a service that says nothing."""
     try:
         yield
     except (Throttled, Unclear):

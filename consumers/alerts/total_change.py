@@ -34,7 +34,7 @@ _LOWEST: Final = -_HIGHEST
 _LAST_PLACE: Final = -38
 
 
-class Move(NamedTuple):
+class TotalChange(NamedTuple):
     """One update that moved a total.
 
     Attributes:
@@ -59,12 +59,13 @@ class Move(NamedTuple):
         return self.version == 1
 
 
-def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | None:
-    """The move of a record, or None where no total moved.
+def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> TotalChange | None:
+    """The change of a record, or None where no total moved.
 
     Raises:
-        MalformedRecord: an attribute is absent or malformed, or the record is older than the
-            stream keeps records: the revisions of rules that judged it may be gone.
+        MalformedRecord: an attribute is absent or malformed, or the record is older than the stream
+        keeps
+            records: the revisions of rules that evaluated it may be gone.
     """
     counter, part, name = subject_of(record, "part")
     # A strict counter may be called `total`; its place in the directory has a `#` before it.
@@ -83,11 +84,11 @@ def move_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> Move | Non
     at_ms = created_at_ms(record)
     if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
         raise MalformedRecord("the record is older than a stream keeps records")
-    return Move(sequence, counter, before, behind, _version(new), at_ms)
+    return TotalChange(sequence, counter, before, behind, _version(new), at_ms)
 
 
 def _is_being_made(new: Mapping[str, Any]) -> bool:
-    """Whether an item that was not there before opens with its value, rather than moves to it."""
+    """Whether an item that was not there before opens with its value, rather than changes to it."""
     if _OF_A_LEDGER in new:
         return False
     return new.get("method") != _SEQUENCE or "first" in new

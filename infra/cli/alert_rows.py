@@ -26,8 +26,8 @@ def rule_row(rule: Rule) -> Row:
         "rearm": rule.rearm,
         "step": rule.step,
         "to": str(rule.target),
-        "judged in": rule.judge_in,
-        "in force from": to_datetime(rule.effective_from_ms),
+        "evaluated in": rule.evaluate_in,
+        "effective from": to_datetime(rule.effective_from_ms),
     }
 
 
@@ -42,7 +42,7 @@ def rule_document(rule: Rule) -> Row:
         "rearm": rule.rearm,
         "step": rule.step,
         "to": str(rule.target),
-        "judge_in": rule.judge_in,
+        "evaluate_in": rule.evaluate_in,
         "revision": rule.revision,
         "effective_from": to_datetime(rule.effective_from_ms),
     }
@@ -73,7 +73,7 @@ def logged_document(logged: LoggedAlert) -> Row:
     """An alert of the log for a program: the message, when it was told, why it was not taken."""
     return {
         **_message(logged.alert),
-        "told_at": logged.told_at,
+        "published_at": logged.published_at,
         "dead_letter": logged.reason,
     }
 
@@ -85,7 +85,7 @@ def alert_document(alert: Alert) -> Row:
 
 def resent_row(resent: Resent) -> Row:
     """What became of a dead letter, for a person."""
-    letter = resent.letter
+    letter = resent.dead_letter
     return {
         "sent": resent.reason is None,
         "alert": None if letter is None else letter.alert.id,
@@ -96,7 +96,7 @@ def resent_row(resent: Resent) -> Row:
 
 def resent_document(resent: Resent) -> Row:
     """What became of a dead letter, for a program."""
-    letter = resent.letter
+    letter = resent.dead_letter
     return {
         "sent": resent.reason is None,
         "message": None if letter is None else _message(letter.alert),

@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.rule_words import DirectionName, RuleText, check_wish, read_rules
+from countledger.infra.cli.rule_options import DirectionName, RuleText, check_spec, read_rules
 from countledger.infra.cli.unread import tell_unread
 from countledger.infra.cli.usage import BadUsage
 
@@ -70,7 +70,7 @@ To = Annotated[
         show_default=False,
     ),
 ]
-JudgeIn = Annotated[
+EvaluateIn = Annotated[
     str | None,
     typer.Option(
         metavar="REGION",
@@ -78,11 +78,11 @@ JudgeIn = Annotated[
         show_default=False,
     ),
 ]
-JudgedIn = Annotated[
+EvaluatedIn = Annotated[
     str | None,
     typer.Option(
         metavar="REGION",
-        help="The region where it is judged, and kept. [dim]By default this one[/dim]",
+        help="The region where it is evaluated, and kept. [dim]By default this one[/dim]",
         show_default=False,
     ),
 ]
@@ -129,7 +129,7 @@ def create(
     rearm: Rearm = None,
     step: Step = None,
     to: To = None,
-    judge_in: JudgeIn = None,
+    evaluate_in: EvaluateIn = None,
     now: Now = False,
 ) -> None:
     r"""Make a rule.
@@ -138,8 +138,8 @@ def create(
     beyond the threshold by then does not alert before it crosses it anew; with --now it does, and
     the command waits for it. (With a prefix that reads the whole table of totals once.)
 
-    A topic has to be named in the stack's parameter AlertTopicArns, which lets the judge publish
-    to it.
+    A topic has to be named in the stack's parameter AlertTopicArns, which lets the evaluator
+    publish to it.
 
     Examples:
       countledger alert create busy --counter likes:post-1 \
@@ -161,10 +161,10 @@ def create(
         step=step,
         to=to,
     )
-    wish = words.wish()
-    check_wish(name, wish)
-    alerts = _at(options, judge_in).client().alerts
-    _show_changed(options, alerts, alerts.create(name, judge_in=judge_in, **wish), now=now)
+    spec = words.spec()
+    check_spec(name, spec)
+    alerts = _at(options, evaluate_in).client().alerts
+    _show_changed(options, alerts, alerts.create(name, evaluate_in=evaluate_in, **spec), now=now)
 
 
 @shared
@@ -180,13 +180,13 @@ def set_rule(
     rearm: Rearm = None,
     step: Step = None,
     to: To = None,
-    judge_in: JudgedIn = None,
+    evaluate_in: EvaluatedIn = None,
     now: Now = False,
 ) -> None:
     """Change a rule; what is not named stays.
 
-    The change takes effect five seconds later; until then the rule judges as it was. A rule stays
-    in the region that judges it; to move it, delete it and make it there.
+    The change takes effect five seconds later; until then the rule evaluates as it was. A rule
+    stays in the region that evaluates it; to move it, delete it and make it there.
 
     Examples:
       countledger alert set busy --threshold 2000
@@ -204,16 +204,16 @@ def set_rule(
     )
     if words == RuleText() and not now:
         raise BadUsage(f"nothing to change of rule {name!r}: give an option")
-    wish = words.wish()
-    alerts = _at(options, judge_in).client().alerts
-    _show_changed(options, alerts, alerts.set(name, **wish), now=now)
+    spec = words.spec()
+    alerts = _at(options, evaluate_in).client().alerts
+    _show_changed(options, alerts, alerts.set(name, **spec), now=now)
 
 
 @shared
 def list_all(options: Options) -> int:
     """List the rules of the stack, by name.
 
-    One that cannot be read judges nothing. It is named, and the exit code is 1.
+    One that cannot be read evaluates nothing. It is named, and the exit code is 1.
     """
     alerts = options.client().alerts
     found, unread = alerts.list(), alerts.unreadable()
@@ -234,7 +234,7 @@ def show_one(options: Options, name: Name) -> None:
 
 @shared
 def delete(options: Options, name: Name) -> None:
-    """Delete a rule. It judges for five seconds more; that there is none is no error.
+    """Delete a rule. It evaluates for five seconds more; that there is none is no error.
 
     Its alerts stay in the log.
     """
@@ -275,19 +275,19 @@ def apply(
       rearm = 20
       to = "arn:aws:sns:eu-central-1:111122223333:alarms"
     """
-    wishes = read_rules(file)
-    done = list(options.client().alerts.apply(wishes))
+    specs = read_rules(file)
+    done = list(options.client().alerts.apply(specs))
     rows = [{"change": str(change), **rule_row(each)} for each, change in done]
     show(options, rows, [{"change": str(change), **rule_document(each)} for each, change in done])
 
 
-def _at(options: Options, judge_in: str | None) -> Options:
-    """The options, working in the region where a rule is judged: there it is kept."""
-    return options if judge_in is None else replace(options, region=judge_in)
+def _at(options: Options, evaluate_in: str | None) -> Options:
+    """The options, working in the region where a rule is evaluated: there it is kept."""
+    return options if evaluate_in is None else replace(options, region=evaluate_in)
 
 
 def _show_changed(options: Options, alerts: Alerts, rule: Rule, *, now: bool) -> None:
     """A rule that was written, and what it tells at once."""
-    told = {"told now": alerts.tell_standing(rule)} if now else {}
+    told = {"published now": alerts.initial_scan(rule)} if now else {}
     document = {name.replace(" ", "_"): count for name, count in told.items()}
     show(options, [{**rule_row(rule), **told}], {**rule_document(rule), **document})

@@ -61,7 +61,7 @@ def verify(
     """Compare totals with the exact sums of the ledger, and prove the verdict.
 
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
-    was going on to prove either; try again. "unreadable": an item was spoilt by hand. The exit
+    was going on to prove either; try again. "unreadable": an item was corrupt by hand. The exit
     code is 1 unless all are exact.
 
     With --all both tables are read whole, and only counters that are not exact are listed. With
@@ -101,8 +101,8 @@ def repair(
     """Set totals that drifted to the exact sums of the ledger, and make those that are missing.
 
     Nothing is repaired without the proof that verify gives, and only if the total has not moved
-    since: a counter that is busy is left alone, to be tried again. The exit code is 1 unless all
-    are exact in the end.
+    since: a counter that is busy is skipped; try again. The exit code is 1 unless all are exact in
+    the end.
 
     With --all only counters that were not exact are listed; --resume as for verify.
 

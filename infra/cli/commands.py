@@ -124,7 +124,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _CHECK,
         "status",
         "status",
-        "Tell how the stack is: what runs, how far it is, and what needs a person.",
+        "Tell how the stack is: what runs, how far it is, and where action is required.",
     ),
     "watch": Command(
         _CHECK, "watch", "watch", "Follow totals and alerts in the terminal, as they change."

@@ -8,7 +8,7 @@ import typer
 
 from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
-from countledger.compaction.report import Outcome, Plan
+from countledger.compaction.report import CompactionPlan, RunOutcome
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
 from countledger.infra.cli.progress import open_progress
@@ -21,12 +21,12 @@ from countledger.ledger.errors import BadInput, CorruptItem, WrongKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countledger.compaction.report import Report, Step
+    from countledger.compaction.report import CompactionReport, CompactionStep
     from countledger.compaction.worker import Worker
     from countledger.infra.cli.output import Row
 
 FINDINGS: Final = 1
-_BAD: Final = frozenset({Outcome.TAMPERED, Outcome.FAILED})
+_BAD: Final = frozenset({RunOutcome.TAMPERED, RunOutcome.FAILED})
 
 
 @shared
@@ -114,13 +114,13 @@ def _found(
 
 def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> int:
     """Compact one after the other and print what became of each; the exit code."""
-    reports: list[Report] = []
+    reports: list[CompactionReport] = []
 
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
             done, merged = progress.add("counters"), progress.add("entries")
 
-            def on_step(step: Step) -> None:
+            def on_step(step: CompactionStep) -> None:
                 merged.set(sum(one.merged for one in reports) + step.merged)
 
             for counter in counters:
@@ -153,7 +153,7 @@ def _show_reports(options: Options, worker: Worker, counters: Iterable[str]) -> 
 
 def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> int:
     """Print what would be done; nothing is written. The exit code."""
-    plans: list[Plan] = []
+    plans: list[CompactionPlan] = []
     unplanned: list[str] = []
 
     def rows() -> Iterator[Row]:
@@ -166,7 +166,10 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
                 except (CorruptItem, BadInput) as error:
                     # One counter's trouble is no other's.
                     unplanned.append(counter)
-                    yield {**_plan_row(Plan(counter, 0, None, None, 0)), "detail": str(error)}
+                    yield {
+                        **_plan_row(CompactionPlan(counter, 0, None, None, 0)),
+                        "detail": str(error),
+                    }
                 done.advance()
 
     listed: list[Row] = []
@@ -184,7 +187,7 @@ def _show_plans(options: Options, worker: Worker, counters: Iterable[str]) -> in
     return FINDINGS if unplanned else 0
 
 
-def _report_row(report: Report) -> Row:
+def _report_row(report: CompactionReport) -> Row:
     return {
         "counter": report.counter,
         "outcome": str(report.outcome),
@@ -196,7 +199,7 @@ def _report_row(report: Report) -> Row:
     }
 
 
-def _plan_row(plan: Plan) -> Row:
+def _plan_row(plan: CompactionPlan) -> Row:
     def moment(at_ms: int | None) -> object:
         return None if at_ms is None else to_datetime(at_ms)
 

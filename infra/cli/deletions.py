@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.compaction.deletion_stage import Stage
+from countledger.compaction.deletion_stage import DeletionStage
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show
 from countledger.infra.cli.usage import BadUsage
@@ -17,11 +17,11 @@ from countledger.ledger.clock import to_datetime
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from countledger.compaction.deletion_stage import Removal
-    from countledger.compaction.deletions import Removals
+    from countledger.compaction.deletion_stage import Deletion
+    from countledger.compaction.deletions import Deletions
     from countledger.infra.cli.output import Row
 
-_ENDED = frozenset({Stage.REMOVED, Stage.FORGOTTEN})
+_ENDED = frozenset({DeletionStage.DELETED, DeletionStage.FORGOTTEN})
 UNFINISHED = 1
 
 
@@ -52,9 +52,9 @@ def delete(
 
     A ledger counter goes in three calls of the same command, each as far as is safe: the first
     marks it and says when to call again (a day and more: nothing made before may arrive after it);
-    the second removes its numbers, at once; the third, a day later, its name. Until the second all
+    the second deletes its numbers, at once; the third, a day later, its name. Until the second all
     is read as before. What is recorded after the mark stops it. Strict counters and sequences go at
-    once. The exit code is 1 while anything is still to be removed.
+    once. The exit code is 1 while anything is still to be deleted.
 
     Examples:
       countledger delete likes:post-1                    [dim]asks for the name[/dim]
@@ -65,12 +65,12 @@ def delete(
     names = [keys.check_counter(counter) for counter in dict.fromkeys(counters or ())]
     if bool(names) == (namespace is not None):
         raise BadUsage("give counters, or --namespace")
-    removals = options.client().removals
+    deletions = options.client().deletions
     if cancel:
-        return _cancel(options, removals, names, namespace)
+        return _cancel(options, deletions, names, namespace)
     _confirm(names, namespace, yes)
-    removed = map(removals.remove, names) if namespace is None else removals.remove_all(namespace)
-    return _show(options, removed)
+    deleted = map(deletions.delete, names) if namespace is None else deletions.delete_all(namespace)
+    return _show(options, deleted)
 
 
 def _confirm(names: list[str], namespace: str | None, yes: str | None) -> None:
@@ -85,18 +85,18 @@ def _confirm(names: list[str], namespace: str | None, yes: str | None) -> None:
         raise BadUsage(f"{yes!r} is not {wanted!r}: nothing was deleted")
 
 
-def _cancel(options: Options, removals: Removals, names: list[str], namespace: str | None) -> int:
-    marked = names if namespace is None else [*removals.pending(namespace)]
-    rows: list[Row] = [{"counter": name, "kept": removals.cancel(name)} for name in marked]
+def _cancel(options: Options, deletions: Deletions, names: list[str], namespace: str | None) -> int:
+    marked = names if namespace is None else [*deletions.pending(namespace)]
+    rows: list[Row] = [{"counter": name, "kept": deletions.cancel(name)} for name in marked]
     show(options, rows, rows)
     return 0 if all(row["kept"] for row in rows) else UNFINISHED
 
 
-def _show(options: Options, removed: Iterable[Removal]) -> int:
+def _show(options: Options, deleted: Iterable[Deletion]) -> int:
     rows: list[Row] = []
     unfinished = 0
     try:
-        for one in removed:
+        for one in deleted:
             unfinished += one.stage not in _ENDED
             rows.append(_row(one))
     finally:
@@ -106,15 +106,15 @@ def _show(options: Options, removed: Iterable[Removal]) -> int:
     if not rows:
         show(options, rows, rows)
     if unfinished:
-        notice(f"{unfinished} still to be removed: call again when the table says")
+        notice(f"{unfinished} still to be deleted: call again when the table says")
     return UNFINISHED if unfinished else 0
 
 
-def _row(removal: Removal) -> Row:
-    next_at = None if removal.next_at_ms is None else to_datetime(removal.next_at_ms)
+def _row(deletion: Deletion) -> Row:
+    next_at = None if deletion.next_at_ms is None else to_datetime(deletion.next_at_ms)
     return {
-        "counter": removal.counter,
-        "stage": str(removal.stage),
+        "counter": deletion.counter,
+        "stage": str(deletion.stage),
         "call_again": next_at,
-        "detail": removal.detail,
+        "detail": deletion.detail,
     }

@@ -10,9 +10,9 @@ import typer
 from countledger import Retire, Schedule
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show, show_json
+from countledger.infra.cli.schedule_options import ScheduleText, read_schedules
 from countledger.infra.cli.unread import Unread
 from countledger.infra.cli.usage import BadUsage
-from countledger.infra.cli.wishes import ScheduleText, read_wishes
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 
@@ -110,8 +110,8 @@ def create(
         retire=retire,
         archive=archive,
     )
-    wish = words.wish()
-    _show_one(options, options.client().schedules.create(name, **wish))
+    spec = words.spec()
+    _show_one(options, options.client().schedules.create(name, **spec))
 
 
 @app.command("set")
@@ -127,7 +127,7 @@ def set_schedule(
     retire: How = None,
     archive: Archive = None,
 ) -> None:
-    """Change the schedule of a namespace; what is not named stays.
+    """ScheduleChange the schedule of a namespace; what is not named stays.
 
     Examples:
       countledger schedule set likes --every 1h
@@ -143,8 +143,8 @@ def set_schedule(
     )
     if words == ScheduleText():
         raise BadUsage(f"nothing to change of the schedule of {name!r}: give an option")
-    wish = words.wish()
-    _show_one(options, options.client().schedules.set(name, **wish))
+    spec = words.spec()
+    _show_one(options, options.client().schedules.set(name, **spec))
 
 
 @app.command("list")
@@ -216,8 +216,8 @@ def apply(
       retire = "delete"
       archive = "s3://bucket/stock"
     """
-    wishes = read_wishes(file)
-    done = list(options.client().schedules.apply(wishes))
+    specs = read_schedules(file)
+    done = list(options.client().schedules.apply(specs))
     rows = [{"change": str(change), **_row(each)} for each, change in done]
     show(options, rows, [{"change": str(change), **_document(each)} for each, change in done])
 

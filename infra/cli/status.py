@@ -1,4 +1,4 @@
-"""`countledger status`: how the stack is, and what of it needs a person."""
+"""`countledger status`: how the stack is, and which action is required."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDED: Final = (
 
 @shared
 def status(options: Options) -> int:
-    """Tell how the stack is: what runs, how far it is, and what needs a person.
+    """Tell how the stack is: what runs, how far it is, and where action is required.
 
     The stack itself, its event source mappings, how far the totals are behind, queues and their
     oldest messages, alarms, and the schedules of compaction with what is due and what their last
@@ -42,7 +42,7 @@ def status(options: Options) -> int:
       countledger status --stack-name shop --region eu-west-1
       countledger status --json                     [dim]findings and facts, for a script[/dim]
 
-    Exit code 1: something needs a person, or there is no such stack.
+    Exit code 1: action is required, or there is no such stack.
     """
     name = options.settings.stack_name
     running = _running_here(options, name)

@@ -1,4 +1,4 @@
-"""How the facts of a stack are printed: a few tables, and what needs a person below them."""
+"""How the facts of a stack are printed: a few tables, and where action is required below them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
     show_text("")
     for one in found:
         show_text(f"! {one.subject}: {one.says}\n  -> {one.do}")
-    show_text(f"needs a person: {len(found)}" if found else "nothing needs a person")
+    show_text(f"action required: {len(found)}" if found else "no action required")
 
 
 def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from countledger.infra.cli.options import Options
     from countledger.infra.cli.output import Row
     from countledger.ledger.amount import Amount
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 DONE: Final = 0
 COUNTED: Final = 1
@@ -55,7 +55,7 @@ class ChangeAnswer:
         return self.code
 
 
-def answer_to_change(outcome: Outcome, delta: Amount) -> ChangeAnswer:
+def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
     """What `strict change` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "delta": delta}
     match outcome:
@@ -89,7 +89,7 @@ def answer_to_change(outcome: Outcome, delta: Amount) -> ChangeAnswer:
             return _not_told(outcome, asked)
 
 
-def answer_to_withdrawal(outcome: Outcome, key: str) -> ChangeAnswer:
+def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
     """What `strict withdraw` says of an outcome."""
     asked: Row = {"counter": outcome.counter, "key": key}
     match outcome:

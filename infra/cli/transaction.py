@@ -22,7 +22,7 @@ from countledger.producers.strict.outcome import BoundReached
 if TYPE_CHECKING:
     from countledger import Amount, IdempotencyKey
     from countledger.infra.cli.output import Row
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 Key = Annotated[str, typer.Option(help="What a retry repeats: same key, done once.")]
 At = Annotated[
@@ -143,7 +143,7 @@ def parse_change(text: str) -> tuple[str, Amount]:
     return counter, parse_delta_text(delta)
 
 
-def answer(outcome: Outcome, asked: Row) -> ChangeAnswer:
+def answer(outcome: StrictOutcome, asked: Row) -> ChangeAnswer:
     """What is said of an outcome of all that was asked for together."""
     refused = isinstance(outcome, BoundReached)
     told = answer_to_change(outcome, outcome.asked if isinstance(outcome, BoundReached) else 0)

@@ -101,7 +101,7 @@ class LongFiles:
                 break
             if logged.alert.revision == rule.revision:
                 alerts.insert(0, logged.alert)
-                at_s = logged.told_at_ms / SECOND_MS
+                at_s = logged.published_at_ms / SECOND_MS
                 passed_s = [s for s in self._passed_s[logged.alert.counter] if s < at_s]
                 latencies_s += [at_s - s for s in passed_s[-1:]]
         self._read_on(rule)

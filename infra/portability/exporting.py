@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.audit import Audit
-from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
+from countledger.consumers.audit import Audit, FileBookmarks, NoBookmarks
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
 from countledger.ledger import amount, keys
@@ -114,7 +113,7 @@ class Exporter:
     ) -> Audit[CounterLine | UnreadLine]:
         """The lines of all counters, found by reading the keys of both tables whole.
 
-        A ledger without any entry, merged or not, has none: it was removed, or never recorded.
+        A ledger without any entry, merged or not, has none: it was deleted, or never recorded.
 
         Args:
             segments: into how many parts each table is cut, to be read side by side: 1 to 64.

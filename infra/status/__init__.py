@@ -1,1 +1,1 @@
-"""How a stack is: facts gathered from its services, and what of them needs a person."""
+"""How a stack is: facts gathered from its services, and which action they require."""

@@ -1,4 +1,4 @@
-"""What of a stack's facts needs a person, and what that person does. Pure."""
+"""Which facts of a stack require action, and which action. Pure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StatusFinding:
-    """Something that needs a person.
+    """A fact that requires action.
 
     Attributes:
         subject: what it is about, by its name in the template where it has one.
@@ -73,7 +73,7 @@ class StatusFinding:
 
 
 def findings(facts: Facts) -> list[StatusFinding]:
-    """All that needs a person, the stack first."""
+    """All facts that require action, those of the stack first."""
     return list(_findings(facts))
 
 

@@ -6,8 +6,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.last_run import LastRuns
-from countledger.consumers.lag import waiting_since_ms
+from countledger.compaction.last_run import LastRunStore
+from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.infra.local_mappings import PUMPED_TAG
@@ -23,7 +23,7 @@ from countledger.infra.status.facts import (
 from countledger.infra.status.watched import alarms_of, measured
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _MAPPING: Final = "AWS::Lambda::EventSourceMapping"
 _QUEUE: Final = "AWS::SQS::Queue"
 _ALARM: Final = "AWS::CloudWatch::Alarm"
 # Each of which reads a stream, whose age CloudWatch measures.
-_READERS: Final[tuple[str, ...]] = ("Materializer", "Judge", "IngestFunction")
+_READERS: Final[tuple[str, ...]] = ("Materializer", "Evaluator", "IngestFunction")
 
 
 class Gathering:
@@ -68,7 +68,7 @@ class Gathering:
 
         Raises:
             StackNotFound: there is no such stack.
-            CountledgerError: a service failed. What is forbidden, or an item that was spoilt
+            CountledgerError: a service failed. What is forbidden, or an item that was corrupt
                 by hand, is told in the facts instead.
         """
         stack = self._see("stack", self._stack, None)
@@ -180,10 +180,10 @@ class Gathering:
 
     def _quarantined(self) -> Iterator[QuarantinedFact]:
         now_ms = self._clock.now_ms()
-        for source in Source:
+        for source in QuarantineSource:
             note = partial(self._note, f"quarantine of {source}")
-            desk = self._client.quarantine
-            waiting = list(desk.list(source, limit=QUARANTINED_MAX, on_corrupt=note))
+            service = self._client.quarantine
+            waiting = list(service.list(source, limit=QUARANTINED_MAX, on_corrupt=note))
             if waiting:
                 oldest_ms = min(one.kept_at_ms for one in waiting)
                 yield QuarantinedFact(
@@ -192,7 +192,7 @@ class Gathering:
 
     def _schedules(self) -> Iterator[ScheduleFact]:
         dynamo = self._connection.dynamo("standard")
-        book = LastRuns(dynamo, self._connection.setting("counters_table"), self._clock)
+        book = LastRunStore(dynamo, self._connection.setting("counters_table"), self._clock)
         for one in self._client.schedules.list(on_corrupt=partial(self._note, "schedule")):
             due = sum(1 for _ in islice(self._client.due(one.namespace), DUE_MAX))
             state = self._client.schedules.state(one.namespace)

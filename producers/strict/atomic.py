@@ -37,9 +37,9 @@ from countledger.producers.strict.tokens import life_ms, transact_parts, use_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
     from countledger.producers.strict.sending import Part
 
 _ADVICE: Final = (
@@ -56,26 +56,26 @@ class Prefer(StrEnum):
 
 
 @dataclass(slots=True)
-class AtomicSending:
+class AtomicChange:
     """A change on its way by method atomic."""
 
     context: MethodContext
     definition: Definition
-    change: Change
+    change: StrictChange
     prefer: Prefer
     attempts: Attempts
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: Change, prefer: Prefer
-    ) -> AtomicSending:
+        cls, context: MethodContext, definition: Definition, change: StrictChange, prefer: Prefer
+    ) -> AtomicChange:
         """Nothing sent yet."""
         # For a split, whose token is what makes another attempt safe.
         until_ms = change.remembered_until(life_ms(context))
         attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
         return cls(context, definition, change, prefer, attempts)
 
-    def at(self, parts: Sequence[Part]) -> Outcome:
+    def at(self, parts: Sequence[Part]) -> StrictOutcome:
         """Bring it in at these items: one write unit; two for each item of a split.
 
         Raises:
@@ -85,7 +85,7 @@ class AtomicSending:
             return self._split(parts)
         return self._at_one(parts[0])
 
-    def _split(self, parts: Sequence[Part]) -> Outcome:
+    def _split(self, parts: Sequence[Part]) -> StrictOutcome:
         """A transaction, and a token that belongs to this very split."""
         token = self.context.new_id(self.change.at_ms)
         outcome, _ = transact_parts(
@@ -107,7 +107,7 @@ class AtomicSending:
             return outcome
         return self.attempts.unknown(self.change.counter)
 
-    def _at_one(self, part: Part) -> Outcome:
+    def _at_one(self, part: Part) -> StrictOutcome:
         write = update_of(self.context.table, self.definition, part, self.change.at_ms)
         while True:
             try:
@@ -125,7 +125,7 @@ class AtomicSending:
                 alone = self.definition.bins == 1
                 return Applied(self.change.counter, item["total"] if item and alone else None)
 
-    def _refused(self, part: Part, failed: ConditionFailed) -> Outcome:
+    def _refused(self, part: Part, failed: ConditionFailed) -> StrictOutcome:
         """Refused; but an earlier attempt may be in, and may be what took the room."""
         try:
             refused = refused_by(self.definition, part, failed.item)
@@ -137,6 +137,6 @@ class AtomicSending:
                 return refused
         return self.attempts.unknown(self.change.counter)
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """A refusal is said only where no attempt is in doubt."""
         return refused

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger import amount
 from countledger.ledger.amount import EXACT
 from countledger.producers.strict.sending import Part
-from countledger.producers.strict.state import State
+from countledger.producers.strict.state import StrictState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def _exponent(value: Amount) -> int:
     return exponent if isinstance(exponent, int) else 0
 
 
-def deal_state(whole: State, bins: int) -> list[State]:
+def deal_state(whole: StrictState, bins: int) -> list[StrictState]:
     """The states of the bins: value and room of each side are dealt out evenly.
 
     A counter that opens at its bound has no room to deal on that side, and all of it on the other.
@@ -48,7 +48,7 @@ def deal_state(whole: State, bins: int) -> list[State]:
     uppers = _bounds(totals, whole.total, whole.upper, bins)
     lowers = _bounds(totals, whole.total, whole.lower, bins)
     return [
-        State(whole.made, whole.version, total, lower, upper)
+        StrictState(whole.incarnation, whole.version, total, lower, upper)
         for total, lower, upper in zip(totals, lowers, uppers, strict=True)
     ]
 
@@ -63,10 +63,10 @@ def _bounds(
     return [amount.add(t, d) for t, d in zip(totals, distances, strict=True)]
 
 
-def whole_of(states: Sequence[State]) -> State:
+def whole_of(states: Sequence[StrictState]) -> StrictState:
     """The counter that the bins make up."""
-    return State(
-        made=states[0].made,
+    return StrictState(
+        incarnation=states[0].incarnation,
         version=sum(state.version for state in states),
         total=amount.total_of(state.total for state in states),
         lower=_sum([state.lower for state in states]),
@@ -79,7 +79,7 @@ def _sum(bounds: Sequence[Amount | None]) -> Amount | None:
     return amount.total_of(there) if there else None
 
 
-def split(places: Sequence[tuple[Key, State]], delta: Amount) -> list[Part] | None:
+def split(places: Sequence[tuple[Key, StrictState]], delta: Amount) -> list[Part] | None:
     """A change over as few bins as can take it, those with the most room first.
 
     None: all of them together cannot.
@@ -103,7 +103,7 @@ def split(places: Sequence[tuple[Key, State]], delta: Amount) -> list[Part] | No
     return None
 
 
-def _room(state: State, delta: Amount) -> Amount | None:
+def _room(state: StrictState, delta: Amount) -> Amount | None:
     """How far a bin can go the change's way; None: as far as it takes."""
     bound = state.upper if delta > 0 else state.lower
     if bound is None:

@@ -23,7 +23,7 @@ from countledger.ledger.expressions import Absent, Add, Assign, Compare, Drop
 from countledger.ledger.limits import NUMBER_MAX_DIGITS
 from countledger.ledger.operations import Update
 from countledger.producers.strict.bins import deal
-from countledger.producers.strict.state import State, of
+from countledger.producers.strict.state import StrictState, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,9 @@ def check_amount(what: str, value: object) -> Amount | None:
     return amount.canonical(value)
 
 
-def targets(states: Sequence[State], bounds: Bounds) -> list[tuple[Amount | None, Amount | None]]:
+def targets(
+    states: Sequence[StrictState], bounds: Bounds
+) -> list[tuple[Amount | None, Amount | None]]:
     """The bounds of each item: what is left to the counter's bounds is dealt out evenly anew."""
     total = amount.total_of(state.total for state in states)
 
@@ -128,7 +130,7 @@ def targets(states: Sequence[State], bounds: Bounds) -> list[tuple[Amount | None
 def plan_bounds(
     table: str,
     key: Key,
-    state: State,
+    state: StrictState,
     target: tuple[Amount | None, Amount | None],
     *,
     force: bool,
@@ -137,8 +139,8 @@ def plan_bounds(
     clauses: list[Clause] = [Add("version", 1)]
     conditions: list[Condition] = []
     sides: tuple[tuple[Side, str, Amount | None, Amount | None, int], ...] = (
-        ("lower", "room_down", state.lower, target[0], -1),
-        ("upper", "room_up", state.upper, target[1], 1),
+        ("lower", "headroom_down", state.lower, target[0], -1),
+        ("upper", "headroom_up", state.upper, target[1], 1),
     )
     for side, room, old, new, sign in sides:
         distance = amount.add(new or 0, amount.negated(old or 0))
@@ -148,4 +150,4 @@ def plan_bounds(
         conditions.append(Absent(side) if old is None else Compare(side, "=", old))
         if new is not None and not force:
             conditions.append(Compare(room, ">=", amount.negated(opened)))
-    return Update(table, key, tuple(clauses), of(state.made, *conditions))
+    return Update(table, key, tuple(clauses), of(state.incarnation, *conditions))

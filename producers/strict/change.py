@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StrictChange:
     """One change, the same for every attempt.
 
     Attributes:
@@ -87,7 +87,7 @@ def check_key_age(
     """Whether a key that was made then (None: nobody knows when) is still remembered.
 
     Raises:
-        KeyExpired, ClockSkew: as `Change.check_age`; `what` names the key.
+        KeyExpired, ClockSkew: as `StrictChange.check_age`; `what` names the key.
     """
     age_ms = now_ms - (now_ms if key_at_ms is None else key_at_ms)
     if age_ms > life_ms:
@@ -110,7 +110,7 @@ def make_change(
     *,
     now_ms: int,
     new_id: Callable[[int], str],
-) -> Change:
+) -> StrictChange:
     """A change, valid at birth.
 
     Raises:
@@ -118,7 +118,7 @@ def make_change(
     """
     if key is not None and not isinstance(key, IdempotencyKey):
         check_key(key)
-    return Change(
+    return StrictChange(
         counter=keys.check_counter(counter),
         delta=parse_delta(delta),
         id=new_id(now_ms) if key is None else id_of_key(key),

@@ -16,7 +16,7 @@ from countledger.producers.strict.context import MethodContext, StaleDefinition
 from countledger.producers.strict.definitions import Definitions
 from countledger.producers.strict.placement import ONE_REGION, Placed
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
-from countledger.producers.strict.transaction import AtOnce
+from countledger.producers.strict.transaction import StrictTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome
-    from countledger.producers.strict.state import State
+    from countledger.producers.strict.outcome import StrictOutcome
+    from countledger.producers.strict.state import StrictState
 
     _T = TypeVar("_T")
 
@@ -95,7 +95,7 @@ class StrictCounters:
                 spans several).
         """
         self._refuse_elsewhere(counter)
-        order = creator.Order(
+        order = creator.NewCounter(
             keys.check_counter(counter),
             method,
             Bounds(lower, upper),
@@ -121,10 +121,10 @@ class StrictCounters:
         *,
         key: str | IdempotencyKey | None = None,
         prefer: str | None = None,
-        known: State | None = None,
+        known: StrictState | None = None,
         note: Mapping[str, str] | None = None,
-    ) -> Outcome:
-        """Change a counter, if its bounds allow it. What that costs is its method's matter.
+    ) -> StrictOutcome:
+        """StrictChange a counter, if its bounds allow it. What that costs is its method's matter.
 
         Args:
             counter: its name.
@@ -153,7 +153,7 @@ class StrictCounters:
             new_id=self.context.new_id,
         )
 
-        def carried_out(definition: Definition, item: Item | None) -> Outcome:
+        def carried_out(definition: Definition, item: Item | None) -> StrictOutcome:
             return dispatch.carry_out(
                 self.context, definition, item, change, prefer=prefer, known=known
             )
@@ -210,9 +210,9 @@ class StrictCounters:
         return self._with_definition(counter, rebound)
 
     @property
-    def transactions(self) -> AtOnce:
+    def transactions(self) -> StrictTransactions:
         """Several counters in one transaction, under one key; a counter set to a value exactly."""
-        return AtOnce(
+        return StrictTransactions(
             self.context,
             self.namespaces,
             self._definitions,
@@ -257,7 +257,7 @@ class StrictCounters:
         self.namespaces.expect(f"{keys.check_namespace(namespace)}:x", Kind.STRICT)
         return list_counters(self.context, namespace, on_corrupt)
 
-    def withdraw(self, counter: str, key: str | IdempotencyKey) -> Outcome:
+    def withdraw(self, counter: str, key: str | IdempotencyKey) -> StrictOutcome:
         """Make sure that a change is not in and never will be, or learn that it is.
 
         Four write units (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`);
@@ -275,13 +275,13 @@ class StrictCounters:
         if not isinstance(key, IdempotencyKey):
             check_key(key)
 
-        def withdrawn(definition: Definition, _item: Item | None) -> Outcome:
+        def withdrawn(definition: Definition, _item: Item | None) -> StrictOutcome:
             return dispatch.withdraw(self.context, definition, key)
 
         return self._with_definition(counter, withdrawn)
 
     def _with_definition(self, counter: str, act: Callable[[Definition, Item | None], _T]) -> _T:
-        """Act on a counter as it was made; again if it was made again meanwhile."""
+        """Act on a counter as it was made; again if it was recreated meanwhile."""
         self._refuse_elsewhere(counter)
         self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
         for _ in range(_MAKINGS):
@@ -290,7 +290,7 @@ class StrictCounters:
                 return act(definition, item)
             except StaleDefinition:
                 self._definitions.forget(counter)
-        raise Throttled(f"strict counter {counter!r} is being deleted and made again all the time")
+        raise Throttled(f"strict counter {counter!r} is being deleted and recreated all the time")
 
     def _refuse_elsewhere(self, what: str) -> None:
         # At home the table need not be asked.

@@ -4,11 +4,11 @@
     (counter, total)             the definition; without bins also value, bounds, rooms and memory
     (<counter>#NN, bin)          each bin's share of value, bounds and rooms
 
-Markers are not deleted: they belong to a making of the counter, so one made again does not see
-them, and they expire by themselves.
+Markers are not deleted: they belong to an incarnation of the counter, so a recreated one does not
+see them, and they expire by themselves.
 
-A version begins at the time of the making, in milliseconds: one item takes no more than a thousand
-writes a second for long, so a counter made again begins above its old version.
+A version begins at the time of creation, in milliseconds: one item takes no more than a thousand
+writes a second for long, so a recreated counter begins above its old version.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from countledger.ledger.ranking import namespace_board
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
 from countledger.producers.strict.definition import Method, encode_definition
-from countledger.producers.strict.state import State, encode_state, of
+from countledger.producers.strict.state import StrictState, encode_state, of
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -45,11 +45,11 @@ def plan_creation(
     The directory's entry comes first, then the main item, which decides. In a ranked namespace the
     main item has its place on the board, if the value lies in it: two write units more.
     """
-    whole = State(definition.made, now_ms, opening, bounds.lower, bounds.upper)
+    whole = StrictState(definition.incarnation, now_ms, opening, bounds.lower, bounds.upper)
     # A change by method crt cannot note its time, so its counter shows none.
     stamp = None if definition.method is Method.CRT else now_ms
     main: Item = {"updated_at": stamp, **encode_definition(definition)}
-    shares: list[State] = []
+    shares: list[StrictState] = []
     if definition.bins == 1:
         main |= {**encode_state(whole), **_memory(definition)}
         if ranked:
@@ -60,7 +60,7 @@ def plan_creation(
         shares = deal_state(whole, definition.bins)
     listed: Item = {
         **keys.strict_key(definition.counter),
-        "made": definition.made,
+        "incarnation": definition.incarnation,
         "method": str(definition.method),
         "at": now_ms,
     }
@@ -72,15 +72,15 @@ def plan_creation(
 
 
 def plan_deletion(table: str, definition: Definition, *, in_turn: bool = False) -> list[Delete]:
-    """All items of a counter, if it is that making of it: two write units for each KB of each.
+    """All items of a counter, if it is that incarnation of it: two write units for each KB of each.
 
     The main item comes first, then the directory's entry.
     """
-    condition = of(definition.made)
+    condition = of(definition.incarnation)
     places = definition.places if definition.bins > 1 else []
     return [
         Delete(table, definition.main, condition),
-        # Made and deleted in turn, the entry may be that of another making; then it stays.
+        # Made and deleted in turn, the entry may be that of another incarnation; then it stays.
         Delete(table, keys.strict_key(definition.counter), condition if in_turn else None),
         *(Delete(table, place, condition) for place in places),
     ]
@@ -88,13 +88,13 @@ def plan_deletion(table: str, definition: Definition, *, in_turn: bool = False) 
 
 def _memory(definition: Definition) -> Item:
     """What the method remembers of a counter that nobody has changed yet."""
-    tag = f"{definition.made}=0"
+    tag = f"{definition.incarnation}=0"
     match definition.method:
         case Method.OCC:
             return {"tag": tag}
         case Method.HISTORY:
             return {"tags": [tag]}
         case Method.SET:
-            return {"tokens": token_set.seed(definition.made)}
+            return {"tokens": token_set.seed(definition.incarnation)}
         case _:
             return {}

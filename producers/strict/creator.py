@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import Reason
     from countledger.ledger.operations import Put, Update, Write
     from countledger.producers.strict.placement import Placement
-    from countledger.producers.strict.state import State
+    from countledger.producers.strict.state import StrictState
 
 
 _ADVICE: Final = "it may have been done: look at the counter before you call again"
@@ -66,7 +66,7 @@ _NOT_SPREAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class NewCounter:
     """What a caller wants made; valid at birth."""
 
     counter: str
@@ -90,15 +90,15 @@ class Order:
         object.__setattr__(self, "opening", opening)
         self.bounds.check_inside(opening)
 
-    def definition(self, made: str) -> Definition:
-        """Its definition under the id of this making.
+    def definition(self, incarnation: str) -> Definition:
+        """Its definition under the id of this incarnation.
 
         Raises:
             BadSetting: a choice breaks its rule, or is for another method.
         """
         return define(
             self.counter,
-            made,
+            incarnation,
             self.method,
             bins=self.bins,
             history=self.history,
@@ -107,7 +107,7 @@ class Order:
         )
 
 
-def create(context: MethodContext, order: Order, placement: Placement) -> Definition:
+def create(context: MethodContext, order: NewCounter, placement: Placement) -> Definition:
     """Make a counter.
 
     Raises:
@@ -126,8 +126,8 @@ def create(context: MethodContext, order: Order, placement: Placement) -> Defini
         now_ms,
         ranked=bool(is_on(rule)),
     )
-    refused, there = _make(context, writes, definition.made, placement)
-    if refused and (there is None or there.get("made") != definition.made):
+    refused, there = _make(context, writes, definition.incarnation, placement)
+    if refused and (there is None or there.get("incarnation") != definition.incarnation):
         raise CounterExists(
             f"strict counter {order.counter!r} exists, of method {(there or {}).get('method')}: "
             "delete it first, or take another name"
@@ -136,20 +136,20 @@ def create(context: MethodContext, order: Order, placement: Placement) -> Defini
 
 
 def _make(
-    context: MethodContext, writes: Sequence[Put], made: str, placement: Placement
+    context: MethodContext, writes: Sequence[Put], incarnation: str, placement: Placement
 ) -> tuple[bool, Item | None]:
     """Whether it was refused, and the main item that is there."""
     if placement.strong:
         failed = stepwise.make(context, *writes)
         return failed is not None, failed.item if failed else None
     what = f"to make strict counter {writes[1].item['counter']!r}"
-    reasons = _transact(context, what, writes, made)
+    reasons = _transact(context, what, writes, incarnation)
     # The directory's entry is put in any case; the main item, which comes next, decides.
     return reasons is not None, reasons[1].item if reasons else None
 
 
 def delete(context: MethodContext, definition: Definition, placement: Placement) -> None:
-    """Delete a counter. One that is gone, or of another making, is left as it is.
+    """Delete a counter. One that is gone, or of another incarnation, is left as it is.
 
     Raises:
         Unclear: no attempt got a clear answer.
@@ -213,7 +213,7 @@ def _move(
 
 
 def _wanted(
-    states: Sequence[State], lower: Amount | Keep | None, upper: Amount | Keep | None
+    states: Sequence[StrictState], lower: Amount | Keep | None, upper: Amount | Keep | None
 ) -> tuple[Bounds, Amount]:
     whole = whole_of(states)
     return Bounds(

@@ -1,8 +1,8 @@
 """Method `crt`: a transaction of one write under a client request token. Two write units.
 
-The token is made of the counter, its making and the key, for the service knows one room of tokens
-for all tables. It remembers one for ten minutes after the first request with it was completed; a
-cancelled transaction leaves it free. An answer context:
+The token is a hash of the counter, its incarnation and the key, because the service shares one
+namespace of tokens between all tables. It remembers one for ten minutes after the first request
+with it was completed; a cancelled transaction leaves it free. An answer means:
 
     done, write units               applied by this request
     done, read units                applied before: by a request of this call that got no answer,
@@ -36,9 +36,9 @@ from countledger.producers.strict.tokens import life_ms, token_of, transact_part
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key within ten minutes of the "
@@ -47,16 +47,18 @@ _ADVICE: Final = (
 
 
 @dataclass(slots=True)
-class CrtSending:
+class CrtChange:
     """A change on its way by method crt."""
 
     context: MethodContext
     definition: Definition
-    change: Change
+    change: StrictChange
     attempts: Attempts
 
     @classmethod
-    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> CrtSending:
+    def begin(
+        cls, context: MethodContext, definition: Definition, change: StrictChange
+    ) -> CrtChange:
         """Nothing sent yet.
 
         Raises:
@@ -67,7 +69,7 @@ class CrtSending:
         attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
         return cls(context, definition, change, attempts)
 
-    def at(self, parts: Sequence[Part]) -> Outcome:
+    def at(self, parts: Sequence[Part]) -> StrictOutcome:
         """Bring it in at these items: two write units each, and one read unit for the value.
 
         Raises:
@@ -97,7 +99,7 @@ class CrtSending:
             return Duplicate(outcome.counter, outcome.value)
         return outcome
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """Use the token up, if a request under it may still land: two write units."""
         if not self.attempts.maybe_applied:
             return refused
@@ -114,12 +116,12 @@ class CrtSending:
             return Applied(self.change.counter, None)
         return self.attempts.unknown(self.change.counter)
 
-    def _end(self) -> Outcome:
+    def _end(self) -> StrictOutcome:
         until_ms = self.attempts.until_ms
         fence = partial(withdraw, self.context, self.definition, self.change.id, until_ms)
         return self.attempts.fenced(self.change.counter, fence)
 
-    def _taken(self) -> Outcome:
+    def _taken(self) -> StrictOutcome:
         """The token stands for another body: for none, if the key was given up."""
         ended = self._end()
         if isinstance(ended, Withdrawn):
@@ -131,6 +133,6 @@ class CrtSending:
 
 def withdraw(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
-) -> Outcome:
+) -> StrictOutcome:
     """Use the token of a change up, as `use_up`."""
     return use_up(context, definition, token_of(definition, change_id), until_ms)

@@ -1,7 +1,8 @@
 """What is fixed of a strict counter when it is made: its method, its bins, how much it remembers.
 
-A process reads a definition once and keeps it. Every write asks for `made`, the id of that making:
-a counter that was deleted, or deleted and made again, fails the condition and is read anew.
+A process reads a definition once and keeps it. Every write is conditional on `incarnation`, an id
+that the creation of the counter draws: if the counter was deleted or recreated, the condition
+fails, and the process reads the definition again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Definition:
 
     Attributes:
         counter: its name.
-        made: the id of this making.
+        incarnation: the id that its creation drew.
         method: how changes are written.
         bins: over how many items its value is spread; 1 = none but its own.
         history: how many changes it remembers (`history`).
@@ -50,7 +51,7 @@ class Definition:
     """
 
     counter: str
-    made: str
+    incarnation: str
     method: Method
     bins: int = 1
     history: int | None = None
@@ -72,7 +73,7 @@ class Definition:
 
 def define(
     counter: str,
-    made: str,
+    incarnation: str,
     method: str,
     *,
     bins: int = 1,
@@ -92,7 +93,7 @@ def define(
     check_bins(chosen, bins)
     return Definition(
         counter,
-        made,
+        incarnation,
         chosen,
         bins,
         history=HISTORY.take(chosen, history),
@@ -105,7 +106,7 @@ def encode_definition(definition: Definition) -> Item:
     """Its attributes in the counter's main item."""
     return {
         **definition.main,
-        "made": definition.made,
+        "incarnation": definition.incarnation,
         "method": str(definition.method),
         "bins": definition.bins if definition.bins > 1 else None,
         "history": definition.history,
@@ -136,7 +137,7 @@ def decode_definition(item: Item) -> Definition:
         )
     return Definition(
         require(item, "counter", str),
-        require(item, "made", str),
+        require(item, "incarnation", str),
         Method(name),
         _bins_in(item),
         optional(item, "history", int),

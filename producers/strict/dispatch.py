@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING
 from countledger.ledger.errors import BadKey, BadNote, BadSetting
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.strict import crt, marker, spread, token_set
-from countledger.producers.strict.atomic import AtomicSending, Prefer
+from countledger.producers.strict.atomic import AtomicChange, Prefer
 from countledger.producers.strict.change import make_change
-from countledger.producers.strict.crt import CrtSending
+from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.history import LastTags
-from countledger.producers.strict.marker import MarkerSending
+from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.occ import LastTag
-from countledger.producers.strict.optimistic import Optimist
-from countledger.producers.strict.state import State, decode_state
-from countledger.producers.strict.token_set import SetSending
+from countledger.producers.strict.optimistic import OptimisticChange
+from countledger.producers.strict.state import StrictState, decode_state
+from countledger.producers.strict.token_set import SetChange
 from countledger.producers.strict.tokens import life_ms
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.fate import Memory
-    from countledger.producers.strict.outcome import Outcome
-    from countledger.producers.strict.sending import Sending
+    from countledger.producers.strict.outcome import StrictOutcome
+    from countledger.producers.strict.sending import PendingChange
 
 
 def carry_out(
     context: MethodContext,
     definition: Definition,
     item: Item | None,
-    change: Change,
+    change: StrictChange,
     *,
     prefer: str | None,
-    known: State | None,
-) -> Outcome:
+    known: StrictState | None,
+) -> StrictOutcome:
     """Carry a change out by the counter's method.
 
     Args:
@@ -60,7 +60,9 @@ def carry_out(
     )
 
 
-def withdraw(context: MethodContext, definition: Definition, key: str | IdempotencyKey) -> Outcome:
+def withdraw(
+    context: MethodContext, definition: Definition, key: str | IdempotencyKey
+) -> StrictOutcome:
     """Make sure that a change is not in and never will be, or learn that it is.
 
     Raises:
@@ -100,38 +102,38 @@ def _until_ms(
 
 
 def _begin(
-    context: MethodContext, definition: Definition, change: Change, prefer: str | None
-) -> Sending:
+    context: MethodContext, definition: Definition, change: StrictChange, prefer: str | None
+) -> PendingChange:
     match definition.method:
         case Method.CRT:
-            return CrtSending.begin(context, definition, change)
+            return CrtChange.begin(context, definition, change)
         case Method.MARKER:
-            return MarkerSending.begin(context, definition, change)
+            return MarkerChange.begin(context, definition, change)
         case Method.SET:
-            return SetSending.begin(context, definition, change)
+            return SetChange.begin(context, definition, change)
         case _:
             chosen = Prefer(prefer or Prefer.UNDER)
-            return AtomicSending.begin(context, definition, change, chosen)
+            return AtomicChange.begin(context, definition, change, chosen)
 
 
 def _optimistic(
     context: MethodContext,
     definition: Definition,
-    change: Change,
-    known: State | None,
+    change: StrictChange,
+    known: StrictState | None,
     item: Item | None,
-) -> Outcome:
+) -> StrictOutcome:
     memory: Memory = LastTag()
     if definition.method is Method.HISTORY:
         memory = LastTags(definition.history or memory.length)
-    if known is None or known.made != definition.made:
+    if known is None or known.incarnation != definition.incarnation:
         known = None if item is None else decode_state(item)
-    begun = Optimist.begin(context, definition, change, memory)
+    begun = OptimisticChange.begin(context, definition, change, memory)
     return begun.carry_out(known, read=item is not None)
 
 
 def _check_choices(
-    definition: Definition, change: Change, prefer: str | None, known: State | None
+    definition: Definition, change: StrictChange, prefer: str | None, known: StrictState | None
 ) -> None:
     """Refuse what the method would ignore, for a caller relies on it.
 

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.keyed_write import MarkedSending, Reasons
-    from countledger.producers.strict.outcome import Outcome
-    from countledger.producers.strict.state import State
+    from countledger.producers.strict.keyed_write import KeyedWrite, Reasons
+    from countledger.producers.strict.outcome import StrictOutcome
+    from countledger.producers.strict.state import StrictState
 
-_MOVED: Final = ("total", "room_up", "room_down")
+_MOVED: Final = ("total", "headroom_up", "headroom_down")
 _DEALT: Final = ("lower", "upper")
 
 
 def plan_value(
     table: str,
     definition: Definition,
-    states: Sequence[State],
+    states: Sequence[StrictState],
     value: Amount,
     now_ms: int | None,
 ) -> list[Update]:
@@ -52,14 +52,14 @@ def plan_value(
     for place, read, share in zip(definition.places, states, shares, strict=True):
         item = encode_state(share)
         moved = (Assign(name, item[name]) for name in names if item[name] is not None)
-        unmoved = of(read.made, Compare("version", "=", read.version))
+        unmoved = of(read.incarnation, Compare("version", "=", read.version))
         writes.append(Update(table, place, (*moved, *stamp, Add("version", 1)), unmoved))
     return writes
 
 
 def carry_out(
-    context: MethodContext, definition: Definition, value: Amount, sending: MarkedSending
-) -> Outcome:
+    context: MethodContext, definition: Definition, value: Amount, sending: KeyedWrite
+) -> StrictOutcome:
     """Set it: two write units for each KB of each item, two for the marker; and the reading.
 
     Raises:
@@ -74,13 +74,13 @@ def carry_out(
         try:
             states = read_states(context, definition)
         except PASSING as error:
-            return sending.settle(Contended(definition.counter, attempts, str(error)))
+            return sending.confirm_refusal(Contended(definition.counter, attempts, str(error)))
         except StaleDefinition:
             return _gone(sending)
         whole = whole_of(states)
         refused = refusal(definition.counter, whole, amount.add(value, amount.negated(whole.total)))
         if refused is not None:
-            return sending.settle(refused)
+            return sending.confirm_refusal(refused)
         Bounds(whole.lower, whole.upper).check_inside(value)
         answer = sending.at(plan_value(context.table, definition, states, value, now_ms))
         if not isinstance(answer, tuple):
@@ -90,16 +90,18 @@ def carry_out(
         wait_ms = next(waits_ms, None)
         if wait_ms is None:
             busy = "others changed the counter each time before it could be set"
-            return sending.settle(Contended(definition.counter, attempts, busy))
+            return sending.confirm_refusal(Contended(definition.counter, attempts, busy))
         context.clock.sleep_ms(wait_ms)
 
 
 def _redefined(definition: Definition, reasons: Reasons) -> bool:
     failed = [reason for reason in reasons if reason.condition_failed]
-    return any(one.item is None or one.item.get("made") != definition.made for one in failed)
+    return any(
+        one.item is None or one.item.get("incarnation") != definition.incarnation for one in failed
+    )
 
 
-def _gone(sending: MarkedSending) -> Outcome:
+def _gone(sending: KeyedWrite) -> StrictOutcome:
     if sending.attempts.maybe_applied:
         return sending.unknown()
-    raise StaleDefinition(f"strict counter {sending.request.what!r} was deleted or made again")
+    raise StaleDefinition(f"strict counter {sending.request.what!r} was deleted or recreated")

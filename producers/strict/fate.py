@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 from countledger.ledger import amount
 from countledger.ledger.expressions import Add, Assign, Compare
 from countledger.ledger.operations import Update
-from countledger.producers.strict.state import State, encode_state, of
+from countledger.producers.strict.state import StrictState, encode_state, of
 
 if TYPE_CHECKING:
     from countledger.ledger.expressions import Clause
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
 
 
@@ -27,7 +27,7 @@ class Memory(Protocol):
     def length(self) -> int:
         """How many of them."""
 
-    def after(self, state: State, tag: str) -> tuple[str, ...]:
+    def after(self, state: StrictState, tag: str) -> tuple[str, ...]:
         """The tags with a new one."""
 
     def clause(self, tags: tuple[str, ...]) -> Clause:
@@ -43,13 +43,13 @@ class Fate(Enum):
     UNKNOWN = "unknown"
 
 
-def fate(change: Change, based_on: State, found: State, kept: int) -> Fate:
+def fate(change: StrictChange, based_on: StrictState, found: StrictState, kept: int) -> Fate:
     """What became of a write, by the state that it was based on and the one found since.
 
     Raises:
         IdempotencyKeyReused: its key was used by another call, with another delta.
     """
-    if found.made != based_on.made:
+    if found.incarnation != based_on.incarnation:
         return Fate.UNKNOWN
     if change.remembered_in(found.tags):
         return Fate.APPLIED
@@ -60,7 +60,7 @@ def fate(change: Change, based_on: State, found: State, kept: int) -> Fate:
     return Fate.NOT_APPLIED if steps <= kept else Fate.UNKNOWN
 
 
-def applied_to(state: State, change: Change, memory: Memory) -> State:
+def applied_to(state: StrictState, change: StrictChange, memory: Memory) -> StrictState:
     """The state with the change."""
     return replace(
         state,
@@ -71,7 +71,7 @@ def applied_to(state: State, change: Change, memory: Memory) -> State:
 
 
 def plan_change(
-    table: str, definition: Definition, state: State, change: Change, memory: Memory
+    table: str, definition: Definition, state: StrictState, change: StrictChange, memory: Memory
 ) -> Update:
     """The write of a change: what was read plus the change, if it is still what was read."""
     after = applied_to(state, change, memory)
@@ -80,15 +80,18 @@ def plan_change(
         table,
         definition.main,
         (
-            *(Assign(name, written[name]) for name in ("total", "room_up", "room_down", "version")),
+            *(
+                Assign(name, written[name])
+                for name in ("total", "headroom_up", "headroom_down", "version")
+            ),
             memory.clause(after.tags),
             Assign("updated_at", change.at_ms),
         ),
-        of(state.made, Compare("version", "=", state.version)),
+        of(state.incarnation, Compare("version", "=", state.version)),
     )
 
 
-def plan_fence(table: str, definition: Definition, state: State) -> Update:
+def plan_fence(table: str, definition: Definition, state: StrictState) -> Update:
     """The write that refuses every request based on this state, and changes nothing else."""
-    condition = of(state.made, Compare("version", "=", state.version))
+    condition = of(state.incarnation, Compare("version", "=", state.version))
     return Update(table, definition.main, (Add("version", 1),), condition)

@@ -23,7 +23,7 @@ from countledger.ledger.expressions import Assign
 
 if TYPE_CHECKING:
     from countledger.ledger.expressions import Clause
-    from countledger.producers.strict.state import State
+    from countledger.producers.strict.state import StrictState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class LastTags:
 
     length: int
 
-    def after(self, state: State, tag: str) -> tuple[str, ...]:
+    def after(self, state: StrictState, tag: str) -> tuple[str, ...]:
         """The tags with a new one."""
         return (*state.tags, tag)[-self.length :]
 

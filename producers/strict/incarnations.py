@@ -21,7 +21,7 @@ def check_counters(context: MethodContext, change_id: str, key_text: str) -> Non
     A read unit for each KB of the marker, and one for each counter.
 
     Raises:
-        IdempotencyKeyReused: one of the counters was deleted, or made again, since.
+        IdempotencyKeyReused: one of the counters was deleted or recreated, since.
         Throttled, Unclear, Unreachable: it could not be read.
     """
     marker = context.reads.get(context.table, keys.keyed_key(change_id), consistent=True)
@@ -34,7 +34,7 @@ def incarnations_of(context: MethodContext, counters: Collection[str]) -> dict[s
     """The ids of those of the counters that exist: one read unit each."""
     places = [keys.total_key(counter) for counter in counters]
     items = context.reads.get_many(context.table, places, consistent=True)
-    return {item["counter"]: item["made"] for item in items if "made" in item}
+    return {item["counter"]: item["incarnation"] for item in items if "incarnation" in item}
 
 
 def check_same(marker: Item, incarnations: Mapping[str, str], key_text: str) -> None:
@@ -45,12 +45,14 @@ def check_same(marker: Item, incarnations: Mapping[str, str], key_text: str) -> 
     """
     if marker.get("incarnations") != digest_of(incarnations):
         raise IdempotencyKeyReused(
-            f"idempotency key {key_text!r} was used before one of its counters was deleted or made "
-            "again: its changes are not in that counter; new changes need a new key"
+            f"idempotency key {key_text!r} was used before one of its counters was deleted "
+            "or recreated: its changes are not in that counter; new changes need a new key"
         )
 
 
 def digest_of(incarnations: Mapping[str, str]) -> str:
     """Stands for the incarnations of all counters: 32 characters, however many they are."""
-    text = "\n".join(f"{counter}#{made}" for counter, made in sorted(incarnations.items()))
+    text = "\n".join(
+        f"{counter}#{incarnation}" for counter, incarnation in sorted(incarnations.items())
+    )
     return blake2b(text.encode(), digest_size=16, person=b"incarnations").hexdigest()

@@ -12,11 +12,11 @@ A cancelled transaction is read by its reasons, the marker's first:
     conflict, throttle                 not applied: sent again
     no answer                          sent again: the marker will tell
 
-A refusal is said only after `settle`: the marker is looked for by itself (one read unit, for
-nothing promises that a cancelled transaction names every condition that failed), or, while a
+A refusal is said only after `confirm_refusal`: the marker is looked for by itself (one read unit,
+for nothing promises that a cancelled transaction names every condition that failed), or, while a
 request of this call may still land, a void marker is put in its way.
 
-The marker names the incarnations of its counters. Where one of them was deleted and made again, the
+The marker names the incarnations of its counters. Where one of them was deleted and recreated, the
 changes are in some of the counters and not in others: that is no duplicate, and doing them again
 would count some of them twice. So the key is said to have been used for other counters.
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 WINDOW_MS: Final = MARKER_WINDOW_DEFAULT_MS
 _ADVICE: Final = (
@@ -73,7 +73,7 @@ Reasons = tuple[Reason, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class KeyedRequest:
     """What a caller wants under one key, the same for every attempt.
 
     Attributes:
@@ -109,7 +109,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class MarkedSending:
+class KeyedWrite:
     """Writes on their way under one key.
 
     Attributes:
@@ -122,7 +122,7 @@ class MarkedSending:
     """
 
     context: MethodContext
-    request: Request
+    request: KeyedRequest
     definitions: Sequence[Definition]
     attempts: Attempts
     marker: Put
@@ -130,8 +130,8 @@ class MarkedSending:
 
     @classmethod
     def begin(
-        cls, context: MethodContext, request: Request, definitions: Sequence[Definition]
-    ) -> MarkedSending:
+        cls, context: MethodContext, request: KeyedRequest, definitions: Sequence[Definition]
+    ) -> KeyedWrite:
         """Nothing sent yet.
 
         Raises:
@@ -146,18 +146,18 @@ class MarkedSending:
             "call": call,
             "key": request.key_text,
             "note": request.note,
-            "incarnations": digest_of({one.counter: one.made for one in definitions}),
+            "incarnations": digest_of({one.counter: one.incarnation for one in definitions}),
             **request.facts,
         }
         marker = _marker(context, request.id, facts)
         return cls(context, request, definitions, attempts, marker, call)
 
-    def at(self, writes: Sequence[Write]) -> Outcome | Reasons:
+    def at(self, writes: Sequence[Write]) -> StrictOutcome | Reasons:
         """Carry all of the writes out: two write units each, and for the marker for each KB.
 
         Returns:
             What became of them; or, where a condition of theirs failed, a reason for each. Such a
-            refusal is final only when `settle` has said so.
+            refusal is final only when `confirm_refusal` has said so.
 
         Raises:
             IdempotencyKeyReused: the key was used for something else.
@@ -187,7 +187,7 @@ class MarkedSending:
             if not self.attempts.again(failure):
                 return self.attempts.end(self.request.what, failure)
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """Make a refusal final: one read unit, or a write unit where a request may still land."""
         if self.attempts.maybe_applied:
             ended = self.attempts.fenced(self.request.what, self._fence)
@@ -204,15 +204,15 @@ class MarkedSending:
             return self.unknown()
         return refused if marker is None else self._marked(marker)
 
-    def _fence(self) -> Outcome:
+    def _fence(self) -> StrictOutcome:
         until_ms = self.attempts.until_ms
         return withdraw(self.context, self.request.id, self.request.what, until_ms)
 
-    def unknown(self) -> Outcome:
+    def unknown(self) -> StrictOutcome:
         """Nobody can tell; the same key again will."""
         return self.attempts.unknown(self.request.what)
 
-    def _marked(self, marker: Item) -> Outcome:
+    def _marked(self, marker: Item) -> StrictOutcome:
         """What a marker that is there says of this request."""
         what = self.request.what
         if "void" in marker:
@@ -224,7 +224,7 @@ class MarkedSending:
             )
         if marker.get("call") == self.call:
             return Applied(what, self.request.value)
-        known = {one.counter: one.made for one in self.definitions}
+        known = {one.counter: one.incarnation for one in self.definitions}
         try:
             found = incarnations_of(self.context, known)
         except PASSING:
@@ -232,7 +232,7 @@ class MarkedSending:
         if found != known:
             if self.attempts.maybe_applied:
                 return self.unknown()
-            raise StaleDefinition(f"of {what}, one was deleted or made again")
+            raise StaleDefinition(f"of {what}, one was deleted or recreated")
         check_same(marker, found, self.request.key_text)
         return Duplicate(what, None)
 
@@ -250,7 +250,9 @@ def remembered_until(context: MethodContext, key: str | IdempotencyKey, what: st
     return key.at_ms + WINDOW_MS
 
 
-def withdraw(context: MethodContext, change_id: str, what: str, until_ms: int | None) -> Outcome:
+def withdraw(
+    context: MethodContext, change_id: str, what: str, until_ms: int | None
+) -> StrictOutcome:
     """Put a void marker where the key's own would lie: one write unit.
 
     Args:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Update
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.keyed_write import MarkedSending, Reasons
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.keyed_write import KeyedWrite, Reasons
+    from countledger.producers.strict.outcome import StrictOutcome
 
 # One action of the transaction is the marker.
 COUNTERS_MAX: Final = TRANSACTION_ACTIONS - 1
@@ -90,7 +90,7 @@ def check_number(changes: Mapping[str, Amount]) -> None:
         )
 
 
-def carry_out(context: MethodContext, legs: Sequence[Leg], sending: MarkedSending) -> Outcome:
+def carry_out(context: MethodContext, legs: Sequence[Leg], sending: KeyedWrite) -> StrictOutcome:
     """Bring all legs in, or none: two write units each, and for the marker for each KB.
 
     Raises:
@@ -99,7 +99,7 @@ def carry_out(context: MethodContext, legs: Sequence[Leg], sending: MarkedSendin
     for _ in range(_SPLITS):
         if sum(len(leg.parts) for leg in legs) > COUNTERS_MAX:
             reason = "to be split over bins it needs more items than a transaction takes"
-            return sending.settle(Contended(sending.request.what, _SPLITS, reason))
+            return sending.confirm_refusal(Contended(sending.request.what, _SPLITS, reason))
         answer = sending.at([write for leg in legs for write in _writes(context, leg, sending)])
         if not isinstance(answer, tuple):
             return answer
@@ -110,15 +110,15 @@ def carry_out(context: MethodContext, legs: Sequence[Leg], sending: MarkedSendin
                 raise
             return sending.unknown()
         except PASSING as error:
-            return sending.settle(Contended(sending.request.what, 1, str(error)))
+            return sending.confirm_refusal(Contended(sending.request.what, 1, str(error)))
         if isinstance(next_, BoundReached):
-            return sending.settle(next_)
+            return sending.confirm_refusal(next_)
         legs = next_
     busy = "other changes took the room each time before this one could"
-    return sending.settle(Contended(sending.request.what, _SPLITS, busy))
+    return sending.confirm_refusal(Contended(sending.request.what, _SPLITS, busy))
 
 
-def _writes(context: MethodContext, leg: Leg, sending: MarkedSending) -> Iterator[Update]:
+def _writes(context: MethodContext, leg: Leg, sending: KeyedWrite) -> Iterator[Update]:
     # A counter of method crt shows no time, for its own changes cannot note one.
     now_ms = None if leg.definition.method is Method.CRT else sending.request.at_ms
     for part in leg.parts:

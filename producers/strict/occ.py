@@ -30,7 +30,7 @@ from countledger.ledger.expressions import Assign
 
 if TYPE_CHECKING:
     from countledger.ledger.expressions import Clause
-    from countledger.producers.strict.state import State
+    from countledger.producers.strict.state import StrictState
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LastTag:
 
     length: int = 1
 
-    def after(self, _state: State, tag: str) -> tuple[str, ...]:
+    def after(self, _state: StrictState, tag: str) -> tuple[str, ...]:
         """The tags with a new one."""
         return (tag,)
 

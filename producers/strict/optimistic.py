@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
-from countledger.ledger.retry import Backoff
 from countledger.producers.strict.context import PASSING, Attempts, MethodContext, StaleDefinition
 from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
 from countledger.producers.strict.outcome import Applied, Contended, Duplicate
-from countledger.producers.strict.state import State, decode_state, refusal
+from countledger.producers.strict.state import StrictState, decode_state, refusal
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import CountledgerError
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.fate import Memory
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
 
 # Writers that meet each other wait longer each time, so contention does not feed on itself.
 _POLICY: Final = Backoff(attempts=14, base_ms=10, cap_ms=1_000)
@@ -30,23 +30,23 @@ _ADVICE: Final = (
 
 
 @dataclass(slots=True)
-class Optimist:
+class OptimisticChange:
     """A change on its way by method occ or history."""
 
     context: MethodContext
     definition: Definition
-    change: Change
+    change: StrictChange
     memory: Memory
     attempts: Attempts
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: Change, memory: Memory
-    ) -> Optimist:
+        cls, context: MethodContext, definition: Definition, change: StrictChange, memory: Memory
+    ) -> OptimisticChange:
         """Nothing sent yet."""
         return cls(context, definition, change, memory, Attempts(context, _POLICY, _ADVICE))
 
-    def carry_out(self, known: State | None, *, read: bool = False) -> Outcome:
+    def carry_out(self, known: StrictState | None, *, read: bool = False) -> StrictOutcome:
         """Read, unless the state is known; write; find out.
 
         Args:
@@ -65,7 +65,7 @@ class Optimist:
             refused = refusal(self.change.counter, state, self.change.delta)
             if refused is None:
                 next_ = self._write(state)
-                if not isinstance(next_, State):
+                if not isinstance(next_, StrictState):
                     return next_
                 state, read = next_, True
             elif read:
@@ -73,7 +73,7 @@ class Optimist:
             else:
                 state, read = self._read(), True
 
-    def _found(self, state: State) -> Outcome:
+    def _found(self, state: StrictState) -> StrictOutcome:
         """Its tag is there, though no request is in doubt: a retry of the key, or by the SDK.
 
         An id that was made for this call can only be there by this call.
@@ -82,7 +82,7 @@ class Optimist:
             return Applied(self.change.counter, state.total, state)
         return Duplicate(self.change.counter, state.total)
 
-    def _write(self, state: State) -> Outcome | State:
+    def _write(self, state: StrictState) -> StrictOutcome | StrictState:
         """One attempt: the outcome, or the state from which to try again."""
         write = plan_change(self.context.table, self.definition, state, self.change, self.memory)
         try:
@@ -97,7 +97,7 @@ class Optimist:
         after = applied_to(state, self.change, self.memory)
         return Applied(self.change.counter, after.total, after)
 
-    def _overtaken(self, found: State) -> Outcome | State:
+    def _overtaken(self, found: StrictState) -> StrictOutcome | StrictState:
         """Somebody else was faster. What came back is old after a longer wait."""
         if self.change.remembered_in(found.tags):
             return found
@@ -106,7 +106,9 @@ class Optimist:
             return Contended(self.change.counter, self.attempts.made, str(busy))
         return found if self.attempts.made == 1 else self._read()
 
-    def _find_out(self, based_on: State, error: CountledgerError) -> Outcome | State:
+    def _find_out(
+        self, based_on: StrictState, error: CountledgerError
+    ) -> StrictOutcome | StrictState:
         """After no answer: the outcome, or the state to go on from behind a final refusal."""
         while self.attempts.again(error):
             try:
@@ -128,10 +130,10 @@ class Optimist:
             return found
         return self.attempts.unknown(self.change.counter)
 
-    def _fate(self, based_on: State, found: State) -> Fate:
+    def _fate(self, based_on: StrictState, found: StrictState) -> Fate:
         return fate(self.change, based_on, found, self.memory.length)
 
-    def _fence(self, state: State) -> State:
+    def _fence(self, state: StrictState) -> StrictState:
         """The state behind a fence, or the one that was faster."""
         try:
             self.context.dynamo.update(plan_fence(self.context.table, self.definition, state))
@@ -139,12 +141,12 @@ class Optimist:
             return self._state_of(failed.item)
         return replace(state, version=state.version + 1)
 
-    def _read(self) -> State:
+    def _read(self) -> StrictState:
         return self._state_of(self.context.read(self.definition.main))
 
-    def _state_of(self, item: Item | None) -> State:
-        if item is None or item.get("made") != self.definition.made:
+    def _state_of(self, item: Item | None) -> StrictState:
+        if item is None or item.get("incarnation") != self.definition.incarnation:
             raise StaleDefinition(
-                f"strict counter {self.change.counter!r} was deleted or made again"
+                f"strict counter {self.change.counter!r} was deleted or recreated"
             )
         return decode_state(item)

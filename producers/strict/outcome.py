@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
-    from countledger.producers.strict.state import State
+    from countledger.producers.strict.state import StrictState
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Applied:
 
     counter: str
     value: Amount | None
-    known: State | None = None
+    known: StrictState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +127,6 @@ class Unknown:
 
 
 Refusal: TypeAlias = BoundReached | SetFull | Contended
-Outcome: TypeAlias = Applied | Duplicate | BoundReached | SetFull | Withdrawn | Contended | Unknown
+StrictOutcome: TypeAlias = (
+    Applied | Duplicate | BoundReached | SetFull | Withdrawn | Contended | Unknown
+)

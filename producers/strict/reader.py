@@ -14,7 +14,7 @@ from countledger.ledger.operations import Query
 from countledger.producers.strict.bins import whole_of
 from countledger.producers.strict.definition import Definition, Method, decode_definition
 from countledger.producers.strict.spread import bin_items
-from countledger.producers.strict.state import State, decode_state
+from countledger.producers.strict.state import StrictState, decode_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ def read_counter(context: MethodContext, definition: Definition, main: Item) -> 
     """A counter as of one moment; with bins, two read units more for each of them.
 
     Raises:
-        StaleDefinition: a bin is gone, or belongs to another making of the counter.
+        StaleDefinition: a bin is gone, or belongs to another incarnation of the counter.
         CorruptItem: an item cannot be read.
     """
     if definition.bins == 1:
@@ -114,7 +114,7 @@ def _listed(context: MethodContext, main: Item) -> StrictCounter | None:
 
 
 def _shown(
-    definition: Definition, state: State, main: Item, bins: Sequence[Item] = ()
+    definition: Definition, state: StrictState, main: Item, bins: Sequence[Item] = ()
 ) -> StrictCounter:
     stamps = [optional_time(item, "updated_at") for item in (main, *bins)]
     known = [stamp for stamp in stamps if stamp is not None]

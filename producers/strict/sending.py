@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from countledger.ledger.errors import CorruptItem, RequestRejected, TransactionCancelled
 from countledger.ledger.operations import Update
 from countledger.producers.strict.context import StaleDefinition
-from countledger.producers.strict.state import decode_state, has_room, moved, of, refusal
+from countledger.producers.strict.state import decode_state, has_headroom, moved, of, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.errors import Reason
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import BoundReached, Outcome, Refusal
+    from countledger.producers.strict.outcome import BoundReached, Refusal, StrictOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class Part:
     delta: Amount
 
 
-class Sending(Protocol):
+class PendingChange(Protocol):
     """A change under one method, and what is known of its attempts so far."""
 
-    def at(self, parts: Sequence[Part]) -> Outcome:
+    def at(self, parts: Sequence[Part]) -> StrictOutcome:
         """Bring it in at these items, retrying as the method allows.
 
         Returns:
@@ -42,7 +42,7 @@ class Sending(Protocol):
             StaleDefinition: the counter is not the one that was read.
         """
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """Make a refusal final: no request of this call may bring the change in any more."""
 
 
@@ -52,7 +52,7 @@ def update_of(table: str, definition: Definition, part: Part, now_ms: int | None
         table,
         part.key,
         moved(part.delta, now_ms),
-        of(definition.made, has_room(part.delta)),
+        of(definition.incarnation, has_headroom(part.delta)),
         returning="ALL_NEW",
     )
 
@@ -61,10 +61,10 @@ def refused_by(definition: Definition, part: Part, item: Item | None) -> BoundRe
     """Why an item that a condition met has refused its part.
 
     Raises:
-        StaleDefinition: it is gone, or belongs to another making of the counter.
+        StaleDefinition: it is gone, or belongs to another incarnation of the counter.
     """
-    if item is None or item.get("made") != definition.made:
-        raise StaleDefinition(f"strict counter {definition.counter!r} was deleted or made again")
+    if item is None or item.get("incarnation") != definition.incarnation:
+        raise StaleDefinition(f"strict counter {definition.counter!r} was deleted or recreated")
     refused = refusal(definition.counter, decode_state(item), part.delta)
     if refused is None:
         raise CorruptItem(

@@ -16,24 +16,24 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import CorruptItem, Throttled, TokenMismatch, TransactionCancelled
-from countledger.ledger.retry import Backoff
 from countledger.producers.strict import bins
 from countledger.producers.strict.context import PASSING, StaleDefinition
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
 from countledger.producers.strict.sending import Part
-from countledger.producers.strict.state import State, decode_state, refusal
+from countledger.producers.strict.state import StrictState, decode_state, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attributes import Item, Key
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
-    from countledger.producers.strict.sending import Sending
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
+    from countledger.producers.strict.sending import PendingChange
 
 # Bins asked one by one before all are read: each costs a write, the reading two units for each bin.
 _PLACES: Final = 3
@@ -46,8 +46,8 @@ _TAKEN_ELSEWHERE: Final = (
 
 
 def carry_out(
-    context: MethodContext, definition: Definition, change: Change, sending: Sending
-) -> Outcome:
+    context: MethodContext, definition: Definition, change: StrictChange, sending: PendingChange
+) -> StrictOutcome:
     """Bring a change in wherever there is room.
 
     Raises:
@@ -70,10 +70,10 @@ def carry_out(
         return _over_all(context, definition, change, sending)
     if refused is None:
         raise AssertionError("a counter has at least one place")
-    return sending.settle(refused)
+    return sending.confirm_refusal(refused)
 
 
-def first_places(definition: Definition, change: Change, random: Random) -> Sequence[Key]:
+def first_places(definition: Definition, change: StrictChange, random: Random) -> Sequence[Key]:
     """The places to ask first."""
     if definition.method is Method.CRT:
         random = Random(change.id)  # noqa: S311 - spreads load, guards nothing
@@ -82,13 +82,13 @@ def first_places(definition: Definition, change: Change, random: Random) -> Sequ
 
 
 def _over_all(
-    context: MethodContext, definition: Definition, change: Change, sending: Sending
-) -> Outcome:
+    context: MethodContext, definition: Definition, change: StrictChange, sending: PendingChange
+) -> StrictOutcome:
     for _ in range(_SPLITS):
         try:
             states = read_bins(context, definition)
         except PASSING as error:
-            return sending.settle(Contended(change.counter, _PLACES, str(error)))
+            return sending.confirm_refusal(Contended(change.counter, _PLACES, str(error)))
         parts = bins.split(list(zip(definition.places, states, strict=True)), change.delta)
         if parts is None:
             refused = refusal(change.counter, bins.whole_of(states), change.delta)
@@ -96,7 +96,7 @@ def _over_all(
                 raise CorruptItem(
                     f"strict counter {change.counter!r}: its bins' rooms contradict their sums"
                 )
-            return sending.settle(refused)
+            return sending.confirm_refusal(refused)
         try:
             outcome = sending.at(parts)
         except TokenMismatch:
@@ -104,10 +104,10 @@ def _over_all(
         if not isinstance(outcome, BoundReached):
             return outcome
     busy = "other changes took the room each time before this one could"
-    return sending.settle(Contended(change.counter, _SPLITS, busy))
+    return sending.confirm_refusal(Contended(change.counter, _SPLITS, busy))
 
 
-def read_states(context: MethodContext, definition: Definition) -> list[State]:
+def read_states(context: MethodContext, definition: Definition) -> list[StrictState]:
     """Of each item that holds a share of the value its state, all as of one moment.
 
     One read unit for each 4 KB of the one item; with bins as `read_bins`.
@@ -117,10 +117,10 @@ def read_states(context: MethodContext, definition: Definition) -> list[State]:
     """
     if definition.bins > 1:
         return read_bins(context, definition)
-    return [decode_state(context.read_as_made(definition.main, definition.made))]
+    return [decode_state(context.read_incarnation(definition.main, definition.incarnation))]
 
 
-def read_bins(context: MethodContext, definition: Definition) -> list[State]:
+def read_bins(context: MethodContext, definition: Definition) -> list[StrictState]:
     """The states of the bins as of one moment: two read units each.
 
     Raises:
@@ -133,7 +133,7 @@ def bin_items(context: MethodContext, definition: Definition) -> list[Item]:
     """The bins as of one moment, as they are stored: two read units each.
 
     Raises:
-        StaleDefinition: one is gone, or belongs to another making of the counter.
+        StaleDefinition: one is gone, or belongs to another incarnation of the counter.
         Throttled: writes were in the way of every attempt.
     """
     waits_ms = _READS.waits_ms(context.random)
@@ -147,8 +147,8 @@ def bin_items(context: MethodContext, definition: Definition) -> list[Item]:
             context.clock.sleep_ms(wait_ms)
             continue
         there = [item for item in items if item is not None]
-        if len(there) < len(items) or any(item.get("made") != definition.made for item in there):
-            raise StaleDefinition(
-                f"strict counter {definition.counter!r} was deleted or made again"
-            )
+        if len(there) < len(items) or any(
+            item.get("incarnation") != definition.incarnation for item in there
+        ):
+            raise StaleDefinition(f"strict counter {definition.counter!r} was deleted or recreated")
         return there

@@ -3,13 +3,13 @@
 A condition cannot add, so `total + delta <= upper` cannot be asked. So the item carries how much
 room each side has, and every change moves total and rooms in one write:
 
-    room_up   = upper - total      (an absent bound counts as 0 here)
-    room_down = total - lower
+    headroom_up   = upper - total      (an absent bound counts as 0 here)
+    headroom_down = total - lower
 
 Both rooms are always there and always move; whether a bound holds is told by the bound itself. So
 one update fits every counter, bounded or not, and a bound can be set, moved and taken away while
 the counter is in use, without any writer knowing. What condition and refusal rest on is written
-once, in `has_room` and `refusal`.
+once, in `has_headroom` and `refusal`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StrictState:
     """A value and its bounds at one version.
 
     Attributes:
-        made: which making of the counter it belongs to; one made again is another.
+        incarnation: which incarnation of the counter it belongs to.
         version: grows with every write of the item; a state is known by it.
         total: the value, or this bin's share of it.
         lower: the least that the value may be, or None.
@@ -48,7 +48,7 @@ class State:
         tokens: the changes that were made (`set`).
     """
 
-    made: str
+    incarnation: str
     version: int
     total: Amount
     lower: Amount | None = None
@@ -57,14 +57,14 @@ class State:
     tokens: frozenset[str] = frozenset()
 
 
-def has_room(delta: Amount) -> Condition:
+def has_headroom(delta: Amount) -> Condition:
     """The side that the change moves towards is unbounded, or has that much room."""
     if delta > 0:
-        return AnyOf(Absent("upper"), Compare("room_up", ">=", delta))
-    return AnyOf(Absent("lower"), Compare("room_down", ">=", amount.negated(delta)))
+        return AnyOf(Absent("upper"), Compare("headroom_up", ">=", delta))
+    return AnyOf(Absent("lower"), Compare("headroom_down", ">=", amount.negated(delta)))
 
 
-def refusal(counter: str, state: State, delta: Amount) -> BoundReached | None:
+def refusal(counter: str, state: StrictState, delta: Amount) -> BoundReached | None:
     """The same as a judgement of a state; None where there is room."""
     after = amount.add(state.total, delta)
     if delta > 0 and state.upper is not None and after > state.upper:
@@ -74,9 +74,9 @@ def refusal(counter: str, state: State, delta: Amount) -> BoundReached | None:
     return None
 
 
-def of(made: str, *conditions: Condition) -> Condition:
-    """The item belongs to this making of the counter, and the conditions hold of it."""
-    return AllOf(Compare("made", "=", made), *conditions)
+def of(incarnation: str, *conditions: Condition) -> Condition:
+    """The item belongs to this incarnation of the counter, and the conditions hold of it."""
+    return AllOf(Compare("incarnation", "=", incarnation), *conditions)
 
 
 def moved(delta: Amount, now_ms: int | None) -> tuple[Clause, ...]:
@@ -86,26 +86,26 @@ def moved(delta: Amount, now_ms: int | None) -> tuple[Clause, ...]:
     return (
         *stamp,
         Add("total", delta),
-        Add("room_up", against),
-        Add("room_down", delta),
+        Add("headroom_up", against),
+        Add("headroom_down", delta),
         Add("version", 1),
     )
 
 
-def encode_state(state: State) -> Item:
+def encode_state(state: StrictState) -> Item:
     """The attributes of a state, with its rooms; the methods' memories are theirs to add."""
     return {
-        "made": state.made,
+        "incarnation": state.incarnation,
         "version": state.version,
         "total": state.total,
         "lower": state.lower,
         "upper": state.upper,
-        "room_up": amount.add(state.upper or 0, amount.negated(state.total)),
-        "room_down": amount.add(state.total, amount.negated(state.lower or 0)),
+        "headroom_up": amount.add(state.upper or 0, amount.negated(state.total)),
+        "headroom_down": amount.add(state.total, amount.negated(state.lower or 0)),
     }
 
 
-def decode_state(item: Item) -> State:
+def decode_state(item: Item) -> StrictState:
     """The state in an item.
 
     Raises:
@@ -115,8 +115,8 @@ def decode_state(item: Item) -> State:
     check_format(item)
     tag = optional(item, "tag", str)
     tags = (optional(item, "tags", list) or []) if tag is None else [tag]
-    return State(
-        made=require(item, "made", str),
+    return StrictState(
+        incarnation=require(item, "incarnation", str),
         version=require(item, "version", int),
         total=require_amount(item, "total"),
         lower=None if "lower" not in item else require_amount(item, "lower"),

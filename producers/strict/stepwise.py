@@ -1,16 +1,16 @@
 """Making, bounding and deleting counters where there are no transactions: write by write.
 
     make      the directory's entry, then the item, if there is none of its name
-    delete    the item, if it is that making of it, then the directory's entry, if it is its own
+    delete    the item, if it has the incarnation, then the directory's entry, likewise
     bounds    one update of the one item
 
 What a crash between two writes leaves is an entry of the directory without its item, which `list`
 skips. There are no bins here, so there is one item.
 
-A request that got no answer is sent again, for some minutes, and finds by the item's `made` whether
-it was there. No token keeps the first one from landing later, though: a bound may move once more if
-it was moved back meanwhile, a counter may appear again if it was deleted meanwhile. Both need a
-request that stays on its way until a person has thought again.
+A request that got no answer is sent again, for some minutes, and finds by the item's `incarnation`
+whether the first one was applied. No token keeps the first one from landing later, though: a bound
+may move once more if it was moved back meanwhile, a counter may appear again if it was deleted
+meanwhile. Both need a request that stays on its way until a person has thought again.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def remove(context: MethodContext, main: Delete, listed: Delete) -> None:
 
     Args:
         context: what to work with.
-        main: on condition of the making.
-        listed: on the same condition: the entry may be that of a new making by now.
+        main: on condition of the incarnation.
+        listed: on the same condition: the entry may be that of a new incarnation by now.
     """
     refused, maybe_applied = _write(context, main)
     if refused is None or maybe_applied:

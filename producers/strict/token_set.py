@@ -37,16 +37,16 @@ from countledger.producers.strict.context import (
 )
 from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Withdrawn
 from countledger.producers.strict.sending import Part, refused_by
-from countledger.producers.strict.state import decode_state, has_room, moved, of
+from countledger.producers.strict.state import decode_state, has_headroom, moved, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
-    from countledger.producers.strict.change import Change
+    from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome, Refusal
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key, it cannot count twice; or "
@@ -57,9 +57,9 @@ _APPLIED: Final = ("1", "-1")
 _DELTAS: Final = (*_APPLIED, _VOID)
 
 
-def seed(made: str) -> set[str]:
-    """The first set: a set cannot be empty, so the making of the counter is in it."""
-    return {f"{made}={_VOID}"}
+def seed(incarnation: str) -> set[str]:
+    """The first set: a set cannot be empty, so the incarnation of the counter is in it."""
+    return {f"{incarnation}={_VOID}"}
 
 
 def none_of(change_id: str) -> tuple[Condition, ...]:
@@ -67,17 +67,17 @@ def none_of(change_id: str) -> tuple[Condition, ...]:
     return tuple(Lacks("tokens", f"{change_id}={delta}") for delta in _DELTAS)
 
 
-def plan_change(table: str, definition: Definition, change: Change) -> Update:
+def plan_change(table: str, definition: Definition, change: StrictChange) -> Update:
     """The one write of a change."""
     return Update(
         table,
         definition.main,
         (*moved(change.delta, change.at_ms), Add("tokens", {change.tag})),
         of(
-            definition.made,
+            definition.incarnation,
             *none_of(change.id),
             _not_full(definition),
-            has_room(change.delta),
+            has_headroom(change.delta),
         ),
         returning="ALL_NEW",
     )
@@ -92,7 +92,7 @@ def plan_void(table: str, definition: Definition, change_id: str) -> Update:
         table,
         definition.main,
         (Add("tokens", {f"{change_id}={_VOID}"}), Add("version", 1)),
-        of(definition.made, *none_of(change_id), _not_full(definition)),
+        of(definition.incarnation, *none_of(change_id), _not_full(definition)),
     )
 
 
@@ -102,16 +102,18 @@ def _not_full(definition: Definition) -> Condition:
 
 
 @dataclass(slots=True)
-class SetSending:
+class SetChange:
     """A change on its way by method set."""
 
     context: MethodContext
     definition: Definition
-    change: Change
+    change: StrictChange
     attempts: Attempts
 
     @classmethod
-    def begin(cls, context: MethodContext, definition: Definition, change: Change) -> SetSending:
+    def begin(
+        cls, context: MethodContext, definition: Definition, change: StrictChange
+    ) -> SetChange:
         """Nothing sent yet.
 
         Raises:
@@ -124,7 +126,7 @@ class SetSending:
             )
         return cls(context, definition, change, Attempts(context, POLICY, _ADVICE))
 
-    def at(self, parts: Sequence[Part]) -> Outcome:
+    def at(self, parts: Sequence[Part]) -> StrictOutcome:
         """Bring it in: one write unit for each KB of the item.
 
         Raises:
@@ -143,12 +145,12 @@ class SetSending:
             else:
                 return Applied(self.change.counter, item["total"] if item else None)
 
-    def _refused(self, part: Part, item: Item | None) -> Outcome:
-        if item is None or item.get("made") != self.definition.made:
+    def _refused(self, part: Part, item: Item | None) -> StrictOutcome:
+        if item is None or item.get("incarnation") != self.definition.incarnation:
             if self.attempts.maybe_applied:
                 return self.attempts.unknown(self.change.counter)
             raise StaleDefinition(
-                f"strict counter {self.change.counter!r} was deleted or made again"
+                f"strict counter {self.change.counter!r} was deleted or recreated"
             )
         state = decode_state(item)
         if f"{self.change.id}={_VOID}" in state.tokens:
@@ -161,7 +163,7 @@ class SetSending:
             return SetFull(self.change.counter, state.total, limit)
         return refused_by(self.definition, part, item)
 
-    def settle(self, refused: Refusal) -> Outcome:
+    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
         """Put a token of zero in the way of a request that may still land: one more write."""
         if not self.attempts.maybe_applied or isinstance(refused, SetFull):
             return refused
@@ -175,7 +177,7 @@ class SetSending:
         return self.attempts.unknown(self.change.counter)
 
 
-def withdraw(context: MethodContext, definition: Definition, change_id: str) -> Outcome:
+def withdraw(context: MethodContext, definition: Definition, change_id: str) -> StrictOutcome:
     """Put a token of zero where a change would put its own: one write unit for each KB.
 
     Of a full set nothing is written: no change under a new key can come in any more.
@@ -192,8 +194,8 @@ def withdraw(context: MethodContext, definition: Definition, change_id: str) -> 
         try:
             context.dynamo.update(plan_void(context.table, definition, change_id))
         except ConditionFailed as failed:
-            if failed.item is None or failed.item.get("made") != definition.made:
-                raise StaleDefinition("the counter was deleted or made again") from failed
+            if failed.item is None or failed.item.get("incarnation") != definition.incarnation:
+                raise StaleDefinition("the counter was deleted or recreated") from failed
             state = decode_state(failed.item)
             applied = any(f"{change_id}={delta}" in state.tokens for delta in _APPLIED)
             if applied:

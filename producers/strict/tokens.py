@@ -1,4 +1,4 @@
-"""Transactions under a client request token: carried out once, however often they are sent.
+"""StrictTransactions under a client request token: carried out once, however often they are sent.
 
 The service remembers a token for ten minutes after the first request with it was completed, for all
 tables in one room; a cancelled transaction leaves it free.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
     from countledger.producers.strict.sending import Part
 
 _ADVICE: Final = "no attempt to give the change up got a clear answer: ask again"
@@ -46,7 +46,7 @@ def transact_parts(
     token: str,
     attempts: Attempts,
     now_ms: int | None,
-) -> tuple[Outcome, bool]:
+) -> tuple[StrictOutcome, bool]:
     """Bring a change in under a token: two write units for each part.
 
     Args:
@@ -91,10 +91,12 @@ def transact_parts(
             return attempts.end(counter, failure), True
 
 
-def _remembered(context: MethodContext, definition: Definition, attempts: Attempts) -> Outcome:
+def _remembered(
+    context: MethodContext, definition: Definition, attempts: Attempts
+) -> StrictOutcome:
     """What a request came to that was carried out before, if the counter is still that one."""
     try:
-        there = context.read_as_made(definition.main, definition.made)
+        there = context.read_incarnation(definition.main, definition.incarnation)
     except PASSING:
         return attempts.unknown(definition.counter)
     return Applied(definition.counter, None if definition.bins > 1 else there.get("total"))
@@ -102,7 +104,7 @@ def _remembered(context: MethodContext, definition: Definition, attempts: Attemp
 
 def token_of(definition: Definition, change_id: str) -> str:
     """The token of a change: 32 characters, of which the service takes 36."""
-    scope = f"{definition.counter}#{definition.made}#{change_id}"
+    scope = f"{definition.counter}#{definition.incarnation}#{change_id}"
     return blake2b(scope.encode(), digest_size=16, person=b"token").hexdigest()
 
 
@@ -113,7 +115,7 @@ def life_ms(context: MethodContext) -> int:
 
 def use_up(
     context: MethodContext, definition: Definition, token: str, until_ms: int | None = None
-) -> Outcome:
+) -> StrictOutcome:
     """Use a token up for a transaction that changes nothing: two write units.
 
     Args:
@@ -130,7 +132,7 @@ def use_up(
         StaleDefinition: the counter is not the one that was read.
     """
     attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
-    void = Check(context.table, definition.main, of(definition.made))
+    void = Check(context.table, definition.main, of(definition.incarnation))
     counter = definition.counter
     while True:
         failure: CountledgerError
@@ -138,14 +140,14 @@ def use_up(
             with attempts.sending():
                 fresh = context.dynamo.transact([void], token)
             if not fresh:
-                context.read_as_made(definition.main, definition.made)
+                context.read_incarnation(definition.main, definition.incarnation)
         except RetryPeriodOver:
             return attempts.unknown(counter)
         except TokenMismatch:
             return _taken(context, definition, attempts)
         except TransactionCancelled as cancelled:
             if any(reason.condition_failed for reason in cancelled.reasons):
-                raise StaleDefinition("the counter was deleted or made again") from cancelled
+                raise StaleDefinition("the counter was deleted or recreated") from cancelled
             failure = cancelled
         except PASSING as error:
             failure = error
@@ -155,10 +157,10 @@ def use_up(
             return attempts.end(counter, failure)
 
 
-def _taken(context: MethodContext, definition: Definition, attempts: Attempts) -> Outcome:
+def _taken(context: MethodContext, definition: Definition, attempts: Attempts) -> StrictOutcome:
     """The token stands for another body: a change that is in, if the counter is still that one."""
     try:
-        context.read_as_made(definition.main, definition.made)
+        context.read_incarnation(definition.main, definition.incarnation)
     except PASSING:
         return attempts.unknown(definition.counter)
     return Duplicate(definition.counter, None)

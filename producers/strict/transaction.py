@@ -15,7 +15,7 @@ from countledger.producers.strict import exact_value, keyed_write, multi_update
 from countledger.producers.strict.bounds import check_amount
 from countledger.producers.strict.context import PASSING, StaleDefinition
 from countledger.producers.strict.incarnations import check_counters
-from countledger.producers.strict.keyed_write import MarkedSending, Request
+from countledger.producers.strict.keyed_write import KeyedRequest, KeyedWrite
 from countledger.producers.strict.outcome import Duplicate, Unknown
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.definitions import Definitions
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
     from countledger.producers.strict.placement import Placed
 
 # How often counters may be made again under the hands of one call.
@@ -34,7 +34,7 @@ _MAKINGS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
+class StrictTransactions:
     """Strict counters changed in one transaction, under one key: all or none.
 
     The key stands for all of it together and is remembered for a day, whatever the counters'
@@ -62,8 +62,8 @@ class AtOnce:
         *,
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None = None,
-    ) -> Outcome:
-        """Change up to 99 counters: two write units each, and two for each KB of the marker.
+    ) -> StrictOutcome:
+        """StrictChange up to 99 counters: two write units each, and two for each KB of the marker.
 
         A counter with bins may need to be split: two write units for each further bin, and two read
         units for each of its bins. A refusal costs the same, and a read unit.
@@ -81,7 +81,7 @@ class AtOnce:
             TooManyCounters: one transaction does not take so many.
             NoSuchCounter: one of them does not exist.
             IdempotencyKeyReused: the key was used for something else, or before one of the
-                counters was deleted and made again.
+                counters was deleted and recreated.
             KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
             BadInput: another argument breaks its rule, or a counter takes no part in this.
         """
@@ -89,9 +89,9 @@ class AtOnce:
         exact = {keys.check_counter(one): parse_delta(delta) for one, delta in changes.items()}
         request = self._request(tuple(exact), {"changes": exact}, key, note)
 
-        def changed(definitions: Sequence[Definition]) -> Outcome:
+        def changed(definitions: Sequence[Definition]) -> StrictOutcome:
             legs = multi_update.legs_of(definitions, exact, self.context.random)
-            sending = MarkedSending.begin(self.context, request, definitions)
+            sending = KeyedWrite.begin(self.context, request, definitions)
             return multi_update.carry_out(self.context, legs, sending)
 
         return self._with_definitions(request.counters, changed)
@@ -104,7 +104,7 @@ class AtOnce:
         *,
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None = None,
-    ) -> Outcome:
+    ) -> StrictOutcome:
         """Move an amount from one counter to another, or nothing. Six write units, as `change`.
 
         Args:
@@ -133,7 +133,7 @@ class AtOnce:
         *,
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None = None,
-    ) -> Outcome:
+    ) -> StrictOutcome:
         """Set a counter to a value exactly: four write units and a read unit.
 
         With bins two write units for each and two for the marker, and two read units for each. A
@@ -159,13 +159,13 @@ class AtOnce:
         facts = {"set": {keys.check_counter(counter): exact}}
         request = self._request((counter,), facts, key, note, exact)
 
-        def assigned(definitions: Sequence[Definition]) -> Outcome:
-            sending = MarkedSending.begin(self.context, request, definitions)
+        def assigned(definitions: Sequence[Definition]) -> StrictOutcome:
+            sending = KeyedWrite.begin(self.context, request, definitions)
             return exact_value.carry_out(self.context, definitions[0], exact, sending)
 
         return self._with_definitions((counter,), assigned)
 
-    def withdraw(self, key: str | IdempotencyKey) -> Outcome:
+    def withdraw(self, key: str | IdempotencyKey) -> StrictOutcome:
         """Make sure that nothing under a key is in and never will be, or learn that it is.
 
         For a day, as long as a key is remembered. One write unit; a read unit for the marker and
@@ -177,7 +177,7 @@ class AtOnce:
         Raises:
             KeyExpired, ClockSkew: the key's time lies so far back that changes under it may be in
                 and forgotten, or ahead.
-            IdempotencyKeyReused: it is in, but one of the counters was deleted, or made again,
+            IdempotencyKeyReused: it is in, but one of the counters was deleted or recreated,
                 since.
         """
         self._refuse_elsewhere("a key of several changes")
@@ -201,16 +201,16 @@ class AtOnce:
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None,
         value: Amount | None = None,
-    ) -> Request:
+    ) -> KeyedRequest:
         if not isinstance(key, IdempotencyKey):
             check_key(key)
         noted = None if note is None else check_note(note)
-        return Request(counters, facts, key, self.context.clock.now_ms(), noted, value)
+        return KeyedRequest(counters, facts, key, self.context.clock.now_ms(), noted, value)
 
     def _with_definitions(
-        self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Outcome]
-    ) -> Outcome:
-        """Act on counters as they were made; again if one was made again meanwhile."""
+        self, counters: Sequence[str], act: Callable[[Sequence[Definition]], StrictOutcome]
+    ) -> StrictOutcome:
+        """Act on counters as they were made; again if one was recreated meanwhile."""
         self._refuse_elsewhere(", ".join(counters))
         for counter in counters:
             self.namespaces.expect(counter, Kind.STRICT)
@@ -221,7 +221,7 @@ class AtOnce:
             except StaleDefinition:
                 for counter in counters:
                     self.definitions.forget(counter)
-        raise Throttled(f"of {', '.join(counters)}, one is being deleted and made again all along")
+        raise Throttled(f"of {', '.join(counters)}, one is being deleted and recreated all along")
 
     def _refuse_elsewhere(self, what: str) -> None:
         placement = self.placed.get()

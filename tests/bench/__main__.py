@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countledger.infra.local_stack import LocalStack
-from tests.bench import compact, judge, page, sequences, starting, strict
+from tests.bench import compact, evaluate, page, sequences, starting, strict
 from tests.bench.rounds import rows_of, run
 from tests.bench.suite import SUITES
 
@@ -161,7 +161,7 @@ def on_the_engine(console: Console) -> None:
         console.print(show_bins(strict.bins_rows(stack)))
         console.print(show_numbers(sequences.rows(stack)))
         console.print(show_crowd(sequences.crowd_rows(stack)))
-    console.print(show("Judging a stream record of a total", "of no rules", judge.rows()))
+    console.print(show("Evaluating a stream record of a total", "of no rules", evaluate.rows()))
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from countledger import CountLedger, Event, Settings
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger.limits import DAY_MS, TRANSACTION_ACTIONS
 
@@ -77,7 +77,7 @@ def _compaction(ledger: CountLedger, counter: str, retire: Retire) -> Callable[[
 
     def compact() -> None:
         report = compactor.compact(counter)
-        if (report.outcome, report.merged) != (Outcome.MERGED, ENTRIES):
+        if (report.outcome, report.merged) != (RunOutcome.MERGED, ENTRIES):
             raise AssertionError(report)
 
     return compact

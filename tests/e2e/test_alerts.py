@@ -1,4 +1,4 @@
-"""Alerts on the deployed stack: real updates, the deployed judge, real messages in a queue."""
+"""Alerts on the deployed stack: real updates, the deployed evaluator, real messages in a queue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from countledger import CountLedger, Event, Settings
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
-from countledger.infra.local_mappings import JUDGE
+from countledger.infra.local_mappings import EVALUATOR
 from countledger.infra.shards import StreamSource
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
@@ -53,7 +53,7 @@ class Audience:
         return CountLedger(settings, session=self.stack.session(), endpoint_url=self.stack.url)
 
     def make(self, *rules: Rule) -> None:
-        """Make rules, and wait until the judge goes by them."""
+        """Make rules, and wait until the evaluator goes by them."""
         store = replace(self.ledger().alerts.rules, delay_ms=ALERT_RULES_AGE_MS)
         made = [store.create(rule) for rule in rules]
         in_force_ms = max(rule.effective_from_ms for rule in made)
@@ -62,14 +62,14 @@ class Audience:
     def handle(self) -> None:
         """Let all that was recorded become totals, and these be judged."""
         self.stack.pump.drain()
-        self.stack.pumps[JUDGE].drain()
+        self.stack.pumps[EVALUATOR].drain()
 
     def moves(self) -> list[dict[str, Any]]:
         """What the stream of `counters` shows of the namespace's totals, read from its start."""
-        settings = mapping_settings(JUDGE.logical_id)
+        settings = mapping_settings(EVALUATOR.logical_id)
         source = StreamSource(
             self.stack.client("dynamodbstreams"),
-            self.stack.outputs[JUDGE.stream_output],
+            self.stack.outputs[EVALUATOR.stream_output],
             record_filter(settings.filter_patterns),
         )
         found: list[dict[str, Any]] = []
@@ -148,7 +148,7 @@ def _rule(of: Audience, name: str, **more: Any) -> Rule:  # noqa: ANN401 - hande
         "prefix": of.namespace,
         "threshold": 10,
         "direction": Direction.RISING,
-        "judge_in": of.ledger().connection.region,
+        "evaluate_in": of.ledger().connection.region,
     }
     return Rule(**{**words, **more})
 
@@ -189,14 +189,14 @@ def test_alerts_arrive_through_the_bus_and_through_a_topic(audience: Audience) -
     logged = list(product.alerts.log(f"{audience.namespace}:files"))
     assert {one.alert.id for one in logged} == {one["id"] for one in told}
 
-    audience.stack.new_pump(mapping=JUDGE).drain()
+    audience.stack.new_pump(mapping=EVALUATOR).drain()
     assert audience.heard() == []
 
 
 def test_the_judge_may_do_what_it_has_to_do_and_its_dead_letters_too(
     auth_audience: Audience,
 ) -> None:
-    """With IAM enforced: read rules, keep states and log, tell the bus and a topic, set aside."""
+    """With IAM enforced: read rules, keep states and log, tell the bus and a topic, quarantined."""
     gone = Topic(f"{auth_audience.topic.arn}-gone")
     auth_audience.make(
         _rule(auth_audience, "bus"),
@@ -215,7 +215,7 @@ def test_the_judge_may_do_what_it_has_to_do_and_its_dead_letters_too(
     (resent,) = [
         one
         for one in product.alerts.resend()
-        if one.letter is not None and one.letter.alert.counter == counter
+        if one.dead_letter is not None and one.dead_letter.alert.counter == counter
     ]
     assert resent.reason is not None
     assert gone.arn in resent.reason
@@ -247,7 +247,7 @@ def test_compaction_raises_no_alert(audience: Audience) -> None:
 def test_alerts_are_those_of_a_walk_over_the_totals_that_the_stream_shows(
     audience: Audience,
 ) -> None:
-    """Entries folded into one update are one step; the walk knows nothing of the judge."""
+    """Entries folded into one update are one step; the walk knows nothing of the evaluator."""
     product, random = audience.ledger(), Random(5)  # noqa: S311 - deltas
     rules = [
         _rule(audience, "plain", direction=Direction.BOTH, threshold=5),

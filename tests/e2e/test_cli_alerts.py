@@ -59,7 +59,7 @@ def test_a_rule_lives_from_create_to_delete(command: Command, stack: LocalStack,
         "rearm": None,
         "step": None,
         "to": "bus",
-        "judge_in": "us-east-1",
+        "evaluate_in": "us-east-1",
         "revision": "",
         "effective_from": "",
     }
@@ -75,7 +75,7 @@ def test_a_rule_lives_from_create_to_delete(command: Command, stack: LocalStack,
     ("target", "reason"),
     [
         ("arn:aws:sns:us-east-1:000000000000:nobody-made-it", "no alert would arrive"),
-        ("arn:aws:sns:eu-west-1:000000000000:alarms", "judged in us-east-1: give a topic there"),
+        ("arn:aws:sns:eu-west-1:000000000000:alarms", "evaluated in us-east-1: give a topic there"),
         ("arn:aws-cn:sns:us-east-1:000000000000:alarms", "nothing crosses partitions"),
     ],
 )
@@ -115,9 +115,9 @@ def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Command,
 
 
 def test_another_region_is_refused_where_no_stack_is(command: Command, name: str) -> None:
-    """A rule is kept where it is judged, and changed there."""
+    """A rule is kept where it is evaluated, and changed there."""
     assert command(*_rule(name)).code == 0
-    away = ("--judge-in", "eu-west-1")
+    away = ("--evaluate-in", "eu-west-1")
 
     for refused in (
         command(*_rule(name), *away),
@@ -125,7 +125,7 @@ def test_another_region_is_refused_where_no_stack_is(command: Command, name: str
     ):
         assert refused.code == 2
         assert "eu-west-1" in refused.err
-    here = command("alert", "set", name, "--threshold", "7", "--judge-in", "us-east-1", "--json")
+    here = command("alert", "set", name, "--threshold", "7", "--evaluate-in", "us-east-1", "--json")
     assert here.json["threshold"] == 7
 
 
@@ -161,7 +161,7 @@ def test_alerts_are_tried_told_at_once_and_listed(
     found = command("alert", "log", f"{name}:old", "--json")
     everywhere = command("alert", "log", "--json")
 
-    assert [made.json["told_now"], again.json["told_now"]] == [1, 0]
+    assert [made.json["published_now"], again.json["published_now"]] == [1, 0]
     assert (tried.code, tried.json["test"]) == (0, True)
     assert other.code == 2
     (logged,) = found.json
@@ -181,7 +181,7 @@ def test_what_a_target_does_not_take_is_kept_and_sent_again(
     stack.client("sns").delete_topic(TopicArn=topic)
 
     client = CountLedger(session=stack.session(), endpoint_url=stack.url)
-    told = client.alerts.tell_standing(client.alerts.get(name))
+    told = client.alerts.initial_scan(client.alerts.get(name))
     (logged,) = command("alert", "log", f"{name}:old", "--json").json
     refused = command("alert", "resend", "--json")
     _topic(stack, name)

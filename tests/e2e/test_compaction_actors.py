@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from countledger import CountLedger, Settings
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.infra.local_stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied
@@ -145,7 +145,7 @@ def test_who_compacts_by_hand_needs_one_policy(
     assert worker.plan(counter).entries == 30
     report = worker.compact(counter)
 
-    assert (report.outcome, report.merged) == (Outcome.MERGED, 30)
+    assert (report.outcome, report.merged) == (RunOutcome.MERGED, 30)
     assert "due_at" not in total_item(root, counter)
     assert root.exact(counter).sum == 30
 
@@ -160,7 +160,7 @@ def test_nobody_else_compacts(
 
     report = actor(auth_stack, policy).compactor().compact(counter)
 
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is RunOutcome.FAILED
     assert isinstance(report.error, AccessDenied)
     assert root.exact(counter).entries_read == 5
 

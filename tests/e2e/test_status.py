@@ -14,10 +14,10 @@ from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.copies import Copies
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.ledger.quarantined import Copy, Source
+from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 from tests.e2e.aged import age_mark, record_aged
 from tests.e2e.command import Command, eventually
 from tests.e2e.test_compaction import dispatch
@@ -55,14 +55,14 @@ def test_a_healthy_stack_is_shown_whole(own: LocalStack, client: CountLedger) ->
     shown, read = command("status"), command("status", "--json")
 
     assert (shown.code, read.code) == (0, 0), shown.out + shown.err
-    assert "nothing needs a person" in shown.out
+    assert "no action required" in shown.out
     assert "played by a pump here" in shown.out
     assert read.json["healthy"]
     assert read.json["stack"]["status"] == "CREATE_COMPLETE"
     assert read.json["freshness"]["waiting_since"] is None
     assert {one["name"]: one["played"] for one in read.json["mappings"]} == {
         "CompactorMapping": False,
-        "JudgeMapping": True,
+        "EvaluatorMapping": True,
         "MaterializerMapping": True,
     }
     assert {one["name"] for one in read.json["queues"]} == {
@@ -108,13 +108,13 @@ def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> No
     alarm = next(
         one["AlarmName"]
         for one in watch.describe_alarms()["MetricAlarms"]
-        if "-JudgeLagAlarm-" in one["AlarmName"]
+        if "-EvaluatorLagAlarm-" in one["AlarmName"]
     )
     watch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="tried")
 
     facts = Gathering(client).facts()
 
-    assert {one.subject for one in findings(facts)} == {"AlertDeadLetters", "JudgeLagAlarm"}
+    assert {one.subject for one in findings(facts)} == {"AlertDeadLetters", "EvaluatorLagAlarm"}
     (queue,) = [one for one in facts.queues if one.name == "AlertDeadLetters"]
     assert (queue.waiting, queue.oldest_ms) == (1, 2 * HOUR_MS)
     sqs.purge_queue(QueueUrl=url)
@@ -125,18 +125,18 @@ def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> No
 def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger) -> None:
     """Its queue forgets after fourteen days; it is told until somebody has handled it."""
     kept_at_ms = SystemClock().now_ms() - 20 * DAY_MS
-    copy = Copy(
-        source=Source.LEDGER,
+    copy = QuarantinedRecord(
+        source=QuarantineSource.LEDGER,
         place=keys.quarantine_place(kept_at_ms, "1"),
         where="label/shard",
         reason="no delta",
-        kind="poison",
+        kind="malformed",
         content=b"{}",
         counter="shown:a",
         kept_at_ms=kept_at_ms,
     )
     dynamo = client.connection.dynamo("standard")
-    Copies(dynamo, client.connection.setting("counters_table")).keep(copy)
+    QuarantineStore(dynamo, client.connection.setting("counters_table")).keep(copy)
 
     facts = Gathering(client).facts()
 

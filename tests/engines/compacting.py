@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion import LedgerDeleter
 from countledger.compaction.limit import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
@@ -62,7 +62,7 @@ def compactor(
 
 
 @contextmanager
-def crash_at(made: Compactor | LedgerRemover, number: int, when: str) -> Iterator[list[str]]:
+def crash_at(made: Compactor | LedgerDeleter, number: int, when: str) -> Iterator[list[str]]:
     """The process dies at a call of the service.
 
     Args:
@@ -83,7 +83,7 @@ def _crash() -> None:
 
 @contextmanager
 def at_call(
-    made: Compactor | LedgerRemover, number: int, when: str, act: Callable[[], None]
+    made: Compactor | LedgerDeleter, number: int, when: str, act: Callable[[], None]
 ) -> Iterator[list[str]]:
     """Let something happen at a call of the service."""
     calls: list[str] = []

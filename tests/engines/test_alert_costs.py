@@ -9,14 +9,14 @@ import pytest
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.dead_letters import DeadLetter
-from countledger.consumers.alerts.judge import Judge
-from countledger.consumers.alerts.publish import Refused
+from countledger.consumers.alerts.evaluator import Evaluator
+from countledger.consumers.alerts.publish import FailedAlert
 from countledger.consumers.alerts.rule import Rule, Target
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.dynamo import DynamoClient
 from tests.engines.differences import Difference
 from tests.engines.store import KeptRecords, Record, Store
-from tests.unit.alerts.judging import history, rule
+from tests.unit.alerts.evaluating import history, rule
 from tests.unit.ledger.clocks import ManualClock
 
 
@@ -26,7 +26,7 @@ class Heard:
 
     alerts: list[Alert] = field(default_factory=list)
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Take them."""
         assert str(target) == "bus"
         self.alerts += alerts
@@ -38,94 +38,96 @@ class Heard:
 
 
 @dataclass
-class Judging:
-    """A judge on an engine, whose units are counted."""
+class Evaluating:
+    """An evaluator on an engine, whose units are counted."""
 
     store: Store
     rules: list[Rule]
     dynamo: DynamoClient
     heard: Heard = field(default_factory=Heard)
 
-    def book(self) -> RuleIndex:
+    def index(self) -> RuleIndex:
         """The rules, looked up as the product does."""
         return RuleIndex(self.rules)
 
     def spent(self, records: Sequence[Record]) -> tuple[float, float]:
-        """Judge a batch: write and read units."""
+        """Evaluate a batch: write and read units."""
         dynamo = self.dynamo.metered()
-        judge = Judge(
+        evaluator = Evaluator(
             dynamo, self.store.counters, self, self.heard, self.heard, KeptRecords(), ManualClock()
         )
-        assert judge.apply(records, "stream").retry_from is None
+        assert evaluator.apply(records, "stream").retry_from is None
         return dynamo.meter.write_units, dynamo.meter.read_units
 
 
 @pytest.fixture
-def judging(store: Store) -> Judging:
+def evaluating(store: Store) -> Evaluating:
     """On engines whose units can be believed."""
     if store.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    return Judging(store, [rule(10)], store.dynamo())
+    return Evaluating(store, [rule(10)], store.dynamo())
 
 
-def test_p9_a_total_without_a_rule_costs_nothing(judging: Judging, counter: str) -> None:
+def test_p9_a_total_without_a_rule_costs_nothing(evaluating: Evaluating, counter: str) -> None:
     """No write and no read, whatever it does."""
-    judging.rules[:] = [rule(10, prefix="another")]
+    evaluating.rules[:] = [rule(10, prefix="another")]
 
-    assert judging.spent(history([5, 15, 5], counter=counter)) == (0, 0)
+    assert evaluating.spent(history([5, 15, 5], counter=counter)) == (0, 0)
 
 
-def test_p9_an_update_that_crosses_nothing_costs_nothing(judging: Judging, counter: str) -> None:
+def test_p9_an_update_that_crosses_nothing_costs_nothing(
+    evaluating: Evaluating, counter: str
+) -> None:
     """A rule watches it, and has nothing to say."""
-    assert judging.spent(history([5, 6, 7], counter=counter)) == (0, 0)
+    assert evaluating.spent(history([5, 6, 7], counter=counter)) == (0, 0)
 
 
-def test_p9_an_alert_costs_four_write_units(judging: Judging, counter: str) -> None:
+def test_p9_an_alert_costs_four_write_units(evaluating: Evaluating, counter: str) -> None:
     """State, mark, and two for the log; no read."""
-    assert judging.spent(history([15], counter=counter)) == (4, 0)
-    assert judging.spent(history([5, 15], counter=f"{counter}/2")) == (4, 0)
+    assert evaluating.spent(history([15], counter=counter)) == (4, 0)
+    assert evaluating.spent(history([5, 15], counter=f"{counter}/2")) == (4, 0)
 
 
 def test_p9_an_alert_that_comes_again_costs_one_refused_write(
-    judging: Judging, counter: str
+    evaluating: Evaluating, counter: str
 ) -> None:
     """It finds itself told."""
     batch = history([15], counter=counter)
-    judging.spent(batch)
+    evaluating.spent(batch)
 
-    assert judging.spent(batch) == (1, 0)
+    assert evaluating.spent(batch) == (1, 0)
 
 
-def test_p9_a_rearm_level_costs_a_read_for_each_batch(judging: Judging, counter: str) -> None:
+def test_p9_a_rearm_level_costs_a_read_for_each_batch(evaluating: Evaluating, counter: str) -> None:
     """And one write when it arms the rule again."""
-    judging.rules[:] = [rule(10, rearm=5)]
+    evaluating.rules[:] = [rule(10, rearm=5)]
     batch = history([15, 4, 3], counter=counter)
 
-    assert judging.spent(batch[:1]) == (4, 1)
-    assert judging.spent(batch[1:]) == (1, 1)
-    assert judging.spent(history([1, 2, 3], counter=f"{counter}/2")) == (0, 1)
+    assert evaluating.spent(batch[:1]) == (4, 1)
+    assert evaluating.spent(batch[1:]) == (1, 1)
+    assert evaluating.spent(history([1, 2, 3], counter=f"{counter}/2")) == (0, 1)
 
 
 def test_p9_many_thresholds_at_once_cost_by_the_length_of_their_numbers(
-    judging: Judging, counter: str
+    evaluating: Evaluating, counter: str
 ) -> None:
     """They lie in one state: a hundred short ones as one alert; longest ones four times that."""
-    judging.rules[:] = [rule(1, step=1)]
+    evaluating.rules[:] = [rule(1, step=1)]
 
-    assert judging.spent(history([100], counter=counter)) == (4, 0)
-    assert len(judging.heard.alerts) == 100
+    assert evaluating.spent(history([100], counter=counter)) == (4, 0)
+    assert len(evaluating.heard.alerts) == 100
 
-    judging.rules[:] = [rule(10**30, step=Decimal("0.1"), name="long")]
-    assert judging.spent(history([10**30 + 9], counter=counter)) == (16, 0)
+    evaluating.rules[:] = [rule(10**30, step=Decimal("0.1"), name="long")]
+    assert evaluating.spent(history([10**30 + 9], counter=counter)) == (16, 0)
 
 
-def test_the_log_lists_newest_first_for_half_a_unit(judging: Judging, counter: str) -> None:
+def test_the_log_lists_newest_first_for_half_a_unit(evaluating: Evaluating, counter: str) -> None:
     """Of one counter, or of all; what one update sets off stands together, last threshold first."""
-    judging.rules[:] = [rule(10, step=10)]
-    judging.spent(history([25, 35], counter=counter))
-    judging.spent(history([15], counter=f"{counter}/2"))
-    dynamo = judging.dynamo.metered()
-    log = AlertLog(dynamo, judging.store.counters)
+    evaluating.rules[:] = [rule(10, step=10)]
+    evaluating.spent(history([25, 35], counter=counter))
+    evaluating.spent(history([15], counter=f"{counter}/2"))
+    dynamo = evaluating.dynamo.metered()
+    log = AlertLog(dynamo, evaluating.store.counters)
 
     mine = [(one.alert.version, one.alert.threshold) for one in log.newest(counter)]
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.ledger import keys
 from countledger.ledger.change_log import newest_first
 from countledger.ledger.entry import Entry
@@ -40,7 +40,7 @@ def archive(store: Store) -> S3Archive:
     bucket = f"archive-{uuid4().hex[:12]}"
     client = store.connection.objects()
     client.create_bucket(Bucket=bucket)
-    return S3Archive(client, Place.parse(f"s3://{bucket}/some/where/"))
+    return S3Archive(client, ArchiveLocation.parse(f"s3://{bucket}/some/where/"))
 
 
 def _entries(store: Store, archive: S3Archive, counter: str) -> Iterator[Entry]:
@@ -68,7 +68,7 @@ def test_what_is_merged_can_be_read_back(store: Store, counter: str, archive: S3
 
     report = compactor(store, archive=archive).compact(counter)
 
-    assert (report.outcome, report.merged) == (Outcome.MERGED, COUNT)
+    assert (report.outcome, report.merged) == (RunOutcome.MERGED, COUNT)
     found = list(_entries(store, archive, counter))
     assert sorted(found, key=repr) == sorted(before, key=repr)
     assert store.entry_items(counter) == []
@@ -87,13 +87,13 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
 ) -> None:
     """Nothing is deleted, every sum is right, and the next run goes on."""
     fill(store, counter, COUNT)
-    gone = S3Archive(archive.client, Place("no-such-bucket-of-ours", ""))
+    gone = S3Archive(archive.client, ArchiveLocation("no-such-bucket-of-ours", ""))
 
     report = compactor(store, archive=gone).compact(counter)
     again = compactor(store, archive=gone).compact(counter)
 
     for one in (report, again):
-        assert one.outcome is Outcome.FAILED
+        assert one.outcome is RunOutcome.FAILED
         assert isinstance(one.error, ArchiveRefused)
         assert "no-such-bucket-of-ours" in one.detail
     assert len(store.entry_items(counter)) == COUNT
@@ -101,7 +101,7 @@ def test_an_archive_that_refuses_stops_the_retire_and_not_the_counts(
 
     # The name was published: it is made good where it was promised.
     archive.client.create_bucket(Bucket="no-such-bucket-of-ours")
-    assert compactor(store, archive=archive).compact(counter).outcome is Outcome.MERGED
+    assert compactor(store, archive=archive).compact(counter).outcome is RunOutcome.MERGED
     assert len(list(_entries(store, gone, counter))) == 5
     assert len(list(_entries(store, archive, counter))) == COUNT - 5
 
@@ -113,12 +113,12 @@ def test_without_its_archive_a_promised_generation_is_not_deleted(
     fill(store, counter, COUNT)
     client = archive.client
     with faults(client, at="PutObject", plan=[Fault(Kind.REJECT)]):
-        assert compactor(store, archive=archive).compact(counter).outcome is Outcome.FAILED
+        assert compactor(store, archive=archive).compact(counter).outcome is RunOutcome.FAILED
 
-    assert compactor(store).compact(counter).outcome is Outcome.FAILED
+    assert compactor(store).compact(counter).outcome is RunOutcome.FAILED
 
     assert len(store.entry_items(counter)) == COUNT
-    assert compactor(store, archive=archive).compact(counter).outcome is Outcome.MERGED
+    assert compactor(store, archive=archive).compact(counter).outcome is RunOutcome.MERGED
     assert len(list(_entries(store, archive, counter))) == COUNT
 
 
@@ -158,25 +158,25 @@ def test_an_entry_changed_by_hand_is_never_archived_as_another(
 
     report = compactor(store, archive=archive).compact(counter)
 
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is RunOutcome.FAILED
     assert isinstance(report.error, CorruptArchive)
     assert len(store.entry_items(counter)) == 3
     assert store.exact().read(counter).sum == 6
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [b"", b"nonsense", gzip.compress(b'{"Item": {}}\n')],
     ids=["empty", "no gzip", "other lines"],
 )
-def test_a_spoilt_object_is_told(
-    store: Store, counter: str, archive: S3Archive, spoilt: bytes
+def test_a_corrupt_object_is_told(
+    store: Store, counter: str, archive: S3Archive, corrupt: bytes
 ) -> None:
     """Its name says what it must hold."""
     fill(store, counter, 3)
     compactor(store, archive=archive).compact(counter)
     ((key, _),) = _objects(archive).items()
-    archive.client.put_object(Bucket=archive.place.bucket, Key=key, Body=spoilt)
+    archive.client.put_object(Bucket=archive.place.bucket, Key=key, Body=corrupt)
 
     with pytest.raises(CorruptArchive, match="some/where"):
         list(_entries(store, archive, counter))

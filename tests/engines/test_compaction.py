@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.report import Outcome, Step, Verb
+from countledger.compaction.report import CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
@@ -66,7 +66,11 @@ def test_p5_old_entries_are_merged_into_the_head(
 
     report = compactor(store, retire=retire, workers=workers).compact(counter)
 
-    assert (report.outcome, report.merged, report.compacted) == (Outcome.MERGED, COUNT, COUNT)
+    assert (report.outcome, report.merged, report.compacted) == (
+        RunOutcome.MERGED,
+        COUNT,
+        COUNT,
+    )
     assert report.generations == 4
     assert store.entry_items(counter) == []
     assert decode_head(_head(store, counter)).covers == {}
@@ -83,7 +87,7 @@ def test_p5_young_entries_stay(store: Store, counter: str) -> None:
 
     report = compactor(store, clock=young).compact(counter)
 
-    assert (report.outcome, report.merged) == (Outcome.MERGED, 1)
+    assert (report.outcome, report.merged) == (RunOutcome.MERGED, 1)
     assert [item["delta"] for item in store.entry_items(counter)] == [7, 8]
     assert _numbers(store, counter) == (20, 3, 3)
 
@@ -94,7 +98,7 @@ def test_a_counter_with_nothing_old_is_left_alone(store: Store, counter: str) ->
 
     report = compactor(store, clock=HandClock()).compact(counter)
 
-    assert (report.outcome, report.write_units) == (Outcome.NOTHING, 0)
+    assert (report.outcome, report.write_units) == (RunOutcome.NOTHING, 0)
     assert _head(store, counter) == {}
 
 
@@ -118,7 +122,7 @@ def test_p5_a_crash_at_any_call_is_taken_up_by_the_next_run(
 
         report = compactor(store, retire=retire).compact(counter)
 
-        assert report.outcome in {Outcome.MERGED, Outcome.NOTHING}, number
+        assert report.outcome in {RunOutcome.MERGED, RunOutcome.NOTHING}, number
         assert store.entry_items(counter) == []
         assert _numbers(store, counter) == (SUM, COUNT, COUNT), number
         if len(calls) <= number:
@@ -146,8 +150,12 @@ def test_p5_two_compactors_at_once_are_harmless(store: Store, namespace: str) ->
         if len(calls) <= number:
             break
         number += 1
-    assert Outcome.OVERTAKEN in outcomes
-    assert outcomes <= {Outcome.MERGED, Outcome.OVERTAKEN, Outcome.NOTHING}
+    assert RunOutcome.OVERTAKEN in outcomes
+    assert outcomes <= {
+        RunOutcome.MERGED,
+        RunOutcome.OVERTAKEN,
+        RunOutcome.NOTHING,
+    }
 
 
 @pytest.mark.parametrize("retire", Retire)
@@ -155,13 +163,13 @@ def test_a_tampered_entry_stops_its_counter(store: Store, counter: str, retire: 
     """Changed between the sum and its deletion: reported, and it stays as it is."""
     fill(store, counter, COUNT)
 
-    def spoil(step: Step) -> None:
+    def spoil(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE and step.generation == 1:
             _spoil_an_entry(store, counter, 2)
 
     report = compactor(store, retire=retire).compact(counter, on_step=spoil)
 
-    assert report.outcome is Outcome.TAMPERED
+    assert report.outcome is RunOutcome.TAMPERED
     assert "1000" in report.detail
     assert counter in report.detail
     assert 1_000 in [item["delta"] for item in store.entry_items(counter)]
@@ -179,20 +187,20 @@ def test_a_tampered_entry_is_found_before_anything_is_deleted(store: Store, coun
 
     report = compactor(store).compact(counter)
 
-    assert (report.outcome, report.write_units) == (Outcome.TAMPERED, 0)
+    assert (report.outcome, report.write_units) == (RunOutcome.TAMPERED, 0)
     assert len(store.entry_items(counter)) == COUNT
     store.dynamo().put(Put(store.ledger, mended))
-    assert compactor(store).compact(counter).outcome is Outcome.MERGED
+    assert compactor(store).compact(counter).outcome is RunOutcome.MERGED
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
 
-def _die_at_retire(step: Step) -> None:
+def _die_at_retire(step: CompactionStep) -> None:
     if step.verb is Verb.RETIRE:
         raise Crash
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "error"),
+    ("corrupt", "error"),
     [
         ({"generation": "1"}, CorruptItem),
         ({"sum": None}, CorruptItem),
@@ -204,19 +212,19 @@ def _die_at_retire(step: Step) -> None:
     ids=str,
 )
 def test_a_head_that_cannot_be_read_is_left_alone(
-    store: Store, counter: str, spoilt: dict[str, object], error: type[Exception]
+    store: Store, counter: str, corrupt: dict[str, object], error: type[Exception]
 ) -> None:
     """That counter stops and is reported; nothing is touched; others go on."""
     fill(store, counter, 3)
     compactor(store).compact(counter)
     fill(store, counter, 3)
-    before = {**_head(store, counter), **spoilt}
+    before = {**_head(store, counter), **corrupt}
     store.dynamo().put(Put(store.ledger, before))
     before = _head(store, counter)
 
     report = compactor(store).compact(counter)
 
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is RunOutcome.FAILED
     assert isinstance(report.error, error)
     assert counter in report.detail
     assert (report.write_units, _head(store, counter)) == (0, before)
@@ -230,7 +238,7 @@ def test_an_entry_that_cannot_be_read_stops_its_counter(store: Store, counter: s
 
     report = compactor(store).compact(counter)
 
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is RunOutcome.FAILED
     assert _head(store, counter) == {}
 
 
@@ -244,7 +252,7 @@ def test_a_counter_that_cannot_be_compacted_is_reported(
     """A report and no exception: one counter's failure is no other's."""
     report = compactor(store).compact(counter)
 
-    assert report.outcome is Outcome.FAILED
+    assert report.outcome is RunOutcome.FAILED
     assert reason in report.detail
 
 
@@ -254,18 +262,18 @@ def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
     clock = two_days_later()
     deadline_ms = clock.now_ms() + SECOND_MS
 
-    def slowly(step: Step) -> None:
+    def slowly(step: CompactionStep) -> None:
         if step.verb is Verb.SETTLE:
             clock.move_ms(SECOND_MS)
 
     stopped = compactor(store, clock=clock)
     report = stopped.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
 
-    assert (report.outcome, report.merged, report.generations) == (Outcome.STOPPED, 5, 2)
+    assert (report.outcome, report.merged, report.generations) == (RunOutcome.STOPPED, 5, 2)
     assert decode_head(_head(store, counter)).covers == {}
     assert len(store.entry_items(counter)) == COUNT - 5
     rest = stopped.compact(counter)
-    assert (rest.outcome, rest.merged) == (Outcome.MERGED, COUNT - 5)
+    assert (rest.outcome, rest.merged) == (RunOutcome.MERGED, COUNT - 5)
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
 
@@ -278,16 +286,16 @@ def test_a_run_stops_wherever_the_deadline_finds_it(
     clock = two_days_later()
     deadline_ms = clock.now_ms() + SECOND_MS
 
-    def slowly(step: Step) -> None:
+    def slowly(step: CompactionStep) -> None:
         if step.verb is late_at:
             clock.move_ms(SECOND_MS)
 
     first = compactor(store, clock=clock)
     report = first.compact(counter, deadline_ms=deadline_ms, on_step=slowly)
 
-    assert report.outcome is Outcome.STOPPED
+    assert report.outcome is RunOutcome.STOPPED
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
-    assert first.compact(counter).outcome is Outcome.MERGED
+    assert first.compact(counter).outcome is RunOutcome.MERGED
     assert _numbers(store, counter) == (SUM, COUNT, COUNT)
 
 
@@ -304,12 +312,12 @@ def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, cou
 
     assert again.status == "recorded"
     assert _numbers(store, counter) == (10, 2, 2)
-    assert compactor(store, clock=later).compact(counter).outcome is Outcome.MERGED
+    assert compactor(store, clock=later).compact(counter).outcome is RunOutcome.MERGED
     assert _numbers(store, counter) == (10, 2, 2)
     assert [item["at"] for item in store.entry_items(counter)] == [later.now_ms()]
 
 
-def _die_at_settle(step: Step) -> None:
+def _die_at_settle(step: CompactionStep) -> None:
     if step.verb is Verb.SETTLE:
         raise Crash
 
@@ -322,14 +330,14 @@ def test_an_entry_made_anew_is_not_deleted_by_a_run_that_lags(
     store.recorder(clock=HandClock()).record(Event(counter, 5, "daily"))
     later = two_days_later()
 
-    def use_it_anew(step: Step) -> None:
+    def use_it_anew(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE and step.merged:
             (item,) = store.entry_items(counter)
             store.dynamo().put(Put(store.ledger, {**item, "at": later.now_ms()}))
 
     report = compactor(store, clock=later, retire=retire).compact(counter, on_step=use_it_anew)
 
-    assert report.outcome is Outcome.MERGED
+    assert report.outcome is RunOutcome.MERGED
     assert _numbers(store, counter) == (10, 2, 2)
 
 

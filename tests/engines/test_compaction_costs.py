@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger.limits import HEAD_COVERS_MAX
 from countledger.producers.event import Event
@@ -31,7 +31,11 @@ def test_p9_a_merged_entry_costs_its_deletion_and_a_share_of_its_head(
 
     report = one.compact(counter)
 
-    assert (report.outcome, report.merged, report.compacted) == (Outcome.MERGED, count, count)
+    assert (report.outcome, report.merged, report.compacted) == (
+        RunOutcome.MERGED,
+        count,
+        count,
+    )
     generations = -(-count // HEAD_COVERS_MAX)
     assert report.generations == generations + 1
     heads = report.write_units - each * count

@@ -2,10 +2,10 @@
 
 import pytest
 
-from countledger.compaction.last_run import LastRuns, WorkDone
-from countledger.consumers.due import DueRules
+from countledger.compaction.last_run import LastRunStore, WorkDone
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item
@@ -168,7 +168,7 @@ def test_p9_the_run_book_costs_two_units_a_tick_and_one_a_batch(
 ) -> None:
     """However long the reason of a failure is."""
     dynamo = store.dynamo()
-    book = LastRuns(dynamo, store.counters)
+    book = LastRunStore(dynamo, store.counters)
     work = WorkDone(counters=10, merged=1000, write_units=2012.0, failed=1, trouble="x" * 500)
 
     ticked_at_ms = book.begin(namespace)

@@ -6,7 +6,7 @@ from threading import Event as Signal
 import pytest
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.report import Outcome, Report
+from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.producers.event import Event
 from tests.engines.compacting import compactor
@@ -41,9 +41,9 @@ def test_p4_a_sum_of_many_pages_beside_two_compactors(
     assert made.count("Query") > 2
     done = Signal()
 
-    def compact() -> list[Report]:
-        reports: list[Report] = []
-        while not reports or reports[-1].outcome is Outcome.OVERTAKEN:
+    def compact() -> list[CompactionReport]:
+        reports: list[CompactionReport] = []
+        while not reports or reports[-1].outcome is RunOutcome.OVERTAKEN:
             reports.append(_compactor(store, retire).compact(counter))
         return reports
 
@@ -67,9 +67,9 @@ def test_p4_a_sum_of_many_pages_beside_two_compactors(
     assert len({generation for _, _, generation in sums}) > 3
     assert sum(report.merged for report in reports) == COUNT
     assert {report.outcome for report in reports} <= {
-        Outcome.MERGED,
-        Outcome.NOTHING,
-        Outcome.OVERTAKEN,
+        RunOutcome.MERGED,
+        RunOutcome.NOTHING,
+        RunOutcome.OVERTAKEN,
     }
     assert store.entry_items(counter) == []
     assert store.exact().read(counter).sum == COUNT

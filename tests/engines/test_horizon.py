@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.dynamo import DynamoClient
 from countledger.ledger.errors import KeyExpired
@@ -55,7 +55,7 @@ def test_p2_a_retry_within_the_horizon_counts_once(store: Store, counter: str, k
     clock.at_ms = made.now_ms()
     for _ in range(4):
         clock.move_ms(HORIZON_MS // 4)
-        assert compactor(store, clock=clock).compact(counter).outcome is Outcome.NOTHING
+        assert compactor(store, clock=clock).compact(counter).outcome is RunOutcome.NOTHING
 
         again = store.recorder(clock=clock).record(Event(counter, 5, key))
 
@@ -69,7 +69,7 @@ def test_p2_an_entry_is_merged_at_the_limit_and_not_before(store: Store, counter
     store.recorder(clock=made).record(Event(counter, 5))
     clock = HandClock(made.now_ms() + LIMIT_MS)
 
-    assert compactor(store, clock=clock).compact(counter).outcome is Outcome.NOTHING
+    assert compactor(store, clock=clock).compact(counter).outcome is RunOutcome.NOTHING
     clock.move_ms(1)
     assert compactor(store, clock=clock).compact(counter).merged == 1
 

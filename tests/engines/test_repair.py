@@ -9,8 +9,7 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.repair import Remedy, Repairer, plan_of
 from countledger.consumers.stream import LedgerStream
-from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Verifier
+from countledger.consumers.verify import Judgement, Verifier
 from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed
@@ -63,7 +62,7 @@ def _alter(store: Store, counter: str) -> None:
 def test_a_repair_that_slept_for_half_a_day_writes_nothing(
     store: Store, counter: str, asleep_ms: int, remedy: Remedy
 ) -> None:
-    """By then the counter may have been removed and made anew, under the same version."""
+    """By then the counter may have been deleted and made anew, under the same version."""
     _filled(store, counter)
     _alter(store, counter)
     clock = HandClock()

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from tests.engines.store import Store
 
 HERE = "here"
-RULE = Rule(name="r", counter="likes:1", threshold=100, direction=Direction.RISING, judge_in=HERE)
+RULE = Rule(
+    name="r", counter="likes:1", threshold=100, direction=Direction.RISING, evaluate_in=HERE
+)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_p9_rules_cost_what_they_say(store: Store, rules: Rules) -> None:
     meter = rules.dynamo.meter
     spent: list[tuple[float, float]] = []
     cache = RuleCache(rules, rules.clock)
-    cache.book()
+    cache.index()
 
     for change in (
         lambda: rules.create(RULE),
@@ -86,13 +88,13 @@ def test_p9_rules_cost_what_they_say(store: Store, rules: Rules) -> None:
         spent.append((meter.write_units - before[0], meter.read_units - before[1]))
 
     before = meter.write_units, meter.read_units
-    cache.book()
+    cache.index()
     within = meter.read_units
     rules.clock.sleep_ms(ALERT_RULES_AGE_MS)
-    cache.book()
+    cache.index()
     changed = meter.read_units
     rules.clock.sleep_ms(ALERT_RULES_AGE_MS)
-    cache.book()
+    cache.index()
 
     assert spent == [(4, 2), (6, 2), (6, 2)]
     assert within == before[1]

@@ -71,7 +71,7 @@ def _condition(random: Random, store: Store) -> Condition | None:
         AnyOf(Absent("total"), compare),
         AllOf(Compare("part", "=", "total"), compare),
         Compare("mark", "<", bytes([small, 0])),
-        Compare("made", "<>", "a"),
+        Compare("incarnation", "<>", "a"),
         Lacks("tokens", f"t{small}"),
         SizeAtMost("tokens", small),
         Between("total", small, small + 1),
@@ -86,7 +86,7 @@ def _update(random: Random, store: Store, key: dict[str, str], *, answered: bool
     clauses: list[Clause] = [
         Add("total", random.choice([1, -2, Decimal("0.5")])),
         Assign("mark", bytes([random.randint(0, 4), 1])),
-        Assign("made", random.choice("ab")),
+        Assign("incarnation", random.choice("ab")),
         Add("tokens", {f"t{random.randint(0, 3)}"}),
         Drop("gone"),
         Assign("gone", [1, {"a": "b"}]),

@@ -1,4 +1,4 @@
-"""P7: every crossing alerts once, whatever fails between the judge and the services."""
+"""P7: every crossing alerts once, whatever fails between the evaluator and the services."""
 
 import threading
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.alerts.alert import Firing
+from countledger.consumers.alerts.notifier import Notifier
 from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
-from countledger.consumers.alerts.state import Tell
-from countledger.consumers.alerts.state_item import settle_of
-from countledger.consumers.alerts.teller import Teller
+from countledger.consumers.alerts.state import PublishFiring
+from countledger.consumers.alerts.state_item import published_write_of
 from tests.engines.store import Store
+from tests.faults.alerting import Telling, new_telling
 from tests.faults.canary import Rule as Kept
 from tests.faults.canary import judged
 from tests.faults.injection import FAULTS, GARBLED, Crash, Fault, Kind, faults
-from tests.faults.telling import Telling, new_telling
-from tests.unit.alerts.judging import history, rule
+from tests.unit.alerts.evaluating import history, rule
 from tests.unit.alerts.walk import expected
 
 NO_TOPIC = Topic("arn:aws:sns:us-east-1:000000000000:nobody-made-it")
@@ -29,7 +29,7 @@ NO_TOPIC = Topic("arn:aws:sns:us-east-1:000000000000:nobody-made-it")
 
 @pytest.fixture
 def telling(store: Store) -> Iterator[Telling]:
-    """A judge with a rule of each kind: to the bus, to a topic, and to one that fails."""
+    """An evaluator with a rule of each kind: to the bus, to a topic, and to one that fails."""
     with new_telling(store, []) as made:
         made.rules[:] = [
             rule(10, "both", name="bus", revision="r1", step=10),
@@ -62,18 +62,18 @@ def _small_batch() -> list[dict[str, Any]]:
     return records
 
 
-def marked_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
+def marked_before_it_is_published(patch: pytest.MonkeyPatch) -> None:
     """The mark comes first, and a crash behind it loses the alerts."""
-    tell = Teller.tell
+    publish = Notifier.publish
 
-    def marked(teller: Teller, firing: Firing) -> int:
-        teller.dynamo.update(settle_of(teller.table, Tell(firing)))
-        return tell(teller, firing)
+    def marked(notifier: Notifier, firing: Firing) -> int:
+        notifier.dynamo.update(published_write_of(notifier.table, PublishFiring(firing)))
+        return publish(notifier, firing)
 
-    patch.setattr(Teller, "tell", marked)
+    patch.setattr(Notifier, "publish", marked)
 
 
-@judged(marked_before_it_is_told)
+@judged(marked_before_it_is_published)
 def test_p7_a_crash_at_any_call_loses_and_invents_nothing(rule: Kept, telling: Telling) -> None:
     """Before the call or right after it, of any service, then delivered again."""
     with rule.watched():
@@ -85,7 +85,7 @@ def test_p7_a_crash_at_any_call_loses_and_invents_nothing(rule: Kept, telling: T
                 died = False
                 try:
                     with faults(*telling.clients, plan=chain(plan, repeat(Fault(Kind.CRASH)))):
-                        telling.judge.apply(batch, "stream")
+                        telling.evaluator.apply(batch, "stream")
                 except Crash:
                     died = True
                     telling.deliver(batch)
@@ -114,17 +114,17 @@ def test_p7_every_fault_of_every_service_is_survived(
 
 def test_p7_two_judges_at_once_make_the_same_alerts(telling: Telling) -> None:
     """Two processes with the same batch, many times: none is lost, none is made up."""
-    judges = [telling.new_judge() for _ in range(2)]
+    evaluators = [telling.new_evaluator() for _ in range(2)]
     for _ in range(5):
         batch = _batch()
         start = threading.Barrier(2)
 
-        def work(judge: Any, batch: Any = batch, start: Any = start) -> Any:  # noqa: ANN401
+        def work(evaluator: Any, batch: Any = batch, start: Any = start) -> Any:  # noqa: ANN401
             start.wait()
-            return judge.apply(batch, "stream")
+            return evaluator.apply(batch, "stream")
 
         with ThreadPoolExecutor(2) as pool:
-            outcomes = list(pool.map(work, judges))
+            outcomes = list(pool.map(work, evaluators))
 
         assert [one.retry_from for one in outcomes] == [None, None]
         telling.expect(expected(batch, telling.rules))
@@ -150,7 +150,7 @@ def test_a_failing_target_holds_up_no_other(telling: Telling) -> None:
     wanted = expected(batch, telling.rules)
     dead = [one for one in wanted if "/dead@" in one]
     assert sorted({one["id"] for one in telling.arrived()}) == sorted(set(wanted) - set(dead))
-    letters: list[Any] = [received.letter for received in telling.letters.receive()]
+    letters: list[Any] = [received.dead_letter for received in telling.letters.receive()]
     assert sorted(one.alert.id for one in letters) == sorted(dead)
     assert {one.target for one in letters} == {NO_TOPIC}
     assert "nobody-made-it" in letters[0].reason
@@ -161,7 +161,7 @@ def test_dead_letters_are_sent_again_under_the_same_ids(telling: Telling) -> Non
     batch = _batch()
     telling.deliver(batch)
     telling.arrived()
-    publisher: Any = telling.judge.publisher
+    publisher: Any = telling.evaluator.publisher
     resender = Resender(telling.letters, publisher)
 
     first = list(resender.resend())
@@ -188,7 +188,7 @@ def test_letters_that_were_not_sent_again_are_seen_by_the_next_reader(telling: T
     """Somebody asked for one of them only; nothing stays hidden behind that."""
     telling.rules[:] = [rule(1, name="dead", step=1, target=NO_TOPIC)]
     telling.deliver(history([5], counter=f"{uuid4().hex[:8]}:c"))
-    resender = Resender(telling.letters, telling.judge.publisher)
+    resender = Resender(telling.letters, telling.evaluator.publisher)
 
     assert len(list(resender.resend(1))) == 1
 
@@ -217,7 +217,7 @@ def test_a_letter_that_shows_again_while_others_are_sent_is_sent_once(telling: T
     telling.deliver(history([5], counter=f"{uuid4().hex[:8]}:c"))
     Again(telling.letters.client, times=3)
 
-    resent = list(Resender(telling.letters, telling.judge.publisher).resend())
+    resent = list(Resender(telling.letters, telling.evaluator.publisher).resend())
 
     assert len(resent) == 5
     assert len(telling.dead()) == 5
@@ -227,11 +227,11 @@ def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
     """Somebody put it there."""
     client = telling.letters.client
     client.send_message(QueueUrl=telling.letters.queue_url, MessageBody="hello")
-    resender = Resender(telling.letters, telling.judge.publisher)
+    resender = Resender(telling.letters, telling.evaluator.publisher)
 
     (one,) = resender.resend()
 
-    assert one.letter is None
+    assert one.dead_letter is None
     assert "no dead letter" in (one.reason or "")
     assert len(list(telling.letters.receive())) == 1
 
@@ -242,7 +242,7 @@ def test_a_bus_that_says_nothing_is_asked_twice(telling: Telling) -> None:
     Nor is it asked for what else the batch sets off.
     """
     telling.rules[:] = [rule(1, name="one", step=1)]
-    publisher: Any = telling.judge.publisher
+    publisher: Any = telling.evaluator.publisher
     silence = repeat(Fault(Kind.TIMEOUT))
 
     with faults(
@@ -257,7 +257,7 @@ def test_a_bus_that_says_nothing_is_asked_twice(telling: Telling) -> None:
 def test_a_silent_bus_is_asked_twice_for_all_that_one_update_sets_off(telling: Telling) -> None:
     """A hundred alerts are ten calls, and twenty silences would outlast the function for ever."""
     telling.rules[:] = [rule(1, name="one", step=1)]
-    publisher: Any = telling.judge.publisher
+    publisher: Any = telling.evaluator.publisher
     silence = repeat(Fault(Kind.TIMEOUT))
 
     with faults(
@@ -273,7 +273,7 @@ def test_a_silent_bus_is_asked_twice_for_all_that_one_update_sets_off(telling: T
 def test_a_bus_that_says_no_is_asked_five_times_for_each(telling: Telling, kind: Kind) -> None:
     """A burst passes: what comes behind it may find the way free."""
     telling.rules[:] = [rule(1, name="one", step=1)]
-    publisher: Any = telling.judge.publisher
+    publisher: Any = telling.evaluator.publisher
 
     with faults(publisher.events, plan=[Fault(kind)] * 5) as attempts:
         outcome = telling.deliver(history([3, 5], counter=f"{uuid4().hex[:8]}:c"))
@@ -333,7 +333,7 @@ def test_what_fails_of_a_call_that_succeeds_is_sent_again(
     """It is a failure, though the call is none; and so is an answer that leaves some out."""
     to: dict[str, Any] = {} if service == "bus" else {"target": telling.topic}
     telling.rules[:] = [rule(1, name="many", step=1, **to)]
-    publisher: Any = telling.judge.publisher
+    publisher: Any = telling.evaluator.publisher
     client = publisher.events if service == "bus" else publisher.topics
     Failing(client, [4, 2], silently=silently)
     batch = history([10], counter=f"{uuid4().hex[:8]}:c")

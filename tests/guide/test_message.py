@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.alert import Alert, trial_of
+from countledger.consumers.alerts.alert import Alert, trial_alert
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, alert_in, body_of
 from countledger.consumers.alerts.rule import Direction, Rule
 from tests.guide.message import GUIDE, SCHEMA, schema_text
 
-RULE = Rule(name="r", counter="a", threshold=5, direction=Direction.RISING, judge_in="eu")
+RULE = Rule(name="r", counter="a", threshold=5, direction=Direction.RISING, evaluate_in="eu")
 
 
 def test_the_schema_is_that_of_the_product() -> None:
@@ -34,7 +34,7 @@ def test_the_example_is_a_message() -> None:
 @pytest.mark.parametrize(
     "alert",
     [
-        trial_of(RULE, "a", 0),
+        trial_alert(RULE, "a", 0),
         Alert(
             rule="r",
             revision="x",
@@ -61,7 +61,7 @@ def test_what_is_sent_keeps_the_schema(alert: Alert) -> None:
 )
 def test_the_schema_refuses_what_is_never_sent(change: dict[str, Any]) -> None:
     """A number of a counter is a text; what says nothing is left out."""
-    message = json.loads(body_of(trial_of(RULE, "a", 0)))
+    message = json.loads(body_of(trial_alert(RULE, "a", 0)))
 
     assert _broken(message | change) == list(change)
 

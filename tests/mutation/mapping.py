@@ -44,8 +44,8 @@ _PART_TIMEOUT_S: Final = 1_200
 # For guards that no measured test reaches: they run in functions of the local engine, or need a
 # service that only the local engine has. A key is the beginning of a module's path.
 _EXTRA: Final[dict[str, tuple[str, ...]]] = {
-    "compaction/assembly": ("e2e/test_compaction.py", "e2e/test_cli_removal.py"),
-    "compaction/removal": ("engines/test_removal.py", "e2e/test_cli_removal.py"),
+    "compaction/assembly": ("e2e/test_compaction.py", "e2e/test_cli_deletion.py"),
+    "compaction/deletion": ("engines/test_deletion.py", "e2e/test_cli_deletion.py"),
     "compaction/": ("e2e/test_compaction_services.py",),
     "consumers/alert": ("e2e/test_alerts.py", "e2e/test_cli_alerts.py"),
     "consumers/audit": ("e2e/test_audit.py",),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger.errors import WrongRegion
 from countledger.producers.event import Event
@@ -33,9 +33,9 @@ def _finish(world: World, retire: Retire = Retire.TRANSACTION) -> None:
     for _ in range(10):
         world.replicator.catch_up()
         report = world.compactor(retire=retire).compact(world.counter)
-        if report.outcome is Outcome.NOTHING:
+        if report.outcome is RunOutcome.NOTHING:
             break
-    assert report.outcome is Outcome.NOTHING
+    assert report.outcome is RunOutcome.NOTHING
     world.replicator.catch_up()
     for region in world.regions:
         assert world.exact(region) == everything
@@ -149,7 +149,7 @@ def test_a_region_that_is_cut_off_is_waited_for(world: World) -> None:
 
     report = world.compactor(retire=Retire.TRANSACTION).compact(world.counter)
 
-    assert report.outcome is Outcome.WAITING
+    assert report.outcome is RunOutcome.WAITING
     assert world.exact(HOME) == world.total(HOME) == sum(seen + unseen)
     assert world.exact(other) == world.total(other) == sum(seen)
     assert world.entries_left(other) == 3
@@ -164,7 +164,7 @@ def test_a_run_that_merges_nothing_says_that_entries_are_waited_for(world: World
 
     report = world.compactor(retire=Retire.TRANSACTION).compact(world.counter)
 
-    assert (report.outcome, report.merged) == (Outcome.WAITING, 0)
+    assert (report.outcome, report.merged) == (RunOutcome.WAITING, 0)
     _finish(world)
 
 
@@ -187,7 +187,7 @@ def test_a_region_cut_off_in_the_middle_keeps_its_numbers(world: World, at: int)
     report = world.compactor(retire=Retire.DELETE).compact(world.counter)
     world.interleaved = None
 
-    assert report.outcome is Outcome.WAITING
+    assert report.outcome is RunOutcome.WAITING
     assert [world.exact(HOME), world.exact(other)] == [everything, everything]
     assert [world.total(HOME), world.total(other)] == [everything, everything]
     _finish(world)
@@ -222,7 +222,7 @@ def test_quick_changes_may_be_merged(world: World) -> None:
     world.replicator.catch_up()
     compactor = world.compactor(retire=Retire.TRANSACTION, covers_max=3)
     world.cut(other)
-    assert compactor.compact(world.counter).outcome is Outcome.WAITING
+    assert compactor.compact(world.counter).outcome is RunOutcome.WAITING
     world.heal()
     waiting = world.replicator.under_way[HOME, other]
     heads = [one for one in waiting if one.key[1] == "s#head"]
@@ -248,7 +248,7 @@ def test_a_replica_that_is_not_in_service_is_waited_for(world: World, status: st
 
     report = world.compactor(retire=Retire.TRANSACTION).compact(world.counter)
 
-    assert report.outcome is Outcome.WAITING
+    assert report.outcome is RunOutcome.WAITING
     assert OTHERS[0] in report.detail
     assert world.entries_left(HOME) == 1
     world.replica_status[OTHERS[0]] = "ACTIVE"

@@ -8,9 +8,9 @@
     mapping       the event source mapping: batches, windows, duplicates, zombies
     queue         messages, and the schedules that start things
     faults        what happens to calls, by rates that each seed draws anew
-    mailbox       queues that people read: dead letters, the bells of the quarantine
+    mailbox       queues that people read: dead letters, the notices of the quarantine
     targets       where alerts go: a bus and a topic that fail, are slow, take twice
-    judging       the judge's function, and the alerts of a process
+    evaluating       the evaluator's function, and the alerts of a process
     dynamo          the product's dynamo to such a world
     process       the product's own objects as one process has them
     operations    what clients do: a table to which new operations are added

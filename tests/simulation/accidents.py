@@ -150,7 +150,7 @@ def deaf(world: World) -> None:
 
 def _excuse(world: World, mapping: Mapping) -> None:
     """What the stream no longer keeps is in no total until that is repaired, and alerts nobody."""
-    if mapping.name == "judge":
+    if mapping.name == "evaluator":
         world.auditor.alerts[mapping.region].slept = True
         return
     if world.ingest is not None and mapping is world.ingest.mapping:

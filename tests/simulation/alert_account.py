@@ -3,8 +3,8 @@
 What must alert is found by a walk through the totals as they were written, number by number where
 they are small. Nothing of it is read from the product. Where docs/alerts.md promises nothing, an
 alert may come or not: behind a change of a rule that was written too late, for an item that was
-edited by hand, or whose versions began again within the last minute, and for what a judge slept
-through. Totals that stand beyond a threshold already are in `standing_account`.
+edited by hand, or whose versions began again within the last minute, and for what an evaluator
+slept through. Totals that stand beyond a threshold already are in `standing_account`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.alert_walk import Levels, Passed, crossed, is_back, last_passed
 from tests.simulation.compaction.world import Wrong
-from tests.simulation.standing_account import StandingAccount
+from tests.simulation.scan_account import ScanAccount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from tests.simulation.table import Change
 
 _RULES: Final = "alerts#rules"
-# For so long a judge may not know of a change; the items of a transaction land one by one.
+# For so long an evaluator may not know of a change; the items of a transaction land one by one.
 _KNOWN_MS: Final = 1_000
 _TRANSACTION_MS: Final = 1_000
 _ANEW_MS: Final = MINUTE_MS + SECOND_MS
 
 
-class Move(NamedTuple):
+class TotalChange(NamedTuple):
     """A total that went from one value to another, or a counter that was made with one.
 
     Attributes:
@@ -42,7 +42,7 @@ class Move(NamedTuple):
         old: None: it did not move; this is the value that it has.
         new: its value behind.
         made_ms: when.
-        sure: whether it must be judged.
+        sure: whether it must be evaluated.
     """
 
     version: int
@@ -63,7 +63,7 @@ class Revision:
 
     Attributes:
         item: as it is stored.
-        known_ms: from when on every judge knows it.
+        known_ms: from when on every evaluator knows it.
         ended_known_ms: and of its end.
         until_ms: the end, or None.
     """
@@ -86,17 +86,17 @@ class Revision:
             return bool(self.item["watched_counter"] == counter)
         return counter.startswith(str(self.item["watched_prefix"]))
 
-    def may_judge(self, move: Move) -> bool:
-        """Whether some judge may judge a move by it."""
+    def may_evaluate(self, move: TotalChange) -> bool:
+        """Whether some evaluator may evaluate a move by it."""
         if move.at_ms < self.item["effective_from"]:
             return False
         ended = self.until_ms is not None and move.at_ms >= self.until_ms
         return not ended or move.made_ms < self.ended_known_ms
 
-    def must_judge(self, move: Move) -> bool:
-        """Whether every judge judges a move by it."""
+    def must_evaluate(self, move: TotalChange) -> bool:
+        """Whether every evaluator evaluates a move by it."""
         ended = self.until_ms is not None and move.at_ms >= self.until_ms
-        return self.may_judge(move) and not ended and move.made_ms >= self.known_ms
+        return self.may_evaluate(move) and not ended and move.made_ms >= self.known_ms
 
     @property
     def is_late(self) -> bool:
@@ -114,18 +114,18 @@ class AlertAccount:
         moves: per counter, in order.
         revisions: by their ids.
         taken: what a target took, by the alert's id.
-        slept: a judge may have missed what came before.
+        slept: an evaluator may have missed what came before.
         life_ms: for how long a signed request is taken.
     """
 
     region: str
     schedule: Schedule
-    moves: dict[str, list[Move]] = field(default_factory=lambda: defaultdict(list))
+    moves: dict[str, list[TotalChange]] = field(default_factory=lambda: defaultdict(list))
     revisions: dict[str, Revision] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     slept: bool = False
     life_ms: int = 0
-    standing: StandingAccount = field(default_factory=StandingAccount)
+    standing: ScanAccount = field(default_factory=ScanAccount)
     _deleted: dict[str, float] = field(default_factory=dict)
 
     # ---- what is written ----
@@ -181,7 +181,7 @@ class AlertAccount:
         anew = now_ms - self._deleted.get(counter, -_ANEW_MS) <= _ANEW_MS
         sure = not by_hand and not anew
         if old != after["total"]:
-            move = Move(int(after["version"]), old, after["total"], now_ms, sure)
+            move = TotalChange(int(after["version"]), old, after["total"], now_ms, sure)
             self.moves[counter].append(move)
 
     # ---- what is told ----
@@ -219,25 +219,27 @@ class AlertAccount:
         if threshold is None:
             return None
         way = "falling" if levels.direction == "falling" else "rising"
-        move = Move(message["version"], total, total, at_ms, sure=True)
+        move = TotalChange(message["version"], total, total, at_ms, sure=True)
         return self._message(counter, revision, move, Passed(threshold, None, 1), way)
 
     def _messages(self, message: dict[str, Any], revision: Revision) -> Iterator[dict[str, Any]]:
         """Those of moves that could have the id of a message."""
         counter = message["counter"]
         for move in self.moves[counter]:
-            if move.version != message["version"] or not revision.may_judge(move):
+            if move.version != message["version"] or not revision.may_evaluate(move):
                 continue
             for passed, way in _crossed_by(move, revision):
                 if self._id(counter, revision, move, passed.threshold, way) == message["id"]:
                     yield self._message(counter, revision, move, passed, way)
 
-    def _id(self, counter: str, revision: Revision, move: Move, threshold: int, way: str) -> str:
+    def _id(
+        self, counter: str, revision: Revision, move: TotalChange, threshold: int, way: str
+    ) -> str:
         rule = f"{revision.item['name']}@{revision.item['revision']}"
         return f"{self.region}/{rule}/{move.version}/{threshold}/{way}/{counter}"
 
     def _message(
-        self, counter: str, revision: Revision, move: Move, passed: Passed, way: str
+        self, counter: str, revision: Revision, move: TotalChange, passed: Passed, way: str
     ) -> dict[str, Any]:
         threshold, through, count = passed
         rule, known = revision.item["name"], revision.item["revision"]
@@ -289,7 +291,7 @@ class AlertAccount:
     ) -> None:
         """Go through the totals of a counter, as a rule sees them."""
         levels = revision.levels
-        # What it may be: where it is not known whether a move was judged, both.
+        # What it may be: where it is not known whether a move was evaluated, both.
         armed = {True}
         loose = self.slept or (levels.rearm is not None and revision.is_late)
         stood = self.standing.versions(counter, revision.item)
@@ -298,9 +300,9 @@ class AlertAccount:
                 # It has alerted there; whether for sure, if others of its name did so too.
                 armed = {False} if self.standing.is_alone(counter, revision.item) else {True, False}
                 stood = [version for version in stood if version >= move.version]
-            if not revision.may_judge(move):
+            if not revision.may_evaluate(move):
                 continue
-            sure = not loose and move.sure and revision.must_judge(move)
+            sure = not loose and move.sure and revision.must_evaluate(move)
             if not move.sure and levels.rearm is not None:
                 armed = {True, False}
             if is_back(move.new if move.old is None else move.old, levels):
@@ -320,7 +322,7 @@ class AlertAccount:
             armed = behind if sure else armed | behind
 
 
-def _crossed_by(move: Move, revision: Revision) -> Iterator[tuple[Passed, str]]:
+def _crossed_by(move: TotalChange, revision: Revision) -> Iterator[tuple[Passed, str]]:
     """What a move passes, and which way."""
     if move.old is not None:
         way = "rising" if move.new > move.old else "falling"

@@ -8,7 +8,7 @@ from countledger.ledger.errors import BadRule, NoSuchRule, RuleExists, TargetRef
 from countledger.ledger.keys import TOTAL
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation import strict_operations as strict
-from tests.simulation.judging import alerts_of
+from tests.simulation.evaluating import alerts_of
 from tests.simulation.shape import COUNTERS
 from tests.simulation.targets import BUS, topic_of
 
@@ -27,41 +27,41 @@ _REFUSALS: Final = (BadRule, NoSuchRule, RuleExists, TargetRefused)
 def create(client: Client) -> None:
     """A rule is made."""
     name = client.random.choice(_NAMES)
-    wish = _wish(client.world, client.memory, client.region)
+    spec = _wish(client.world, client.memory, client.region)
     try:
-        rule = _alerts(client).create(name, judge_in=client.region, **wish)
+        rule = _alerts(client).create(name, evaluate_in=client.region, **spec)
     except _REFUSALS as error:
         client.tell(f"rule {name}: {error}")
     else:
         client.tell(f"rule {name}: {rule}")
         if client.random.random() < 0.3:
-            tell_standing(client.process, rule)
+            run_initial_scan(client.process, rule)
 
 
-def tell_now(client: Client) -> None:
+def scan_now(client: Client) -> None:
     """`alert set NAME --now`: of a new revision, or going on where that of another failed."""
     name = client.random.choice(_NAMES)
-    wish = _wish(client.world, client.memory, client.region)
+    spec = _wish(client.world, client.memory, client.region)
     wished: dict[str, Any] = (
-        {"threshold": wish["threshold"]} if client.random.random() < 0.5 else {}
+        {"threshold": spec["threshold"]} if client.random.random() < 0.5 else {}
     )
     try:
         rule = _alerts(client).set(name, **wished)
     except _REFUSALS as error:
         client.tell(f"rule {name}: {error}")
     else:
-        tell_standing(client.process, rule)
+        run_initial_scan(client.process, rule)
 
 
-def tell_standing(process: Process, rule: Rule) -> None:
+def run_initial_scan(process: Process, rule: Rule) -> None:
     """What is beyond already is told."""
     world = process.world
     account = world.auditor.alerts[process.region].standing
     account.asked.add(rule.name)
     began_ms = world.schedule.now_ms
-    told = alerts_of(world, process).tell_standing(rule)
+    told = alerts_of(world, process).initial_scan(rule)
     world.tell(f"{process.name}: rule {rule.name} told of {told} that stood beyond")
-    # By a clock that is ahead a rule is in force before the records that it judges.
+    # By a clock that is ahead a rule is in force before the records that it evaluates.
     since_ms = rule.effective_from_ms if process.error_ms <= 0 else began_ms
     account.answered(rule.revision, since_ms, max(world.schedule.now_ms, rule.effective_from_ms))
 
@@ -69,12 +69,12 @@ def tell_standing(process: Process, rule: Rule) -> None:
 def change(client: Client) -> None:
     """Something about a rule is otherwise from now on."""
     name = client.random.choice(_NAMES)
-    wish = _wish(client.world, client.memory, client.region)
+    spec = _wish(client.world, client.memory, client.region)
     wished: dict[str, Any] = {
-        one: wish.get(one) for one in ("threshold", "direction", "rearm", "step")
+        one: spec.get(one) for one in ("threshold", "direction", "rearm", "step")
     }
     if client.random.random() < 0.5:
-        wished = {"threshold": wish["threshold"]}
+        wished = {"threshold": spec["threshold"]}
     try:
         rule = _alerts(client).set(name, **wished)
     except _REFUSALS as error:
@@ -92,15 +92,17 @@ def delete(client: Client) -> None:
 def resend(client: Client) -> None:
     """Some dead letters are sent again."""
     resent = list(_alerts(client).resend(client.random.choice([1, None])))
-    client.tell(f"resent: {[(one.letter, one.reason) for one in resent]}")
+    client.tell(f"resent: {[(one.dead_letter, one.reason) for one in resent]}")
 
 
 def set_up(world: World, memory: Memory) -> None:
     """Rules that are there before anything goes wrong, and in force."""
     for region in world.regions:
         for name in _NAMES[: world.random.choice([1, 2, 3])]:
-            wish = _wish(world, memory, region)
-            alerts_of(world, world.process(region, "set-up")).create(name, judge_in=region, **wish)
+            spec = _wish(world, memory, region)
+            alerts_of(world, world.process(region, "set-up")).create(
+                name, evaluate_in=region, **spec
+            )
     world.schedule.pause(_SETTLED_MS)
 
 
@@ -112,15 +114,15 @@ def _wish(world: World, memory: Memory, region: str) -> dict[str, Any]:
     """A rule for counters of one kind: of a ledger, or strict."""
     random = world.random
     strictly = region == world.home and bool(memory.strict) and random.random() < 0.75
-    wish = _strictly(world) if strictly else _of_a_ledger(world, memory, region)
+    spec = _strictly(world) if strictly else _of_a_ledger(world, memory, region)
     namespace = strict.NAMESPACE if strictly else "n"
     if random.random() < 0.5:
-        wish["prefix"] = random.choice(["", f"{namespace}:"])
+        spec["prefix"] = random.choice(["", f"{namespace}:"])
     else:
         plain = [one for one, (_, bins) in sorted(memory.strict.items()) if bins == 1]
-        wish["counter"] = random.choice(plain if strictly else sorted(memory.free))
-    wish["to"] = random.choice([BUS, topic_of(region)])
-    return wish
+        spec["counter"] = random.choice(plain if strictly else sorted(memory.free))
+    spec["to"] = random.choice([BUS, topic_of(region)])
+    return spec
 
 
 def _strictly(world: World) -> dict[str, Any]:
@@ -130,13 +132,13 @@ def _strictly(world: World) -> dict[str, Any]:
     kind = random.choice(["plain", "step", "rearm", "rearm"])
     directions = ["rising", "falling"] if kind == "rearm" else ["rising", "falling", "both"]
     direction = random.choice(directions)
-    wish: dict[str, Any] = {"threshold": threshold, "direction": direction}
+    spec: dict[str, Any] = {"threshold": threshold, "direction": direction}
     if kind == "step":
-        wish["step"] = random.randint(1, 4)
+        spec["step"] = random.randint(1, 4)
     elif kind == "rearm":
         gap = random.randint(1, 4)
-        wish["rearm"] = threshold - gap if direction == "rising" else threshold + gap
-    return wish
+        spec["rearm"] = threshold - gap if direction == "rising" else threshold + gap
+    return spec
 
 
 def _of_a_ledger(world: World, memory: Memory, region: str) -> dict[str, Any]:
@@ -148,10 +150,10 @@ def _of_a_ledger(world: World, memory: Memory, region: str) -> dict[str, Any]:
     free = memory.free[counter]
     delta = 4 ** (free[-1] if free else 1)
     threshold = total + random.choice([1, delta // 2, delta, delta + delta // 4])
-    wish: dict[str, Any] = {"threshold": threshold, "direction": random.choice(["rising", "both"])}
+    spec: dict[str, Any] = {"threshold": threshold, "direction": random.choice(["rising", "both"])}
     kind = random.choice(["plain", "step", "rearm"])
     if kind == "step":
-        wish["step"] = max(1, delta // random.choice([1, 3, 50, 1_000]))
-    elif kind == "rearm" and wish["direction"] == "rising":
-        wish["rearm"] = threshold - random.choice([1, 3, delta])
-    return wish
+        spec["step"] = max(1, delta // random.choice([1, 3, 50, 1_000]))
+    elif kind == "rearm" and spec["direction"] == "rising":
+        spec["rearm"] = threshold - random.choice([1, 3, delta])
+    return spec

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from tests.simulation.claim_operations import ClaimAccounts
+from tests.simulation.deletion_account import DeletionAccounts
 from tests.simulation.event_account import EventAccounts
 from tests.simulation.ledger_account import LedgerAccounts
 from tests.simulation.number_account import NumberAccounts
-from tests.simulation.removal_account import RemovalAccounts
 from tests.simulation.shape import LEDGER
 from tests.simulation.strict_account import StrictAccounts, is_strict
 
@@ -56,7 +56,7 @@ class Auditor:
         self.events = EventAccounts()
         self.numbers = NumberAccounts()
         self.claims = ClaimAccounts()
-        self.removals = RemovalAccounts()
+        self.deletions = DeletionAccounts()
         self.watchers += [self.events.changed, self.numbers.changed, self.claims.changed]
 
     def note(self, change: Change) -> None:
@@ -79,6 +79,6 @@ class Auditor:
             self.strict.changed(change)
         elif key == keys.TOTAL and "method" not in (change.after or {}):
             self.ledger.total_changed(change)
-        self.removals.changed(change, self.schedule.now_ms)
+        self.deletions.changed(change, self.schedule.now_ms)
         for watcher in self.watchers:
             watcher(change)

@@ -14,9 +14,9 @@ from countledger.compaction import plan
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.run import Run
 from countledger.consumers import (
-    due,
     fold,
     materializer,
+    namespace_rules,
     proof,
     record,
     total_writer,
@@ -24,26 +24,26 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
+from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
+from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.producers import course, sender
-from countledger.producers.strict import context, sending, spread, token_set, tokens
-from countledger.producers.strict.crt import CrtSending
-from countledger.producers.strict.marker import MarkerSending
-from countledger.producers.strict.optimistic import Optimist
+from countledger.producers.strict import sending, spread, token_set, tokens
+from countledger.producers.strict.crt import CrtChange
+from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached
-from countledger.producers.strict.token_set import SetSending
+from countledger.producers.strict.token_set import SetChange
 from tests.simulation import consumer_canaries as consumers
+from tests.simulation import deletion_canaries as deletions
 from tests.simulation import producer_canaries as wrong
 from tests.simulation import product, world
-from tests.simulation import removal_canaries as removals
-from tests.unit.alerts import wrong_judges
+from tests.unit.alerts import wrong_evaluators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -255,13 +255,13 @@ def _covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
 
 def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     """A mark that failed is not tried again."""
-    mark = due.DueMarker.mark
+    mark = namespace_rules.DueMarker.mark
 
-    def shy(marker: due.DueMarker, total: Any) -> None:  # noqa: ANN401
+    def shy(marker: namespace_rules.DueMarker, total: Any) -> None:  # noqa: ANN401
         if marker.now_ms % 3 == 0:
             mark(marker, total)
 
-    patch.setattr(due.DueMarker, "mark", shy)
+    patch.setattr(namespace_rules.DueMarker, "mark", shy)
 
 
 def _settlement_forgets_the_due(patch: pytest.MonkeyPatch) -> None:
@@ -277,25 +277,25 @@ def _sdk_retries_atomic(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_bound(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sending, "has_room", lambda delta: Absent("never"))  # noqa: ARG005
-    patch.setattr(token_set, "has_room", lambda delta: Absent("never"))  # noqa: ARG005
+    patch.setattr(sending, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
+    patch.setattr(token_set, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
 
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
-    def believed(_self: Optimist, state: Any) -> Any:  # noqa: ANN401 - a state
+    def believed(_self: OptimisticChange, state: Any) -> Any:  # noqa: ANN401 - a state
         return replace(state, version=state.version + 1)
 
-    patch.setattr(Optimist, "_fence", believed)
+    patch.setattr(OptimisticChange, "_fence", believed)
 
 
 def _refuse_without_settling(patch: pytest.MonkeyPatch) -> None:
-    for one in (CrtSending, MarkerSending, SetSending):
-        patch.setattr(one, "settle", lambda _self, refused: refused)
+    for one in (CrtChange, MarkerChange, SetChange):
+        patch.setattr(one, "confirm_refusal", lambda _self, refused: refused)
 
 
 def _bins_without_a_final_look(patch: pytest.MonkeyPatch) -> None:
     def hasty(_means: Any, _definition: Any, change: Any, one: Any) -> Any:  # noqa: ANN401
-        return one.settle(BoundReached(change.counter, 0, "upper", 0, change.delta))
+        return one.confirm_refusal(BoundReached(change.counter, 0, "upper", 0, change.delta))
 
     patch.setattr(spread, "_over_all", hasty)
 
@@ -311,12 +311,12 @@ def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(context.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
+    patch.setattr(attempts.Attempts, "check", lambda attempts: None)  # noqa: ARG005
 
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
     """They may go before their window is over."""
-    put_marker = MarkerSending.begin.__globals__["put_marker"]
+    put_marker = MarkerChange.begin.__globals__["put_marker"]
 
     def brief(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
         put = put_marker(*arguments)
@@ -327,7 +327,7 @@ def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
 
 def _markers_unread(patch: pytest.MonkeyPatch) -> None:
     """A marker is put whatever lies there."""
-    put_marker = MarkerSending.begin.__globals__["put_marker"]
+    put_marker = MarkerChange.begin.__globals__["put_marker"]
 
     def careless(*arguments: Any) -> Any:  # noqa: ANN401 - handed on
         return _unconditional(put_marker(*arguments))
@@ -350,7 +350,7 @@ CANARIES = [
     Canary("no update leaves late", consumers.updates_leave_late, "progress", within=800),
     Canary("lost progress is not zero", consumers.lost_progress_is_zero, "progress", within=800),
     Canary("batches are not halved", consumers.materializer_halves),
-    Canary("alerts: batches are not halved", consumers.judge_halves, "alerts"),
+    Canary("alerts: batches are not halved", consumers.evaluator_halves, "alerts"),
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
@@ -374,24 +374,28 @@ CANARIES = [
     Canary("marker: its condition", _markers_unread, "markers"),
     Canary("marker: its window", _markers_of_a_short_life, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
-    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
+    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "malformed"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
-    Canary("removal waits for the stream", removals.records_come_again_after_a_removal, "removal"),
-    Canary("memberships of one counter", removals.memberships_go_by_name, "removal"),
-    Canary("archives are recorded", removals.what_is_gone_was_archived, "removal"),
-    Canary("alerts: versions", wrong_judges.judged_versions_are_judged_again, "alerts"),
-    Canary("alerts: the next waits for the last", wrong_judges.next_alerts_do_not_wait, "alerts"),
-    Canary("alerts: told, then marked", wrong_judges.marked_before_it_is_told, "alerts"),
-    Canary("alerts: the time of a record", wrong_judges.judged_by_the_rules_of_today, "alerts"),
-    Canary("alerts: re-arm levels", wrong_judges.levels_are_not_looked_up, "alerts"),
+    Canary(
+        "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
+    ),
+    Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
+    Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
+    Canary("alerts: versions", wrong_evaluators.evaluated_versions_are_evaluated_again, "alerts"),
+    Canary(
+        "alerts: the next waits for the last", wrong_evaluators.next_alerts_do_not_wait, "alerts"
+    ),
+    Canary("alerts: told, then marked", wrong_evaluators.marked_before_it_is_published, "alerts"),
+    Canary(
+        "alerts: the time of a record", wrong_evaluators.evaluated_by_the_rules_of_today, "alerts"
+    ),
+    Canary("alerts: re-arm levels", wrong_evaluators.levels_are_not_looked_up, "alerts"),
     Canary("alerts: no half change of a rule", consumers.half_a_change_is_known, "alerts"),
     Canary("alerts: a change leaves in time", consumers.rules_leave_late, "alerts"),
     Canary(
         "alerts: now, and not before it is in force", consumers.told_before_it_is_in_force, "alerts"
     ),
-    Canary(
-        "alerts: now, and what led there", consumers.where_a_total_stood_hides_its_way, "alerts"
-    ),
+    Canary("alerts: now, and what led there", consumers.a_scan_alert_hides_the_way_there, "alerts"),
     Canary("alerts: dead letters", consumers.dead_letters_are_dropped, "alerts"),
     Canary("set: from the exact sum", wrong.set_by_the_total, "stock"),
     Canary("set: found by its key", wrong.set_without_a_look, "stock"),
@@ -414,7 +418,7 @@ CANARIES = [
     Canary("ingest: identity is the event's", wrong.identity_by_arrival, "ingest"),
     Canary("ingest: identity is the content, too", wrong.identity_by_id_alone, "ingest"),
     Canary("ingest: what failed comes again", wrong.ingest_goes_on, "ingest"),
-    Canary("ingest: what is refused is set aside", wrong.ingest_sets_nothing_aside, "ingest"),
+    Canary("ingest: what is refused is quarantined", wrong.ingest_sets_nothing_aside, "ingest"),
     Canary("marker: removed by its making", wrong.markers_by_age, "makings"),
     Canary("append: on condition", wrong.append_over, "numbers"),
     Canary("append: a number in doubt is looked at", wrong.append_without_doubt, "numbers"),

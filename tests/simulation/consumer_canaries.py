@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from countledger.consumers import directory, materializer, proof, watermark
 from countledger.consumers.alerts import judged, rule_items
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.standing import Standing
-from countledger.consumers.passed import PassedShards
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
-from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
+from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
+from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.context import MethodContext
-from tests.simulation import judging, transactions, world
+from tests.simulation import evaluating, transactions, world
 from tests.simulation.accidents import ACCIDENTS
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(transactions, "_SPREAD_MS", (300,))
 
 
-def where_a_total_stood_hides_its_way(patch: pytest.MonkeyPatch) -> None:
+def a_scan_alert_hides_the_way_there(patch: pytest.MonkeyPatch) -> None:
     """Moves up to where a total was told to stand count as judged."""
     patch.setattr(judged, "up_to", lambda state, _move: state)
 
 
 def told_before_it_is_in_force(patch: pytest.MonkeyPatch) -> None:
-    """Totals are read at once, and what moves until the rule is in force nobody judges."""
-    patch.setattr(Standing, "_await", lambda _standing, _rule: None)
+    """Totals are read at once, and what moves until the rule is in force nobody evaluates."""
+    patch.setattr(InitialScan, "_await", lambda _standing, _rule: None)
 
 
 def dead_letters_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -63,17 +63,17 @@ def rules_leave_late(patch: pytest.MonkeyPatch) -> None:
 def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
-    def put(kept: KeptQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
-        copy = copy_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
+    def put(kept: StoredQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
+        copy = quarantined_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
         kept.queue.send(body(one, reason, shard, copy.id))
         kept.copies.keep(copy)
 
-    patch.setattr(KeptQuarantine, "put", put)
+    patch.setattr(StoredQuarantine, "put", put)
 
 
 def old_makings_speak(patch: pytest.MonkeyPatch) -> None:
     """A marker or token is believed without a look whether the counter was made again."""
-    patch.setattr(MethodContext, "read_as_made", lambda context, key, _made: context.read(key))
+    patch.setattr(MethodContext, "read_incarnation", lambda context, key, _made: context.read(key))
 
 
 def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:
@@ -106,10 +106,12 @@ def materializer_halves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(world, "mapping_settings", lambda: replace(settings, bisect=True))
 
 
-def judge_halves(patch: pytest.MonkeyPatch) -> None:
+def evaluator_halves(patch: pytest.MonkeyPatch) -> None:
     """The same of the stream of totals."""
-    settings = mapping_settings("JudgeMapping")
-    patch.setattr(judging, "mapping_settings", lambda _logical_id: replace(settings, bisect=True))
+    settings = mapping_settings("EvaluatorMapping")
+    patch.setattr(
+        evaluating, "mapping_settings", lambda _logical_id: replace(settings, bisect=True)
+    )
 
 
 def _accidents(patch: pytest.MonkeyPatch, *names: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FUNCTIONS: Final = (
     "materializer",
-    "judge",
+    "evaluator",
     "dispatcher",
     "compaction worker",
     SENDER,
@@ -30,13 +30,13 @@ FUNCTIONS: Final = (
 # whoever leaves the calls to a sender's thread.
 SILENT: Final = (
     "spoil a total",
-    "poison",
-    "mend poison",
+    "malformed",
+    "mend malformed",
     "kinesis junk",
     "buffer add",
     "buffer flush",
     "buffer close",
-    "removal rest",
+    "deletion rest",
     "async add",
     "async flush",
     "async cancel",
@@ -46,7 +46,7 @@ SILENT: Final = (
 _BATCHING: Final = (
     "record batch",
     "dispatcher",
-    "judge",
+    "evaluator",
     "alert resend",
     "alert create",
     "alert now",
@@ -72,9 +72,9 @@ _TRANSACTING: Final = (
     "claim change",
     "compact",
     "compaction worker",
-    "removal call",
-    "removal as found",
-    "removal lose",
+    "deletion call",
+    "deletion as found",
+    "deletion lose",
 )
 
 
@@ -128,7 +128,7 @@ def of_operation(name: str) -> list[Fault]:
         faults.append(Fault.UNPROCESSED)
     if name in _TRANSACTING:
         faults.append(Fault.CONFLICT)
-    if name in {"materializer", "judge", "ingest"}:
+    if name in {"materializer", "evaluator", "ingest"}:
         faults += DELIVERIES
     if name == SENDER:
         faults.append(Fault.DISK)

@@ -16,7 +16,7 @@ from tests.simulation.schedule import Killed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
     from tests.simulation.client import Client, Memory
     from tests.simulation.world import World
 
@@ -84,7 +84,7 @@ def _note(
     client: Client,
     key: IdempotencyKey,
     changes: Mapping[str, int],
-    outcome: Outcome,
+    outcome: StrictOutcome,
     *,
     again: bool,
 ) -> None:

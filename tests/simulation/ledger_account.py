@@ -59,7 +59,7 @@ class Account:
         acknowledged: those that a client was told to be in.
         heads: generation, sum and covers of the last head at home.
         excused: regions whose total may be wrong until it is repaired: since when, and why.
-        removed: when merged entries were removed with the numbers, and what they were.
+        deleted: when merged entries were deleted with the numbers, and what they were.
     """
 
     made: dict[Identity, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Account:
     sum: int = 0
     covers: dict[str, int | list[int]] = field(default_factory=dict)
     excused: dict[str, tuple[float, str]] = field(default_factory=dict)
-    removed: list[tuple[float, Counter[int]]] = field(default_factory=list)
+    deleted: list[tuple[float, Counter[int]]] = field(default_factory=list)
 
 
 @dataclass
@@ -93,12 +93,12 @@ class LedgerAccounts:
         """
         counter, key = change.key
         account = self.accounts[counter]
-        if is_poison(change.before):
+        if is_malformed(change.before):
             # It was mended by hand: what it says now came through no stream.
             account.excused[change.table.region] = now_ms, "an entry was mended by hand"
         elif change.before is not None:
             self._left(account, change, now_ms, home=home)
-        if change.after is None or is_poison(change.after):
+        if change.after is None or is_malformed(change.after):
             return
         identity, delta = (key, change.after["at"]), change.after["delta"]
         if change.local:
@@ -136,7 +136,7 @@ class LedgerAccounts:
                 raise Wrong(f"key {identity[0]} was forgotten after {age_ms:.0f} ms")
 
     def head_changed(self, change: Change, now_ms: float) -> None:
-        """The head was replaced, at home; or forgotten, once a removal has left an empty one.
+        """The head was replaced, at home; or forgotten, once a deletion has left an empty one.
 
         Raises:
             Wrong: it is not the next one, or its sum is not what it should be.
@@ -144,7 +144,7 @@ class LedgerAccounts:
         counter = change.key[0]
         account, head = self.accounts[counter], change.after
         if head is None:
-            if not is_removal(change.before):
+            if not is_deletion(change.before):
                 raise Wrong(f"the head of {counter} was deleted: {change.before}")
             account.generation = 0
             return
@@ -152,8 +152,8 @@ class LedgerAccounts:
             raise Wrong(f"generation {head['generation']} followed {account.generation}")
         for key, covered in account.covers.items():
             self._refuse_shown(counter, key, covered)
-        if is_removal(head):
-            self._removed(account, head, now_ms)
+        if is_deletion(head):
+            self._deleted(account, head, now_ms)
         taken = 0
         for key, covered in head["covers"].items():
             delta, identity = self._covered(account, key, covered)
@@ -168,13 +168,13 @@ class LedgerAccounts:
         account.generation, account.sum = head["generation"], head["sum"]
         account.covers = dict(head["covers"])
 
-    def _removed(self, account: Account, head: Item, now_ms: float) -> None:
+    def _deleted(self, account: Account, head: Item, now_ms: float) -> None:
         """All that was merged is gone, and none of it was made behind the mark."""
         gone = [one for one in account.merged if one in account.made]
         late = [one for one in gone if one[1] > head["to_at"]]
         if late or account.covers:
-            raise Wrong(f"removed although made behind the mark: {late}, {account.covers}")
-        account.removed.append((now_ms, counted(account.made[one] for one in gone)))
+            raise Wrong(f"deleted although made behind the mark: {late}, {account.covers}")
+        account.deleted.append((now_ms, counted(account.made[one] for one in gone)))
         for one in gone:
             del account.made[one]
             account.acknowledged.pop(one, None)
@@ -222,15 +222,15 @@ class LedgerAccounts:
         return counted(self.accounts[counter].shown[region].values())
 
     def read(self, counter: str, required: Counter[int], total: int, began_ms: float = 0.0) -> None:
-        """A read that began then has ended; what was removed meanwhile may be in it or not.
+        """A read that began then has ended; what was deleted meanwhile may be in it or not.
 
         Raises:
             Wrong: it misses what it must contain, or has what it cannot.
         """
         account = self.accounts[counter]
         made = counted(account.made.values())
-        removed = (powers for at_ms, powers in account.removed if at_ms >= began_ms)
-        check_sum(total, required & made, sum(removed, made))
+        deleted = (powers for at_ms, powers in account.deleted if at_ms >= began_ms)
+        check_sum(total, required & made, sum(deleted, made))
 
     def acknowledge(self, counter: str, key: str, delta: int) -> None:
         """A client was told that its entry is in.
@@ -272,11 +272,11 @@ class LedgerAccounts:
             raise Wrong(f"{counter}: acknowledged and not counted: {missing}")
 
 
-def is_poison(item: Item | None) -> bool:
+def is_malformed(item: Item | None) -> bool:
     """Whether an entry is one that nobody can read."""
     return item is not None and not isinstance(item.get("delta"), int)
 
 
-def is_removal(head: Item | None) -> bool:
-    """Whether a head is the empty one that a removal leaves."""
+def is_deletion(head: Item | None) -> bool:
+    """Whether a head is the empty one that a deletion leaves."""
     return head is not None and head["entries"] == 0 and head["run"] == head["incarnation"]

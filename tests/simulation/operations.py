@@ -14,14 +14,14 @@ from tests.simulation import alert_operations as alerts
 from tests.simulation import async_operations as asynchronous
 from tests.simulation import buffer_operations as buffer
 from tests.simulation import claim_operations as claims
+from tests.simulation import deletion_operations as deletion
 from tests.simulation import fork_operations as forks
 from tests.simulation import joint_operations as joint
 from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
 from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
-from tests.simulation import poison_operations as poison
-from tests.simulation import removal_operations as removal
+from tests.simulation import quarantine_operations as malformed
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
 from tests.simulation import strict_operations as strict
@@ -54,13 +54,13 @@ OPERATIONS: Final = (
     Operation("strict give up", strict.withdraw, 1, home=True),
     Operation("strict remake", strict.remake, 0.7, home=True),
     Operation("strict tidy", strict.tidy, 0.5, home=True),
-    Operation("poison record", poison.record, 1),
-    Operation("poison", poison.poison, 0.5),
-    Operation("mend poison", poison.mend, 0.4),
-    Operation("quarantine resend", poison.resend, 0.5),
+    Operation("malformed record", malformed.record, 1),
+    Operation("malformed", malformed.malformed, 0.5),
+    Operation("mend malformed", malformed.mend, 0.4),
+    Operation("quarantine resend", malformed.resend, 0.5),
     Operation("alert create", alerts.create, 1),
     Operation("alert set", alerts.change, 1),
-    Operation("alert now", alerts.tell_now, 1),
+    Operation("alert now", alerts.scan_now, 1),
     Operation("alert delete", alerts.delete, 0.4),
     Operation("alert resend", alerts.resend, 0.5),
     Operation("buffer add", buffer.add, 3),
@@ -90,12 +90,12 @@ OPERATIONS: Final = (
     Operation("claim look", claims.look, 0.7, home=True, reads=True),
     Operation("joint transfer", joint.transfer, 2, home=True),
     Operation("joint give up", joint.withdraw, 0.7, home=True),
-    Operation("removal call", removal.remove, 3, home=True),
-    Operation("removal cancel", removal.cancel, 0.3, home=True),
-    Operation("removal rest", removal.rest, 1.5),
-    Operation("removal join", removal.join, 1, home=True),
-    Operation("removal lose", removal.lose, 1, home=True),
-    Operation("removal as found", removal.as_found, 1, home=True),
+    Operation("deletion call", deletion.delete, 3, home=True),
+    Operation("deletion cancel", deletion.cancel, 0.3, home=True),
+    Operation("deletion rest", deletion.rest, 1.5),
+    Operation("deletion join", deletion.join, 1, home=True),
+    Operation("deletion lose", deletion.lose, 1, home=True),
+    Operation("deletion as found", deletion.as_found, 1, home=True),
 )
 
 # What a process does before it ends by itself.

@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.asynchronous import delivery as async_delivery
-from countledger.producers.buffer import coalesce, delivery, holdings, outcomes, spool
+from countledger.producers.buffer import coalesce, delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
@@ -35,7 +35,7 @@ from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import Expecting
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.strict import keyed_write
-from countledger.producers.strict.keyed_write import MarkedSending
+from countledger.producers.strict.keyed_write import KeyedWrite
 from tests.simulation import product
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.shape import LEDGER
@@ -86,7 +86,7 @@ def coalesce_the_keyed(patch: pytest.MonkeyPatch) -> None:
     def may_coalesce(event: Event) -> bool:
         return event.note is None
 
-    patch.setattr(holdings, "may_coalesce", may_coalesce)
+    patch.setattr(state, "may_coalesce", may_coalesce)
 
 
 def reopen_under_other_ids(patch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def transfers_unmarked(patch: pytest.MonkeyPatch) -> None:
 
 def transfers_refused_at_once(patch: pytest.MonkeyPatch) -> None:
     """A refusal is final although a request may still land."""
-    patch.setattr(MarkedSending, "settle", lambda _self, refused: refused)
+    patch.setattr(KeyedWrite, "confirm_refusal", lambda _self, refused: refused)
 
 
 # ---- export and import ----

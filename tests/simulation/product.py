@@ -6,33 +6,32 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from countledger.compaction.batch import Batch
+from countledger.compaction.batch import WorkBatch
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerRemover
+from countledger.compaction.deletion import LedgerDeleter
 from countledger.compaction.dispatcher import Dispatcher
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.sweep import Sweeper
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
-from countledger.consumers.auditor import Auditor
+from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
-from countledger.consumers.proven import why_not_exact
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.retry import Backoff
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder
@@ -49,7 +48,7 @@ from tests.simulation.stream import StreamsClient
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.namespace import Namespace
     from countledger.producers.sequences.lease import Lease
@@ -84,7 +83,7 @@ class Product:
     """What one process has of the product."""
 
     process: Process
-    reports: list[Report] = field(default_factory=list)
+    reports: list[CompactionReport] = field(default_factory=list)
     buffer: Hand | None = None
     async_hand: AsyncHand | None = None
 
@@ -229,7 +228,7 @@ class Product:
     def archive(self) -> S3Archive:
         """Keeps merged entries."""
         client: Any = ObjectsClient(self.world.bucket, self.process)
-        return S3Archive(client, Place(self.world.bucket.name, ""))
+        return S3Archive(client, ArchiveLocation(self.world.bucket.name, ""))
 
     @cached_property
     def groups(self) -> Groups:
@@ -238,10 +237,10 @@ class Product:
         return Groups(self.totals, self.namespaces, self.process, new_id)
 
     @property
-    def remover(self) -> LedgerRemover:
-        """Removes ledger counters."""
+    def deleter(self) -> LedgerDeleter:
+        """Deletes ledger counters."""
         made = self.compactor()
-        return LedgerRemover(
+        return LedgerDeleter(
             self.reads,
             COUNTERS,
             made.regions,
@@ -290,7 +289,7 @@ class Product:
         """What the worker's function does."""
         worker = Worker(self.index, self.namespaces, self._schedule_of, self.compactor)
         sweeper = Sweeper(self.reads, COUNTERS, self.process, page_size=3)
-        batch = Batch(worker, sweeper, self.queue, self.process, self.reports.append)
+        batch = WorkBatch(worker, sweeper, self.queue, self.process, self.reports.append)
         return batch.run(messages, deadline_ms).again
 
     def _schedule_of(self, namespace: str) -> Schedule | None:

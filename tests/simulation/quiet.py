@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import Outcome
-from countledger.consumers.verdict import Judgement
+from countledger.compaction.report import RunOutcome
+from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
-from tests.simulation import poison_operations as poison
+from tests.simulation import quarantine_operations as malformed
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import mend
-from tests.simulation.alert_operations import tell_standing
+from tests.simulation.alert_operations import run_initial_scan
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
 from tests.simulation.compaction.world import Wrong
+from tests.simulation.deletion_operations import archive_as_found, check_deletions
+from tests.simulation.evaluating import alerts_of
 from tests.simulation.ingest import check_ingest
 from tests.simulation.joint_operations import check_joint
-from tests.simulation.judging import alerts_of
 from tests.simulation.moving_operations import check_imports
 from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
-from tests.simulation.removal_operations import archive_as_found, check_removals
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
 
@@ -92,7 +92,7 @@ def check_quiet(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the 
 
 
 def check_ledgers(world: World, memory: Memory) -> None:
-    """In every region every exact sum, and every total, is the tally; a spoilt one after repair."""
+    """In each region each exact sum and each total is the tally; a corrupt one after repair."""
     for region in world.regions:
         product = Product(world.process(region, "the last reader"))
         for counter in sorted(memory.free):
@@ -144,7 +144,7 @@ def check_compaction(world: World, memory: Memory) -> None:
             report = product.compactor().compact(counter)
             accept(report)
             wait(world)
-            if report.outcome is Outcome.NOTHING:
+            if report.outcome is RunOutcome.NOTHING:
                 break
         else:
             raise Wrong(f"{counter} is never merged: {report}")
@@ -159,7 +159,7 @@ def check_strict(world: World, memory: Memory) -> None:
     """Every value is what was applied; what is left can be taken, to the last."""
     product = Product(world.process(world.home, "the last seller"))
     for counter, (method, bins) in sorted(memory.strict.items()):
-        if world.auditor.strict.accounts[counter].made is None:
+        if world.auditor.strict.accounts[counter].incarnation is None:
             # Who was to make it again has died.
             strict.make(product, counter, method, bins)
         shown = product.strict.show(counter)
@@ -183,7 +183,7 @@ def check_standing(world: World, memory: Memory) -> None:  # noqa: ARG001 - as t
         asked = world.auditor.alerts[region].standing.asked
         for rule in alerts_of(world, process).list():
             if rule.name in asked:
-                tell_standing(process, rule)
+                run_initial_scan(process, rule)
 
 
 def check_goes_on(world: World, memory: Memory) -> None:
@@ -221,19 +221,22 @@ def _check_told(world: World, region: str) -> None:
     for key, item in world.copies[region][COUNTERS].items.items():
         is_state = key[1].startswith(keys.ALERT_PREFIX)
         # Who asked for what stood there heard of no success, and it stands there no more.
-        if is_state and not item["told"] and not item.get("standing"):
+        if is_state and not item["published"] and not item.get("from_scan"):
             raise Wrong(f"never told in {region}: {item}")
 
 
 def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
-    """Nothing that came by a table's stream was set aside but what was poisoned."""
+    """Nothing that came by a table's stream was quarantined but what was malformed."""
     if world.shape.long:
         return
-    streams = {keys.QUARANTINE_PREFIX + source for source in (Source.LEDGER, Source.COUNTERS)}
+    streams = {
+        keys.QUARANTINE_PREFIX + source
+        for source in (QuarantineSource.LEDGER, QuarantineSource.COUNTERS)
+    }
     for region in world.regions:
         items = world.copies[region][COUNTERS].items
         kept = [item for key, item in items.items() if key[0] in streams]
-        if any(item.get("of_counter") != poison.COUNTER for item in kept):
+        if any(item.get("of_counter") != malformed.COUNTER for item in kept):
             raise Wrong(f"quarantined in {region}: {kept}")
 
 
@@ -256,7 +259,7 @@ ENDS: Final[tuple[Callable[[World, Memory], None], ...]] = (
     archive_as_found,
     check_schedules,
     check_compaction,
-    check_removals,
+    check_deletions,
     check_goes_on,
     check_ledgers,
     check_standing,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.consumers.repair import Remedy
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchSchedule, ScheduleExists, ServiceFailed
 from countledger.ledger.limits import MINUTE_MS
@@ -16,7 +16,7 @@ from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
 
 if TYPE_CHECKING:
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
     from tests.simulation.client import Client
 
 NAMESPACE = "n"
@@ -28,24 +28,24 @@ def compact(client: Client) -> None:
     counter = draw_any(client)
     deadline_ms = client.process.now_ms() + client.random.choice([200, 10_000, 100_000])
     report = compactor.compact(counter, deadline_ms=deadline_ms)
-    if report.outcome is not Outcome.TAMPERED or counter not in client.auditor.removals.lost:
+    if report.outcome is not RunOutcome.TAMPERED or counter not in client.auditor.deletions.lost:
         accept(report)
     client.tell(f"compact {counter}: {report.outcome} {report.merged} {report.detail}")
 
 
-def accept(report: Report) -> None:
+def accept(report: CompactionReport) -> None:
     """A run fails by the service alone.
 
     Raises:
         Wrong: it failed by something else.
     """
-    failed = report.outcome is Outcome.FAILED and not isinstance(report.error, ServiceFailed)
-    if failed or report.outcome is Outcome.TAMPERED:
+    failed = report.outcome is RunOutcome.FAILED and not isinstance(report.error, ServiceFailed)
+    if failed or report.outcome is RunOutcome.TAMPERED:
         raise Wrong(f"{report}")
 
 
 def verify(client: Client) -> None:
-    """A verdict; drift is said only of a total that was spoilt."""
+    """A verdict; drift is said only of a total that was corrupt."""
     counter = draw_any(client)
     verdict = client.product.auditor.verify(counter)
     client.tell(f"verify {counter}: {verdict.verdict} {verdict.proof}")
@@ -57,12 +57,12 @@ def verify(client: Client) -> None:
 
 
 def repair(client: Client) -> None:
-    """A total that was spoilt becomes exact; no other is written."""
+    """A total that was corrupt becomes exact; no other is written."""
     began_ms = client.world.schedule.now_ms
     accounts = client.auditor.ledger.accounts
     counters = [*sorted(client.memory.free), STOCK]
-    spoilt = [one for one in counters if client.region in accounts[one].excused]
-    counter = client.random.choice(spoilt) if spoilt else draw_any(client)
+    corrupt = [one for one in counters if client.region in accounts[one].excused]
+    counter = client.random.choice(corrupt) if corrupt else draw_any(client)
     done = client.product.auditor.repair(counter)
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:

@@ -105,7 +105,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
     "numbers": ("sequence", "claim"),
     "joint": ("joint",),
     # No schedule: it would tick for days.
-    "removal": ("removal", "record", "resend", "exact", "compact", "verify", "repair"),
+    "deletion": ("deletion", "record", "resend", "exact", "compact", "verify", "repair"),
     "due": ("record", "schedule"),
     "totals": ("record", "total", "verify", "repair", "spoil", "resend"),
     "repairs": ("record", "repair", "spoil"),
@@ -122,13 +122,13 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
         "strict give up",
     ),
     "progress": ("record", "total"),
-    "poison": ("record", "poison", "mend", "quarantine", "repair"),
+    "malformed": ("record", "malformed", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
 
 
 # What lets days go by.
-_DAYS: Final = ("removal call", "removal rest")
+_DAYS: Final = ("deletion call", "deletion rest")
 
 
 def drawn(random: Random, operations: dict[str, float], focus: str | None = None) -> Shape:
@@ -162,7 +162,7 @@ def drawn(random: Random, operations: dict[str, float], focus: str | None = None
         weights={name: choice([0, 1, 1, 3]) * weight for name, weight in operations.items()},
     )
     if focus is None and random.random() < 0.5:
-        # A removal takes days; what is drawn here is over in minutes, but for long outages.
+        # A deletion takes days; what is drawn here is over in minutes, but for long outages.
         return replace(shape, weights={n: 0 if n in _DAYS else w for n, w in shape.weights.items()})
     return _focused(random, shape, operations, focus or random.choice(list(FOCUSES)))
 
@@ -175,8 +175,8 @@ def _focused(random: Random, shape: Shape, operations: dict[str, float], focus: 
     if focus in {"compaction", "due", "buffer", "async", "moving", "forks", "ingest", "stock"}:
         # Entries have to grow old meanwhile, and runs have to meet.
         latency_ms, gap_ms = random.choice([50.0, 300.0]), random.choice([4_000.0, 12_000.0])
-    if focus == "removal":
-        # Only where there is one region can anything be removed.
+    if focus == "deletion":
+        # Only where there is one region can anything be deleted.
         shape = replace(
             shape,
             regions=1,

@@ -25,7 +25,7 @@ class Account:
         applied: what is in for sure, by change.
         unclear: what may be in, by change.
         over: changes that may count more often than once, and how often at the most.
-        made: the id of its making, or None while there is none.
+        incarnation: its id, or None while there is none.
         making: how often it was made.
         in_flight: how many calls are under way for a change.
         deltas: of all changes.
@@ -37,7 +37,7 @@ class Account:
     applied: dict[str, int] = field(default_factory=dict)
     unclear: dict[str, int] = field(default_factory=dict)
     over: dict[str, tuple[int, int]] = field(default_factory=dict)
-    made: str | None = None
+    incarnation: str | None = None
     making: int = 0
     in_flight: Counter[str] = field(default_factory=Counter)
     deltas: dict[str, int] = field(default_factory=dict)
@@ -60,37 +60,43 @@ class StrictAccounts:
         after = change.after
         if change.key[1] == "total":
             self._main_changed(change)
-        if after is None or "room_up" not in after:
+        if after is None or "headroom_up" not in after:
             return
         total, lower, upper = after["total"], after.get("lower"), after.get("upper")
         if (lower is not None and total < lower) or (upper is not None and total > upper):
             raise Wrong(f"{change.key} holds {total}, outside of {lower} to {upper}")
-        if after["room_up"] != (upper or 0) - total or after["room_down"] != total - (lower or 0):
+        if after["headroom_up"] != (upper or 0) - total or after["headroom_down"] != total - (
+            lower or 0
+        ):
             raise Wrong(f"{change.key}: rooms {after} do not fit")
         before = change.before
-        if before and before.get("made") == after["made"] and before["version"] >= after["version"]:
+        if (
+            before
+            and before.get("incarnation") == after["incarnation"]
+            and before["version"] >= after["version"]
+        ):
             raise Wrong(f"{change.key}: version {before['version']} became {after['version']}")
 
     def _main_changed(self, change: Change) -> None:
-        """A counter was written: was it deleted, or made again?
+        """A counter was written: was it deleted or recreated?
 
         Raises:
             Wrong: it was deleted by no call, or has an id that a counter before it had.
         """
         account = self.accounts[change.key[0]]
-        made = (change.after or {}).get("made")
-        if made in account.gone:
-            raise Wrong(f"{change.key[0]} is {made} again")
-        if made != account.made and account.made is not None:
-            account.gone.add(account.made)
+        incarnation = (change.after or {}).get("incarnation")
+        if incarnation in account.gone:
+            raise Wrong(f"{change.key[0]} is {incarnation} again")
+        if incarnation != account.incarnation and account.incarnation is not None:
+            account.gone.add(account.incarnation)
             if len(account.gone) > account.deletions:
                 raise Wrong(f"{account.deletions} calls deleted {account.gone} of {change.key[0]}")
-        if made not in (None, account.made):
+        if incarnation not in (None, account.incarnation):
             # What was is void. Only a call that is under way may still mean the new one.
             account.making += 1
             account.applied.clear()
             account.unclear = {one: account.deltas[one] for one in +account.in_flight}
-        account.made = made
+        account.incarnation = incarnation
 
     def making(self, counter: str) -> int:
         """How often a counter was made by now."""
@@ -122,7 +128,7 @@ class StrictAccounts:
             account.in_flight[change] -= 1
 
     def is_in(self, counter: str, change: str, delta: int, making: int) -> None:
-        """A client was told so; if the counter was made again meanwhile, nobody knows of which."""
+        """A client was told so; if the counter was recreated meanwhile, nobody knows of which."""
         account = self.accounts[counter]
         if making == account.making:
             account.unclear.pop(change, None)
@@ -169,4 +175,6 @@ def _sums(deltas: Iterable[int]) -> set[int]:
 
 def is_strict(change: Change) -> bool:
     """Whether an item is a strict counter's, or a bin of one."""
-    return change.key[1] in {"total", "bin"} and "made" in (change.after or change.before or {})
+    return change.key[1] in {"total", "bin"} and "incarnation" in (
+        change.after or change.before or {}
+    )

@@ -19,7 +19,7 @@ from tests.simulation.schedule import Killed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.producers.strict.outcome import Outcome
+    from countledger.producers.strict.outcome import StrictOutcome
     from tests.simulation.client import Client
     from tests.simulation.product import Product
 
@@ -187,6 +187,6 @@ def _change_over(client: Client) -> None:
     client.tell(f"{over()}: {_short(outcome)}")
 
 
-def _short(outcome: Outcome) -> str:
+def _short(outcome: StrictOutcome) -> str:
     value = getattr(outcome, "value", "")
     return f"{type(outcome).__name__} {value}"

@@ -12,7 +12,7 @@ from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.limits import SECOND_MS
 from tests.simulation.calm import calm_world
-from tests.simulation.judging import alerts_of
+from tests.simulation.evaluating import alerts_of
 from tests.simulation.shape import COUNTERS
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def _half(table: Table, before: dict[Any, Any], after: dict[Any, Any]) -> Iterat
         yield [key for key in changed if key not in landed]
 
 
-def _known(book: RuleIndex) -> list[tuple[str, int | None]]:
-    return [(rule.revision, rule.effective_until_ms) for rule in book.rules]
+def _known(index: RuleIndex) -> list[tuple[str, int | None]]:
+    return [(rule.revision, rule.effective_until_ms) for rule in index.rules]
 
 
 def _cache(world: World) -> RuleCache:
-    process = world.process("home", "judge")
+    process = world.process("home", "evaluator")
     return RuleCache(Rules(world.dynamo(process, retries=True), COUNTERS, "home", process), process)
 
 
@@ -70,9 +70,9 @@ def test_a_judge_never_knows_half_a_change_of_a_rule(change: str) -> None:
     alerts = alerts_of(world, world.process("home", "operator"))
     table = world.copies["home"][COUNTERS]
     alerts.create("first", prefix="", threshold=7, direction="rising")
-    before, earlier = dict(table.items), _known(_cache(world).book())
+    before, earlier = dict(table.items), _known(_cache(world).index())
     _change(alerts, change)
-    after, later = dict(table.items), _known(_cache(world).book())
+    after, later = dict(table.items), _known(_cache(world).index())
 
     for left in _half(table, before, after):
 
@@ -83,6 +83,6 @@ def test_a_judge_never_knows_half_a_change_of_a_rule(change: str) -> None:
         world.schedule.at(LANDS_MS, land)
         cache = _cache(world)
 
-        assert _known(cache.book()) in (earlier, later)
+        assert _known(cache.index()) in (earlier, later)
         world.schedule.pass_time(2 * SECOND_MS)
-        assert _known(cache.book()) == later
+        assert _known(cache.index()) == later

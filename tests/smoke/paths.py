@@ -152,9 +152,9 @@ class Paths:
         """A counter is marked and kept; a strict one goes at once."""
         counter, strict = self._counter("many"), f"smoke-strict-{self.mark}:gone"
         self.client.strict.create(strict, method="atomic", lower=0)
-        stages = [str(self.client.removals.remove(one).stage) for one in (counter, strict)]
+        stages = [str(self.client.deletions.delete(one).stage) for one in (counter, strict)]
         self._same(stages, ["marked", "forgotten"])
-        self._same(self.client.removals.cancel(counter), wanted=True)
+        self._same(self.client.deletions.cancel(counter), wanted=True)
 
     def verify(self) -> None:
         """What the paths before left behind is exact."""

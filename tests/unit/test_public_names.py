@@ -81,7 +81,7 @@ _METHODS = [
     "record",
     "record_many",
     "record_stream",
-    "removals",
+    "deletions",
     "resend",
     "schedules",
     "sequences",

@@ -18,7 +18,7 @@ from countledger.ledger.connection import Retries
 from countledger.ledger.dynamo import DynamoClient
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.outcome import Applied, Outcome
+from countledger.producers.strict.outcome import Applied, StrictOutcome
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 
@@ -53,7 +53,7 @@ def write_of(method: Method) -> str:
     return "TransactWriteItems" if method in TRANSACTIONAL else "UpdateItem"
 
 
-def in_threads(calls: Sequence[Callable[[], Outcome]]) -> list[Outcome]:
+def in_threads(calls: Sequence[Callable[[], StrictOutcome]]) -> list[StrictOutcome]:
     """Make calls at once, each on a thread of its own."""
     with ThreadPoolExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]

@@ -12,8 +12,8 @@ from countledger.producers.strict.outcome import (
     Applied,
     Contended,
     Duplicate,
-    Outcome,
     SetFull,
+    StrictOutcome,
     Unknown,
 )
 from tests.engines.store import Store
@@ -25,11 +25,11 @@ CHANGES = 6
 CASES = [(method, 1) for method in Method] + [(method, 5) for method in SPREADABLE]
 
 
-def _work(seller: StrictCounters, counter: str, method: Method, seed: int) -> list[Outcome]:
+def _work(seller: StrictCounters, counter: str, method: Method, seed: int) -> list[StrictOutcome]:
     """Changes of one, a third of the attempts at which go wrong; every key comes twice."""
     random = Random(seed)  # noqa: S311 - a test
     plan = [random.choice(FAULTS) if random.random() < 1 / 3 else None for _ in range(400)]
-    told: list[Outcome] = []
+    told: list[StrictOutcome] = []
     with faults(client_of(seller), at=write_of(method), plan=plan):
         for number in range(CHANGES):
             key = None if method is Method.ATOMIC else f"{seed}-{number}"
@@ -47,9 +47,9 @@ def test_the_value_is_what_the_writers_were_told(
     """Applied counts once, refused not at all, and only unknown leaves it open."""
     sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
     sellers[0].create(counter, method=method, lower=0, upper=WRITERS * CHANGES - 7, bins=bins)
-    told: list[Outcome] = []
+    told: list[StrictOutcome] = []
 
-    def work(number: int) -> Outcome:
+    def work(number: int) -> StrictOutcome:
         told.extend(_work(sellers[number], counter, method, number))
         return told[-1]
 

@@ -18,14 +18,14 @@ from countledger.producers.strict import exact_value, keyed_write
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.keyed_write import MarkedSending
+from countledger.producers.strict.keyed_write import KeyedWrite
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
     Contended,
     Duplicate,
-    Outcome,
     Refusal,
+    StrictOutcome,
     Unknown,
     Withdrawn,
 )
@@ -48,10 +48,10 @@ LOST = Fault(Kind.TIMEOUT, applied=True)
 def without_settling(patch: pytest.MonkeyPatch) -> None:
     """Say the refusal, and leave the old request its way."""
 
-    def believed(_self: object, refused: Refusal) -> Outcome:
+    def believed(_self: object, refused: Refusal) -> StrictOutcome:
         return refused
 
-    patch.setattr(MarkedSending, "settle", believed)
+    patch.setattr(KeyedWrite, "confirm_refusal", believed)
 
 
 def without_the_markers_condition(patch: pytest.MonkeyPatch) -> None:
@@ -67,8 +67,8 @@ def without_the_markers_condition(patch: pytest.MonkeyPatch) -> None:
 def without_the_version(patch: pytest.MonkeyPatch) -> None:
     """Set a counter by what was read, whatever came since."""
 
-    def of(made: str, *_: Condition) -> Condition:
-        return AllOf(Compare("made", "=", made))
+    def of(incarnation: str, *_: Condition) -> Condition:
+        return AllOf(Compare("incarnation", "=", incarnation))
 
     patch.setattr(exact_value, "of", of)
 
@@ -87,11 +87,11 @@ def _expect(seller: StrictCounters, values: dict[str, int]) -> None:
         raise WrongNumber(f"{found} and not {values}")
 
 
-def _transfer(seller: StrictCounters, source: str, target: str) -> Outcome:
+def _transfer(seller: StrictCounters, source: str, target: str) -> StrictOutcome:
     return seller.transactions.transfer(source, target, 2, key=f"t {source}")
 
 
-def _change(seller: StrictCounters, source: str, target: str) -> Outcome:
+def _change(seller: StrictCounters, source: str, target: str) -> StrictOutcome:
     return seller.transactions.change({source: -2, target: 2}, key=f"t {source}")
 
 
@@ -167,7 +167,7 @@ def test_a_crash_leaves_all_or_nothing_and_the_same_key_ends_it(
     store: Store,
     counter: str,
     crash: Fault,
-    act: Callable[[StrictCounters, str, str], Outcome],
+    act: Callable[[StrictCounters, str, str], StrictOutcome],
 ) -> None:
     """Before the transaction or right behind it: another process repeats it, and it counts once."""
     seller, source, target = _pair(store, counter)
@@ -258,7 +258,7 @@ def test_a_duplicate_is_told_though_the_reasons_keep_the_marker_to_themselves(
 
 @pytest.mark.parametrize("act", [_transfer, _change])
 def test_a_request_that_lands_twice_counts_once(
-    store: Store, counter: str, act: Callable[[StrictCounters, str, str], Outcome]
+    store: Store, counter: str, act: Callable[[StrictCounters, str, str], StrictOutcome]
 ) -> None:
     """A retry has gone through when the first request arrives at last, and once more."""
     seller, source, target = _pair(store, counter)
@@ -275,7 +275,7 @@ def test_a_request_that_lands_twice_counts_once(
 def test_what_was_given_up_stays_out(store: Store, counter: str) -> None:
     """A key given up is closed to the late request and to every retry."""
     seller, source, target = _pair(store, counter)
-    lost: list[Outcome] = []
+    lost: list[StrictOutcome] = []
 
     with (
         held_back(seller, Method.MARKER) as late,

@@ -19,7 +19,7 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    Outcome,
+    StrictOutcome,
     Unknown,
     Withdrawn,
 )
@@ -52,11 +52,11 @@ def _check_each_bin(items: list[Item]) -> None:
     """Every bin keeps its own bounds, and its rooms say how far they are."""
     for item in items:
         assert item["lower"] <= item["total"] <= item["upper"]
-        assert item["room_up"] == item["upper"] - item["total"]
-        assert item["room_down"] == item["total"] - item["lower"]
+        assert item["headroom_up"] == item["upper"] - item["total"]
+        assert item["headroom_down"] == item["total"] - item["lower"]
 
 
-def _work(seller: StrictCounters, counter: str, seed: int) -> list[tuple[int, Outcome]]:
+def _work(seller: StrictCounters, counter: str, seed: int) -> list[tuple[int, StrictOutcome]]:
     """One writer's changes, by a seed."""
     random = Random(seed)  # noqa: S311 - a test
     deltas = [random.choice([-1, 1]) * random.randint(1, 12) for _ in range(CHANGES)]
@@ -79,9 +79,9 @@ def test_bounds_hold_and_nothing_accepted_is_lost(
     opening, upper = stock[0], sum(stock)
     sellers[0].create(counter, method=method, lower=0, upper=upper, opening=opening, bins=bins)
 
-    results: list[tuple[int, Outcome]] = []
+    results: list[tuple[int, StrictOutcome]] = []
 
-    def work(number: int) -> Outcome:
+    def work(number: int) -> StrictOutcome:
         results.extend(_work(sellers[number], counter, seed + number))
         return results[-1][1]
 
@@ -190,7 +190,7 @@ def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
 def without_using_the_token_up(patch: pytest.MonkeyPatch) -> None:
     """Leave a split of method atomic its way."""
 
-    def believed(*_: object) -> Outcome:
+    def believed(*_: object) -> StrictOutcome:
         return Withdrawn("", "")
 
     patch.setattr(atomic, "use_up", believed)
@@ -230,12 +230,12 @@ def test_bounds_of_a_spread_counter_move_while_it_is_in_use(
     sellers = [seller_of(store, clock=SystemClock()) for _ in range(WRITERS)]
     sellers[0].create(counter, method=method, upper=20, bins=5)
 
-    def sell(seller: StrictCounters) -> Outcome:
+    def sell(seller: StrictCounters) -> StrictOutcome:
         for _ in range(4):
             outcome = seller.change(counter, 1)
         return outcome
 
-    def restock() -> Outcome:
+    def restock() -> StrictOutcome:
         sellers[0].set_bounds(counter, upper=50)
         return Contended(counter, 0, "")
 

@@ -6,22 +6,22 @@ from itertools import chain, repeat
 import pytest
 
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.crt import CrtSending
+from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.definition import Method
-from countledger.producers.strict.marker import MarkerSending
-from countledger.producers.strict.optimistic import Optimist
+from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
     Contended,
     Duplicate,
-    Outcome,
     Refusal,
+    StrictOutcome,
     Unknown,
     Withdrawn,
 )
-from countledger.producers.strict.state import State
-from countledger.producers.strict.token_set import SetSending
+from countledger.producers.strict.state import StrictState
+from countledger.producers.strict.token_set import SetChange
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.injection import Fault, Kind, faults
@@ -42,20 +42,20 @@ REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
 def without_the_fence(patch: pytest.MonkeyPatch) -> None:
     """Believe that a request that is not in when the item is read again will not come in."""
 
-    def believed(_self: Optimist, state: State) -> State:
+    def believed(_self: OptimisticChange, state: StrictState) -> StrictState:
         return replace(state, version=state.version + 1)
 
-    patch.setattr(Optimist, "_fence", believed)
+    patch.setattr(OptimisticChange, "_fence", believed)
 
 
 def without_settling(patch: pytest.MonkeyPatch) -> None:
     """Say the refusal, and leave the old request its way."""
 
-    def believed(_self: object, refused: Refusal) -> Outcome:
+    def believed(_self: object, refused: Refusal) -> StrictOutcome:
         return refused
 
-    for sending in (CrtSending, MarkerSending, SetSending):
-        patch.setattr(sending, "settle", believed)
+    for sending in (CrtChange, MarkerChange, SetChange):
+        patch.setattr(sending, "confirm_refusal", believed)
 
 
 def _expect_value(seller: StrictCounters, counter: str, value: int) -> None:
@@ -238,7 +238,7 @@ def test_what_was_given_up_stays_out(store: Store, counter: str, method: Method)
     """A key given up is closed to the late request and to every retry."""
     victim, other = seller_of(store), seller_of(store)
     victim.create(counter, method=method)
-    lost: list[Outcome] = []
+    lost: list[StrictOutcome] = []
 
     def withdraw() -> None:
         lost.append(other.withdraw(counter, "order-1"))

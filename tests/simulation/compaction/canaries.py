@@ -11,7 +11,7 @@ from countledger.compaction.run import Run
 from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.head import Covered, Head
-from tests.simulation import removal_canaries as removals
+from tests.simulation import deletion_canaries as deletions
 from tests.simulation.compaction import dynamo, simulation
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _send_without_a_last_look(patch: pytest.MonkeyPatch) -> None:
 CANARIES = [
     Canary("the condition of publish", _publish_without_condition),
     Canary("two generations: start over", _any_number_of_generations),
-    Canary("heads of one run", removals.generations_identify_heads),
-    Canary("exact reads of one incarnation", removals.reads_take_steps_back),
+    Canary("heads of one run", deletions.generations_identify_heads),
+    Canary("exact reads of one incarnation", deletions.reads_take_steps_back),
     Canary("covers of the first head", _without_covers_of_the_first_head),
     Canary("covers of the second head", _without_covers_of_the_second_head),
     Canary("await", _skip("_await")),

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion_mark import Mark
+from countledger.compaction.deletion_mark import DeletionMark
 from countledger.compaction.deletion_plan import empty_head
 from countledger.compaction.limit import AgeLimit
 from countledger.compaction.regions import Regions
-from countledger.compaction.report import Outcome, Report
+from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, ConditionFailed, ServiceFailed
 from countledger.ledger.exact import ExactReader
@@ -30,7 +31,6 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.operations import Delete
-from countledger.ledger.retry import Backoff
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
 from tests.simulation.compaction.dynamo import SimulatedClient
@@ -50,7 +50,7 @@ REQUEST_LIFE_MS: Final = 2_000
 _BEGIN_MS: Final = 1_800_000_000_000
 # Four to the power of 62 still has 38 digits.
 _DELTAS: Final = 62
-# How often the name is one that is used again while its removal ends.
+# How often the name is one that is used again while its deletion ends.
 _REUSED: Final = 0.4
 # How often all begins just before an entry may not be sent any more.
 _AT_THE_HORIZON: Final = 0.15
@@ -129,8 +129,8 @@ class Simulation:
         self._check_the_end()
 
     def _use_again(self) -> None:
-        """A counter of that name was removed: its empty head is there, and is forgotten once."""
-        mark = Mark(counter=COUNTER, id="removal", at_ms=_BEGIN_MS - 1)
+        """A counter of that name was deleted: its empty head is there, and is forgotten once."""
+        mark = DeletionMark(counter=COUNTER, id="deletion", at_ms=_BEGIN_MS - 1)
         empty = empty_head(mark, self.random.randint(1, 3))
         home = self.world.regions[0]
         stored = {n: v for n, v in encode_head(COUNTER, empty).items() if v is not None}
@@ -198,9 +198,9 @@ class Simulation:
             self._accept(report)
             self._tell(f"compactor {number}: {report.outcome} {report.merged} {report.detail}")
 
-    def _accept(self, report: Report) -> None:
-        failed = report.outcome is Outcome.FAILED and not isinstance(report.error, ServiceFailed)
-        if failed or report.outcome is Outcome.TAMPERED:
+    def _accept(self, report: CompactionReport) -> None:
+        failed = report.outcome is RunOutcome.FAILED and not isinstance(report.error, ServiceFailed)
+        if failed or report.outcome is RunOutcome.TAMPERED:
             raise Wrong(f"{report}")
 
     def _read_on(self, region: str) -> None:
@@ -282,13 +282,13 @@ class Simulation:
         self.world.now_ms += 10 * HORIZON_MS
         compactor = self.compactor()
         outcome = None
-        while outcome not in {Outcome.NOTHING, Outcome.FAILED}:
+        while outcome not in {RunOutcome.NOTHING, RunOutcome.FAILED}:
             report = compactor.compact(COUNTER)
             outcome = report.outcome
             self._accept(report)
             self.world.settle()
         self._tell(f"at the end: {report.outcome} {report.detail}")
-        if report.outcome is not Outcome.NOTHING:
+        if report.outcome is not RunOutcome.NOTHING:
             raise Wrong(f"at the end {report}")
         head = decode_head(self.world.home.items.get(keys.HEAD))
         left = [k for k, i in self.world.home.items.items() if i and k != keys.HEAD]

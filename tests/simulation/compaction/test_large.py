@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
 from countledger.ledger.exact import ExactReader
@@ -54,7 +54,7 @@ def test_p5_a_large_counter_is_merged_in_one_run(count: int) -> None:
         tracemalloc.stop()
 
     generations = -(-count // HEAD_COVERS_MAX) + 1
-    assert (report.outcome, report.merged) == (Outcome.MERGED, count)
+    assert (report.outcome, report.merged) == (RunOutcome.MERGED, count)
     assert report.generations == generations
     assert peak_bytes < _MEMORY_BYTES
     assert decode_head(simulation.world.home.items[keys.HEAD]).covers == {}

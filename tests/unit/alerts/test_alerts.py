@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.alerts import Alerts, Change
-from countledger.consumers.alerts.publish import Refused
+from countledger.consumers.alerts.alerts import Alerts, RuleChange
+from countledger.consumers.alerts.publish import FailedAlert
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.initial_scan import InitialScan
     from countledger.consumers.alerts.resend import Resender
     from countledger.consumers.alerts.rule import Target
-    from countledger.consumers.alerts.standing import Standing
 
 TABLE = "counters"
 HOME = "eu-central-1"
@@ -41,7 +41,7 @@ WISH: Any = {"counter": "likes:1", "threshold": 100, "direction": "rising"}
 
 @dataclass
 class Reachable:
-    """Targets and the ways to them, all of which are open but those that are named."""
+    """Targets and the services to them, all of which are open but those that are named."""
 
     away: set[str] = field(default_factory=set)
     published: list[tuple[Alert, Target]] = field(default_factory=list)
@@ -51,10 +51,10 @@ class Reachable:
         if str(target) in self.away:
             raise TargetRefused(f"{target} is away")
 
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[Refused]:
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         """Take alerts to a target."""
         if str(target) in self.away:
-            return [Refused(alert, "it is away") for alert in alerts]
+            return [FailedAlert(alert, "it is away") for alert in alerts]
         self.published += [(alert, target) for alert in alerts]
         return []
 
@@ -74,7 +74,7 @@ class Reachable:
         raise AssertionError("there are no dead letters here")
 
     @property
-    def standing(self) -> Standing:
+    def initial_scan(self) -> InitialScan:
         """Of no use here."""
         raise AssertionError("nobody asked for it")
 
@@ -83,8 +83,8 @@ def _alerts(
     dynamo: TransactingClient, *, region: str = HOME, targets: Reachable | None = None
 ) -> Alerts:
     rules = Rules(dynamo, TABLE, region, ManualClock())
-    ways = targets or Reachable()
-    return Alerts(rules, ways, TotalsReader(dynamo, TABLE), AlertLog(dynamo, TABLE), HOME)
+    services = targets or Reachable()
+    return Alerts(rules, services, TotalsReader(dynamo, TABLE), AlertLog(dynamo, TABLE), HOME)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def dynamo() -> TransactingClient:
 
 def _strict(dynamo: TransactingClient, counter: str, **attributes: object) -> None:
     key = keys.total_key(counter)
-    item = {**key, "method": "atomic", "total": 5, "version": 1, "made": "m", **attributes}
+    item = {**key, "method": "atomic", "total": 5, "version": 1, "incarnation": "m", **attributes}
     dynamo.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
 
 
@@ -106,7 +106,7 @@ def test_a_rule_is_made_changed_read_and_deleted(dynamo: TransactingClient) -> N
     made = alerts.create("r", **WISH)
     changed = alerts.set("r", threshold=200, to=ARN)
 
-    assert (made.threshold, str(made.target), made.judge_in) == (100, "bus", HOME)
+    assert (made.threshold, str(made.target), made.evaluate_in) == (100, "bus", HOME)
     assert (changed.threshold, str(changed.target), changed.counter) == (200, ARN, "likes:1")
     assert alerts.list() == [alerts.get("r")] == [changed]
     assert alerts.delete("r")
@@ -164,15 +164,15 @@ def test_an_unreachable_target_is_refused_when_the_rule_is_made(dynamo: Transact
     assert str(alerts.get("r").target) == "bus"
 
 
-def test_rules_are_kept_where_they_are_judged(dynamo: TransactingClient) -> None:
+def test_rules_are_kept_where_they_are_evaluated(dynamo: TransactingClient) -> None:
     """At home, unless said otherwise; elsewhere it has to be said."""
     away = _alerts(dynamo, region="eu-west-1")
 
-    with pytest.raises(WrongRegion, match="work in eu-central-1"):
+    with pytest.raises(WrongRegion, match="use a client of eu-central-1"):
         away.create("r", **WISH)
-    with pytest.raises(WrongRegion, match="this is eu-central-1"):
-        _alerts(dynamo).create("r", judge_in="eu-west-1", **WISH)
-    assert away.create("r", judge_in="eu-west-1", **WISH).judge_in == "eu-west-1"
+    with pytest.raises(WrongRegion, match="works in eu-central-1"):
+        _alerts(dynamo).create("r", evaluate_in="eu-west-1", **WISH)
+    assert away.create("r", evaluate_in="eu-west-1", **WISH).evaluate_in == "eu-west-1"
 
 
 def test_a_file_makes_changes_and_leaves_what_is_so(dynamo: TransactingClient) -> None:
@@ -180,13 +180,13 @@ def test_a_file_makes_changes_and_leaves_what_is_so(dynamo: TransactingClient) -
     alerts = _alerts(dynamo)
     alerts.create("other", **WISH)
     alerts.create("b", **WISH)
-    wishes: dict[str, Any] = {"a": WISH, "b": {**WISH, "rearm": 5}}
+    specs: dict[str, Any] = {"a": WISH, "b": {**WISH, "rearm": 5}}
 
-    first = [(rule.name, change) for rule, change in alerts.apply(wishes)]
-    second = [(rule.name, change) for rule, change in alerts.apply(wishes)]
+    first = [(rule.name, change) for rule, change in alerts.apply(specs)]
+    second = [(rule.name, change) for rule, change in alerts.apply(specs)]
 
-    assert first == [("a", Change.CREATED), ("b", Change.CHANGED)]
-    assert second == [("a", Change.UNCHANGED), ("b", Change.UNCHANGED)]
+    assert first == [("a", RuleChange.CREATED), ("b", RuleChange.CHANGED)]
+    assert second == [("a", RuleChange.UNCHANGED), ("b", RuleChange.UNCHANGED)]
     assert [rule.name for rule in alerts.list()] == ["a", "b", "other"]
 
 
@@ -197,7 +197,7 @@ def test_what_a_file_leaves_out_has_its_default(dynamo: TransactingClient) -> No
 
     ((rule, change),) = alerts.apply({"r": WISH})
 
-    assert (change, rule.rearm) == (Change.CHANGED, None)
+    assert (change, rule.rearm) == (RuleChange.CHANGED, None)
 
 
 def test_a_file_is_checked_before_the_first_rule_is_written(dynamo: TransactingClient) -> None:
@@ -215,37 +215,37 @@ def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(
     """It hides no other."""
     alerts = _alerts(dynamo)
     alerts.create("r", **WISH)
-    alerts.create("spoilt", **WISH)
-    key = keys.rule_key("spoilt")
+    alerts.create("corrupt", **WISH)
+    key = keys.rule_key("corrupt")
     del dynamo.tables[TABLE][key["counter"], key["part"]]["threshold"]
 
     assert [rule.name for rule in alerts.list()] == ["r"]
-    assert list(alerts.unreadable()) == ["spoilt"]
-    with pytest.raises(CorruptItem, match="alert delete spoilt"):
-        list(alerts.apply({"spoilt": WISH}))
-    assert alerts.delete("spoilt")
+    assert list(alerts.unreadable()) == ["corrupt"]
+    with pytest.raises(CorruptItem, match="alert delete corrupt"):
+        list(alerts.apply({"corrupt": WISH}))
+    assert alerts.delete("corrupt")
     assert alerts.unreadable() == {}
 
 
 def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(dynamo: TransactingClient) -> None:
     """Through the same publisher, to the rule's own target."""
-    ways = Reachable()
-    alerts = _alerts(dynamo, targets=ways)
+    services = Reachable()
+    alerts = _alerts(dynamo, targets=services)
     rule = alerts.create("r", **WISH, to=ARN)
 
     alert = alerts.test("r", "likes:1")
 
-    assert ways.published == [(alert, rule.target)]
+    assert services.published == [(alert, rule.target)]
     assert alert.test
     assert alert.id.startswith("test/")
 
 
 def test_a_trial_that_would_prove_nothing_is_refused(dynamo: TransactingClient) -> None:
     """No such rule, a counter that it does not watch, a target that takes nothing."""
-    ways = Reachable()
-    alerts = _alerts(dynamo, targets=ways)
+    services = Reachable()
+    alerts = _alerts(dynamo, targets=services)
     alerts.create("r", **WISH, to=ARN)
-    ways.away.add(ARN)
+    services.away.add(ARN)
 
     with pytest.raises(NoSuchRule):
         alerts.test("other", "likes:1")

@@ -1,4 +1,4 @@
-"""P7: the alerts are those of a walk over the totals, whatever happens to the judge.
+"""P7: the alerts are those of a walk over the totals, whatever happens to the evaluator.
 
 The world: two counters, rules of every kind that are changed meanwhile, and deliveries that come
 again, in pieces, die at any write, meet targets and dead-letter queues that fail, or are overtaken
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from countledger.consumers.record import sequence_of
 from countledger.ledger.limits import SECOND_MS
-from tests.unit.alerts.judging import START_MS, TABLE, InterruptedClient, World, history, rule
+from tests.unit.alerts.evaluating import START_MS, TABLE, InterruptedClient, World, history, rule
 from tests.unit.alerts.walk import expected
-from tests.unit.alerts.wrong_judges import (
-    judged_by_the_rules_of_today,
-    judged_versions_are_judged_again,
+from tests.unit.alerts.wrong_evaluators import (
+    evaluated_by_the_rules_of_today,
+    evaluated_versions_are_evaluated_again,
     levels_are_not_looked_up,
-    marked_before_it_is_told,
+    marked_before_it_is_published,
     next_alerts_do_not_wait,
 )
 
@@ -68,7 +68,7 @@ class Stream:
     _writes: int = field(default=0)
 
     def deliver(self, one: Delivery) -> None:
-        """Invoke the judge, and move the checkpoint by its answer."""
+        """Invoke the evaluator, and change the checkpoint by its answer."""
         begin = max(0, self.handled - one.back)
         batch = self.records[begin : begin + one.size]
         dynamo = InterruptedClient(tables=self.world.dynamo.tables, interrupt=self._interrupt(one))
@@ -85,7 +85,7 @@ class Stream:
         self._invoke(self.handled, self.records[self.handled :], self.world.dynamo)
 
     def _invoke(self, begin: int, batch: list[dict[str, Any]], dynamo: Any) -> None:  # noqa: ANN401
-        outcome = self.world.judge(dynamo).apply(batch, "stream")
+        outcome = self.world.evaluator(dynamo).apply(batch, "stream")
         done = begin + len(batch)
         if outcome.retry_from is not None:
             sequences = [sequence_of(record) for record in self.records]
@@ -183,7 +183,7 @@ def check(records: list[dict[str, Any]], rules: list[Rule], deliveries: list[Del
         for name in {one.name for one in rules}:
             mine = [one for one in wanted if _is_of(one, counter, name)]
             assert [one for one in first_told if _is_of(one, counter, name)] == mine
-    assert all(item["told"] for item in world.dynamo.items(TABLE) if "told" in item)
+    assert all(item["published"] for item in world.dynamo.items(TABLE) if "published" in item)
     assert world.quarantine.records == []
 
 
@@ -207,9 +207,9 @@ def test_p7_every_crossing_alerts_once_whatever_happens_to_the_judge(
     "switch_off",
     [
         next_alerts_do_not_wait,
-        judged_versions_are_judged_again,
-        marked_before_it_is_told,
-        judged_by_the_rules_of_today,
+        evaluated_versions_are_evaluated_again,
+        marked_before_it_is_published,
+        evaluated_by_the_rules_of_today,
         levels_are_not_looked_up,
     ],
 )

@@ -17,7 +17,7 @@ ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"
 def rule(**words: Any) -> Rule:  # noqa: ANN401 - of any field
     """A rule with what it must have."""
     given = {"counter": "likes:1", "threshold": 100, "direction": "rising", **words}
-    return Rule(**{"name": "r", "judge_in": "eu-central-1", **given})
+    return Rule(**{"name": "r", "evaluate_in": "eu-central-1", **given})
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 64])
@@ -121,12 +121,12 @@ def test_a_revision_judges_from_its_beginning_to_its_end() -> None:
     first = rule(effective_from_ms=1_000, effective_until_ms=3_000)
     second = rule(effective_from_ms=3_000)
 
-    judged_by = {
-        at_ms: [one.in_force_at(at_ms) for one in (first, second)]
+    evaluated_by = {
+        at_ms: [one.is_effective_at(at_ms) for one in (first, second)]
         for at_ms in (0, 1_000, 2_000, 3_000, 10**15)
     }
 
-    assert judged_by == {
+    assert evaluated_by == {
         0: [False, False],
         1_000: [True, False],
         2_000: [True, False],
@@ -138,22 +138,27 @@ def test_a_revision_judges_from_its_beginning_to_its_end() -> None:
 def test_a_wish_has_defaults() -> None:
     """The threshold is the step's, the target the bus."""
     assert made("r", "eu", {"counter": "a", "step": 1000, "direction": Direction.RISING}) == Rule(
-        name="r", counter="a", threshold=1000, step=1000, direction=Direction.RISING, judge_in="eu"
+        name="r",
+        counter="a",
+        threshold=1000,
+        step=1000,
+        direction=Direction.RISING,
+        evaluate_in="eu",
     )
 
 
 @pytest.mark.parametrize(
-    ("wish", "lacks"),
+    ("spec", "lacks"),
     [
         ({"counter": "a", "direction": Direction.RISING}, "threshold, or a step"),
         ({"counter": "a", "threshold": 5}, "rising, falling or both"),
         ({"threshold": 5, "direction": Direction.RISING}, "one counter, or one prefix"),
     ],
 )
-def test_a_wish_that_lacks_something_is_refused(wish: Any, lacks: str) -> None:  # noqa: ANN401 - a wish
+def test_a_wish_that_lacks_something_is_refused(spec: Any, lacks: str) -> None:  # noqa: ANN401 - a spec
     """Saying what."""
     with pytest.raises(BadRule, match=lacks):
-        made("r", "eu", wish)
+        made("r", "eu", spec)
 
 
 def test_a_change_names_what_changes() -> None:

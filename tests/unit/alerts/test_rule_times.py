@@ -1,4 +1,4 @@
-"""Which revision judges a record, by whomever and whenever: the same one, always."""
+"""Which revision evaluates a record, by whomever and whenever: the same one, always."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COUNTER: Final = "likes:1"
 RULE: Final = Rule(
-    name="r", counter=COUNTER, threshold=1, direction=Direction.RISING, judge_in="eu"
+    name="r", counter=COUNTER, threshold=1, direction=Direction.RISING, evaluate_in="eu"
 )
 
 # What happens, so many milliseconds after what happened before.
@@ -28,7 +28,7 @@ Happening = tuple[int, str]
 HAPPENINGS = st.lists(
     st.tuples(
         st.integers(0, 9_000),
-        st.sampled_from(["create", "set", "delete", "record", "judge", "judge"]),
+        st.sampled_from(["create", "set", "delete", "record", "evaluator", "evaluator"]),
     ),
     max_size=40,
 )
@@ -36,14 +36,14 @@ HAPPENINGS = st.lists(
 
 @dataclass
 class World:
-    """Rules that change while a judge, which keeps what it knows, meets records of a counter."""
+    """Rules that change while an evaluator that keeps what it knows meets records."""
 
     delay_ms: int = ALERT_RULE_DELAY_MS
     clock: ManualClock = field(default_factory=ManualClock)
     dynamo: TransactingClient = field(default_factory=TransactingClient)
     changes: int = 0
     waiting: list[int] = field(default_factory=list)
-    judged: dict[int, list[set[str]]] = field(default_factory=dict)
+    evaluated: dict[int, list[set[str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
@@ -55,7 +55,7 @@ class World:
         for after_ms, what in happenings:
             self.clock.at_ms += after_ms
             getattr(self, what)()
-        self.judged_late()
+        self.evaluated_late()
 
     def create(self) -> None:
         """Make the rule, if there is none."""
@@ -77,27 +77,27 @@ class World:
         """The stream makes a record; nobody has met it yet."""
         self.waiting.append(self.clock.at_ms // SECOND_MS * SECOND_MS)
 
-    def judge(self) -> None:
-        """The records that wait come to the judge, which may know older rules."""
-        self._judge(self.cache.book())
+    def evaluator(self) -> None:
+        """The records that wait come to the evaluator, which may know older rules."""
+        self._judge(self.cache.index())
 
-    def judged_late(self) -> None:
-        """All records come (again), to a judge that reads the rules anew."""
-        self.waiting += self.judged
-        self._judge(RuleCache(self.rules, self.clock).book())
+    def evaluated_late(self) -> None:
+        """All records come (again), to an evaluator that reads the rules anew."""
+        self.waiting += self.evaluated
+        self._judge(RuleCache(self.rules, self.clock).index())
 
-    def _judge(self, book: RuleIndex) -> None:
+    def _judge(self, index: RuleIndex) -> None:
         for at_ms in self.waiting:
-            by = {rule.revision for rule in book.matching(COUNTER) if rule.in_force_at(at_ms)}
-            self.judged.setdefault(at_ms, []).append(by)
+            by = {rule.revision for rule in index.matching(COUNTER) if rule.is_effective_at(at_ms)}
+            self.evaluated.setdefault(at_ms, []).append(by)
         self.waiting.clear()
 
 
 @given(HAPPENINGS)
-def test_a_record_is_judged_by_the_same_revision_whenever_it_comes(
+def test_a_record_is_evaluated_by_the_same_revision_whenever_it_comes(
     happenings: list[Happening],
 ) -> None:
-    """By one judge that may not have looked for changes just now, and by one that has.
+    """By one evaluator that may not have looked for changes just now, and by one that has.
 
     And never by two revisions at once, however fast they follow each other.
     """
@@ -105,17 +105,17 @@ def test_a_record_is_judged_by_the_same_revision_whenever_it_comes(
 
     world.run(happenings)
 
-    for met in world.judged.values():
+    for met in world.evaluated.values():
         assert all(by == met[0] for by in met)
         assert len(met[0]) <= 1
 
 
-def test_without_the_delay_a_record_would_be_judged_in_two_ways() -> None:
+def test_without_the_delay_a_record_would_be_evaluated_in_two_ways() -> None:
     """The law above rests on it."""
     world = World(delay_ms=0)
 
-    # The judge has just looked; the change holds from the next whole second, which it still meets
-    # with what it knows.
-    world.run([(1, "judge"), (1, "create"), (998, "record"), (0, "judge")])
+    # The evaluator has just looked; the change holds from the next whole second, which it still
+    # meets with what it knows.
+    world.run([(1, "evaluator"), (1, "create"), (998, "record"), (0, "evaluator")])
 
-    assert any(met[0] != met[-1] for met in world.judged.values())
+    assert any(met[0] != met[-1] for met in world.evaluated.values())

@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 
 TABLE = "counters"
 REGION = "eu-central-1"
-RULE = Rule(name="r", counter="likes:1", threshold=100, direction=Direction.RISING, judge_in=REGION)
+RULE = Rule(
+    name="r", counter="likes:1", threshold=100, direction=Direction.RISING, evaluate_in=REGION
+)
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Standing still."""
+    """InitialScan still."""
     return ManualClock()
 
 
@@ -65,7 +67,7 @@ def _raised(to: int) -> Callable[[Rule], Rule]:
 
 @dataclass(frozen=True, slots=True)
 class SleepyDoor(TransactingClient):
-    """A client behind whose signature its process stands still.
+    """A client behind whose signature its process scanned still.
 
     Attributes:
         clock: of the process.
@@ -95,7 +97,7 @@ class SleepyDoor(TransactingClient):
 def test_a_change_does_not_leave_after_its_process_stood_still(
     change: Callable[[Rules], object], nap_ms: int, tries: int
 ) -> None:
-    """It would be effective before any judge could know it; so it gets another time first."""
+    """It would be effective before any evaluator could know it; so it gets another time first."""
     clock = ManualClock()
     dynamo = SleepyDoor(clock=clock)
     rules = Rules(dynamo, TABLE, REGION, clock)
@@ -145,15 +147,15 @@ def test_a_rule_is_read_back_as_it_was_made(rules: Rules) -> None:
         direction=Direction.FALLING,
         rearm=9,
         target=Topic(f"arn:aws:sns:{REGION}:111122223333:alarms"),
-        judge_in=REGION,
+        evaluate_in=REGION,
     )
     stepping = replace(RULE, name="by-hundred", step=100)
 
     made = [rules.create(rule) for rule in (RULE, full, stepping)]
 
     assert [
-        rule.means_the_same_as(wish)
-        for rule, wish in zip(made, [RULE, full, stepping], strict=True)
+        rule.means_the_same_as(spec)
+        for rule, spec in zip(made, [RULE, full, stepping], strict=True)
     ] == [True] * 3
     assert rules.list() == [made[1], made[2], made[0]]
     assert rules.get("all") == made[1]
@@ -226,7 +228,7 @@ def test_a_deleted_rule_judges_until_its_end_and_its_name_is_free(
 
 
 def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: ManualClock) -> None:
-    """Also where the clock of the second writer is behind: never do two revisions judge at once."""
+    """Also where the second clock is behind: two revisions are never effective at once."""
     rules.create(RULE)
     clock.at_ms -= 3_600 * SECOND_MS
     rules.set("r", _raised(200))
@@ -236,8 +238,8 @@ def test_changes_take_effect_in_the_order_they_were_made(rules: Rules, clock: Ma
     known = [*rules.read().past, *rules.list()]
 
     for at_ms in range(NOW_MS - 4_000_000, NOW_MS + 20_000, SECOND_MS):
-        assert sum(rule.in_force_at(at_ms) for rule in known) <= 1
-    assert sum(rule.in_force_at(NOW_MS + 10_000) for rule in known) == 1
+        assert sum(rule.is_effective_at(at_ms) for rule in known) <= 1
+    assert sum(rule.is_effective_at(NOW_MS + 10_000) for rule in known) == 1
 
 
 def test_a_change_that_somebody_was_faster_than_is_decided_anew(rules: Rules) -> None:
@@ -283,22 +285,22 @@ def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules) -> None
 
 
 def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
-    """It judges nothing, says why, and can be deleted."""
+    """It evaluates nothing, says why, and can be deleted."""
     rules.create(RULE)
-    rules.create(replace(RULE, name="spoilt"))
-    key = keys.rule_key("spoilt")
+    rules.create(replace(RULE, name="corrupt"))
+    key = keys.rule_key("corrupt")
     _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
 
     cache = RuleCache(rules, rules.clock)
-    assert [rule.name for rule in cache.book().rules] == ["r"]
-    assert list(cache.unreadable) == ["spoilt"]
+    assert [rule.name for rule in cache.index().rules] == ["r"]
+    assert list(cache.unreadable) == ["corrupt"]
     assert [rule.name for rule in rules.list()] == ["r"]
-    assert "'many'" in rules.read().unreadable["spoilt"]
-    with pytest.raises(CorruptItem, match="alert delete spoilt"):
-        rules.get("spoilt")
+    assert "'many'" in rules.read().unreadable["corrupt"]
+    with pytest.raises(CorruptItem, match="alert delete corrupt"):
+        rules.get("corrupt")
     with pytest.raises(RuleExists):
-        rules.create(replace(RULE, name="spoilt"))
-    assert rules.delete("spoilt")
+        rules.create(replace(RULE, name="corrupt"))
+    assert rules.delete("corrupt")
     assert rules.read().unreadable == {}
 
 
@@ -313,7 +315,7 @@ def test_a_rule_of_a_later_release_is_left_alone(rules: Rules) -> None:
 
 
 def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A judge holds them all."""
+    """An evaluator holds them all."""
     monkeypatch.setattr("countledger.consumers.alerts.rule_changes.ALERT_RULES_MAX", 2)
     rules.create(RULE)
     rules.set("r", _raised(200))
@@ -327,14 +329,14 @@ def test_a_judge_learns_of_changes_by_one_small_read(rules: Rules, clock: Manual
     """And within the age reads nothing."""
     rules.create(RULE)
     cache = RuleCache(rules, clock)
-    first = cache.book()
+    first = cache.index()
     meter = _dynamo(rules).meter
 
     before = meter.read_units
-    assert cache.book() is first
+    assert cache.index() is first
     assert meter.read_units == before
     clock.at_ms += ALERT_RULES_AGE_MS
-    assert cache.book() is first
+    assert cache.index() is first
     assert meter.read_units == before + 1
 
 
@@ -344,22 +346,22 @@ def test_what_a_judge_knows_is_never_older_than_its_age(
 ) -> None:
     """Also when its clock is set back."""
     cache = RuleCache(rules, clock)
-    assert cache.book().rules == ()
+    assert cache.index().rules == ()
     made = rules.create(RULE)
-    assert cache.book().rules == ()
+    assert cache.index().rules == ()
 
     clock.at_ms += moved_ms
 
-    assert cache.book().rules == (made,)
+    assert cache.index().rules == (made,)
 
 
 def test_a_judge_takes_the_rules_for_its_region_and_their_past(rules: Rules) -> None:
-    """A table restored elsewhere brings rules that are not judged there."""
+    """A table restored elsewhere brings rules that are not evaluated there."""
     rules.create(RULE)
-    rules.create(replace(RULE, name="elsewhere", judge_in="us-east-1"))
+    rules.create(replace(RULE, name="elsewhere", evaluate_in="us-east-1"))
     rules.set("r", _raised(200))
 
-    known = RuleCache(rules, rules.clock).book().matching("likes:1")
+    known = RuleCache(rules, rules.clock).index().matching("likes:1")
 
     assert [(rule.name, rule.threshold) for rule in known] == [("r", 100), ("r", 200)]
 

@@ -1,4 +1,4 @@
-"""Which topics the judge of a region may publish to."""
+"""Which topics the evaluator of a region may publish to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_topic_of_here_that_the_stack_names_is_taken(allowed: list[str]) -> No
 @pytest.mark.parametrize(
     ("region", "partition", "allowed", "reason"),
     [
-        ("eu-west-1", "aws", [ARN], "is in eu-central-1, and the rule is judged in eu-west-1"),
+        ("eu-west-1", "aws", [ARN], "is in eu-central-1, and the rule is evaluated in eu-west-1"),
         ("eu-central-1", "aws-cn", [ARN], "partition 'aws'"),
         ("eu-central-1", "aws", [], r"AlertTopicArns \(it names none\)"),
         ("eu-central-1", "aws", [ARN + "2"], "may not publish"),

@@ -1,24 +1,31 @@
-"""Versions that are judged twice and yet not: totals that stood, and totals that were made anew."""
+"""Versions that are evaluated twice: totals of an initial scan, and totals that were recreated."""
 
 from __future__ import annotations
 
 import pytest
 
-from countledger.consumers.alerts.state import State, Tell, Write, decide, decide_now, told
+from countledger.consumers.alerts.state import (
+    AlertState,
+    PublishFiring,
+    WriteState,
+    decide,
+    decide_scan,
+    published,
+)
 from countledger.consumers.alerts.state_item import (
     decode_state,
-    settle_of,
-    write_now_of,
+    published_write_of,
+    scan_write_of,
     write_of,
 )
-from countledger.consumers.alerts.total_change import Move
+from countledger.consumers.alerts.total_change import TotalChange
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed, Unclear
-from tests.unit.alerts.judging import COUNTER, START_MS, TABLE, World, history, record, rule
+from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, World, history, record, rule
 from tests.unit.ledger.memory import Fault
 
 
-def _stored(world: World) -> State:
+def _stored(world: World) -> AlertState:
     item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule"))
     assert item is not None
     return decode_state(item)
@@ -28,9 +35,9 @@ def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() 
     """Whoever asked for the last threshold at once came between the update and its record."""
     wanted = rule(10, step=10)
     world = World([wanted])
-    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
-    assert isinstance(stands, Write)
-    world.dynamo.put(write_now_of(TABLE, Write(told(stands.state))))
+    scanned = decide_scan(None, TotalChange(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(scanned, WriteState)
+    world.dynamo.put(scan_write_of(TABLE, WriteState(published(scanned.state))))
 
     for _ in range(2):
         world.deliver(history([35, 45]))
@@ -41,8 +48,8 @@ def test_the_record_of_a_total_that_stood_alerts_at_what_it_passed_on_its_way() 
         ["1", "30"],
         ["2", "40"],
     ]
-    assert stands.state.firing is not None
-    assert stands.state.firing.alerts[0].id == world.targets.ids[2]
+    assert scanned.state.firing is not None
+    assert scanned.state.firing.alerts[0].id == world.targets.ids[2]
 
 
 def test_a_total_that_was_deleted_and_made_anew_alerts_though_its_versions_begin_again() -> None:
@@ -61,7 +68,7 @@ def test_a_total_that_was_deleted_and_made_anew_alerts_though_its_versions_begin
 
 @pytest.mark.parametrize("apart", [True, False], ids=["one by one", "in one batch"])
 def test_a_counter_that_was_made_again_where_a_rule_is_armed_alerts(apart: bool) -> None:  # noqa: FBT001 - a parameter
-    """Its making is no move, and its first move leads away from there."""
+    """Its making is no change, and its first change leads away from there."""
     world = World([rule(10, rearm=5)])
     world.deliver([record(800, 3, 12, method="atomic")])
     anew = [
@@ -115,26 +122,26 @@ def test_a_total_made_again_between_the_levels_alerts_as_any_other(
 
 
 def test_a_state_with_alerts_to_send_is_not_written_over() -> None:
-    """Not even by a judge that saw the same version and revision with all alerts sent."""
+    """Not even by an evaluator that saw the same version and revision with all alerts sent."""
     wanted = rule(10, step=10)
     dynamo = World([wanted]).dynamo
-    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
-    assert isinstance(stands, Write)
-    dynamo.put(write_now_of(TABLE, stands))
-    seen = told(stands.state)
-    crossed = decide(seen, Move(0, COUNTER, 35, 45, 2, START_MS), wanted)
-    assert isinstance(crossed, Write)
+    scanned = decide_scan(None, TotalChange(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(scanned, WriteState)
+    dynamo.put(scan_write_of(TABLE, scanned))
+    seen = published(scanned.state)
+    crossed = decide(seen, TotalChange(0, COUNTER, 35, 45, 2, START_MS), wanted)
+    assert isinstance(crossed, WriteState)
     assert crossed.over == seen
 
     with pytest.raises(ConditionFailed):
         dynamo.put(write_of(TABLE, crossed))
-    assert stands.state.firing is not None
-    dynamo.update(settle_of(TABLE, Tell(stands.state.firing, standing=True)))
+    assert scanned.state.firing is not None
+    dynamo.update(published_write_of(TABLE, PublishFiring(scanned.state.firing, from_scan=True)))
     dynamo.put(write_of(TABLE, crossed))
 
 
 def test_only_a_total_that_begins_is_compared_with_a_state_that_was_left() -> None:
-    """One read for its first move; none for a move between the levels; no write if armed."""
+    """One read for its first change; none for a change between the levels; no write if armed."""
     world = World([rule(5, "falling", rearm=20)])
     world.deliver(history([8, 3, 25]))
     world.dynamo.calls.clear()
@@ -150,7 +157,7 @@ def test_a_strict_counter_made_again_between_the_levels_stays_disarmed() -> None
     world = World([rule(10, rearm=5)])
     world.deliver([record(800, 3, 12, method="atomic")])
 
-    # Made again with 7, which is no move: the stream shows the next change.
+    # Made again with 7, which is no change: the stream shows the next change.
     world.deliver([record(901, 7, 11, at_s=100, method="atomic")])
     world.deliver([record(902, 11, 4, at_s=101, method="atomic")])
     world.deliver([record(903, 4, 11, at_s=102, method="atomic")])
@@ -162,18 +169,18 @@ def test_a_late_mark_of_a_total_that_stood_does_not_settle_what_its_record_set_o
     """Both have the same version and revision; what was told is not the same."""
     wanted = rule(10, step=10)
     world = World([wanted])
-    stands = decide_now(None, Move(0, COUNTER, 35, 35, 1, START_MS), wanted)
-    assert isinstance(stands, Write)
-    firing = stands.state.firing
+    scanned = decide_scan(None, TotalChange(0, COUNTER, 35, 35, 1, START_MS), wanted)
+    assert isinstance(scanned, WriteState)
+    firing = scanned.state.firing
     assert firing is not None
-    world.dynamo.put(write_now_of(TABLE, Write(told(stands.state))))
-    # The judge dies behind its write of what the record sets off.
+    world.dynamo.put(scan_write_of(TABLE, WriteState(published(scanned.state))))
+    # The evaluator dies behind its write of what the record sets off.
     world.dynamo.faults.append(None)
     world.dynamo.faults.append(Fault(Unclear("lost"), applied=True))
     world.deliver(history([35]))
 
     with pytest.raises(ConditionFailed):
-        world.dynamo.update(settle_of(TABLE, Tell(firing, standing=True)))
+        world.dynamo.update(published_write_of(TABLE, PublishFiring(firing, from_scan=True)))
     world.deliver(history([35]))
 
     assert [one.threshold for _, one in world.targets.taken] == [10, 20, 30]

@@ -99,6 +99,6 @@ def _id(one: Seen, rule: Rule, threshold: int) -> str:
         old=one.old,
         new=one.new,
         version=one.version,
-        region=rule.judge_in,
+        region=rule.evaluate_in,
         at_ms=one.at_ms,
     ).id

@@ -10,7 +10,7 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    Outcome,
+    StrictOutcome,
     Unknown,
     Withdrawn,
 )
@@ -45,7 +45,7 @@ ASKED = {"from": "a", "to": "b", "amount": 3}
     ],
 )
 def test_what_was_asked_stands_beside_what_became_of_it(
-    outcome: Outcome, code: int, facts: dict[str, object]
+    outcome: StrictOutcome, code: int, facts: dict[str, object]
 ) -> None:
     """The counter alone that refused is named by itself."""
     told = answer(outcome, ASKED)

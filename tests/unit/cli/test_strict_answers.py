@@ -15,8 +15,8 @@ from countledger.producers.strict.outcome import (
     BoundReached,
     Contended,
     Duplicate,
-    Outcome,
     SetFull,
+    StrictOutcome,
     Unknown,
     Withdrawn,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HALL = "tickets:hall"
 
-CHANGES: list[tuple[Outcome, Amount, str, int, str | None]] = [
+CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
     (Applied(HALL, 498), -2, "applied", 0, None),
     (Duplicate(HALL, None), -2, "duplicate", 0, None),
     (
@@ -91,7 +91,7 @@ CHANGES: list[tuple[Outcome, Amount, str, int, str | None]] = [
 
 @pytest.mark.parametrize(("outcome", "delta", "status", "code", "line"), CHANGES)
 def test_a_change_is_answered_by_status_code_and_one_line(
-    outcome: Outcome, delta: Amount, status: str, code: int, line: str | None
+    outcome: StrictOutcome, delta: Amount, status: str, code: int, line: str | None
 ) -> None:
     """A refusal has the current value, the bound and what was asked for."""
     answer = answer_to_change(outcome, delta)
@@ -103,7 +103,7 @@ def test_a_change_is_answered_by_status_code_and_one_line(
 
 def test_every_outcome_has_an_answer() -> None:
     """One that is added later needs one too."""
-    assert {type(outcome) for outcome, *_ in CHANGES} == set(get_args(Outcome))
+    assert {type(outcome) for outcome, *_ in CHANGES} == set(get_args(StrictOutcome))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_every_outcome_has_an_answer() -> None:
     ],
 )
 def test_giving_up_succeeds_only_where_the_change_is_out_for_good(
-    outcome: Outcome, status: str, code: int
+    outcome: StrictOutcome, status: str, code: int
 ) -> None:
     """A script that goes on at exit code 0 may sell the ticket again."""
     answer = answer_to_withdrawal(outcome, "order-1")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from countledger.compaction.due import DueIndex
 from countledger.compaction.limit import AgeLimit
-from countledger.compaction.report import Outcome, Report
+from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
 from countledger.compaction.work_queue import WorkQueue
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.compaction.compactor import Compactor
-    from countledger.compaction.report import Step
+    from countledger.compaction.report import CompactionStep
     from countledger.compaction.schedule import Schedule
     from countledger.compaction.work import Work
 
@@ -118,7 +118,7 @@ class ScriptedCompactor:
     """
 
     clock: ManualClock
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, RunOutcome] = field(default_factory=dict)
     compacted: dict[str, int] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     takes_ms: int = 0
@@ -129,16 +129,18 @@ class ScriptedCompactor:
         counter: str,
         *,
         deadline_ms: int | None = None,
-        on_step: Callable[[Step], None] = lambda _: None,
-    ) -> Report:
+        on_step: Callable[[CompactionStep], None] = lambda _: None,
+    ) -> CompactionReport:
         """What was told."""
         del deadline_ms, on_step
         self.calls.append(counter)
         self.clock.at_ms += self.takes_ms
         self.meanwhile()
-        outcome = self.outcomes.get(counter, Outcome.MERGED)
+        outcome = self.outcomes.get(counter, RunOutcome.MERGED)
         compacted = self.compacted.get(counter, 0)
-        return Report(counter=counter, outcome=outcome, merged=compacted, compacted=compacted)
+        return CompactionReport(
+            counter=counter, outcome=outcome, merged=compacted, compacted=compacted
+        )
 
     def limit(self, namespace: Namespace) -> AgeLimit:
         """The default one."""

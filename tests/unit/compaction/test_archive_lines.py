@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.compaction.archive_lines import checksum, items_in, lines_of
-from countledger.compaction.s3_archive import Place
+from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger.errors import BadSetting, CorruptArchive
 
 
@@ -16,7 +16,7 @@ from countledger.ledger.errors import BadSetting, CorruptArchive
 def test_what_is_no_place_is_refused(place: str) -> None:
     """Before anything is merged."""
     with pytest.raises(BadSetting, match="s3://bucket/prefix"):
-        Place.parse(place)
+        ArchiveLocation.parse(place)
 
 
 def test_lines_hold_whatever_an_item_may_hold() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.report import Outcome, Report, Step, Verb
+from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
-from countledger.compaction.s3_archive import Place, S3Archive
+from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.head import Head, decode_head
@@ -19,7 +19,7 @@ from countledger.ledger.limits import DAY_MS, HOUR_MS
 from countledger.ledger.operations import Put
 from tests.simulation.objects import Bucket, ObjectsClient
 from tests.unit.compaction.parts import LEDGER, limit_of
-from tests.unit.compaction.test_removal import COUNTER
+from tests.unit.compaction.test_deletion import COUNTER
 from tests.unit.compaction.test_reused_names import Reusing
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Archiving(Reusing):
     def archive(self) -> S3Archive:
         """The archive."""
         client: Any = ObjectsClient(self.bucket)
-        return S3Archive(client, Place.parse("s3://archive/some/where"))
+        return S3Archive(client, ArchiveLocation.parse("s3://archive/some/where"))
 
     def archiving(self, **settings: Any) -> Compactor:  # noqa: ANN401 - of a compactor
         """A compactor of a process of its own."""
@@ -57,7 +57,7 @@ class Archiving(Reusing):
             **settings,
         )
 
-    def compact(self, **settings: Any) -> Report:  # noqa: ANN401 - of a compactor
+    def compact(self, **settings: Any) -> CompactionReport:  # noqa: ANN401 - of a compactor
         """One run."""
         return self.archiving(**settings).compact(COUNTER)
 
@@ -75,7 +75,7 @@ class Archiving(Reusing):
         self.use(*_DELTAS)
         self.stack.clock.at_ms += 2 * DAY_MS
         self.bucket.failing = 1
-        assert self.compact().outcome is Outcome.FAILED
+        assert self.compact().outcome is RunOutcome.FAILED
         assert len(self.entries()) == len(_DELTAS)
 
     def delete(self, number: int) -> Item:
@@ -91,13 +91,13 @@ def test_an_entry_deleted_by_hand_is_no_proof_that_the_archive_was_stored() -> N
     archiving.published()
     changed = archiving.entries()[0]
     archiving.dynamo.put(Put(LEDGER, {**changed, "delta": 5}))
-    assert archiving.compact().outcome is Outcome.TAMPERED
+    assert archiving.compact().outcome is RunOutcome.TAMPERED
     archiving.delete(0)
 
     reports = [archiving.compact(), archiving.compact()]
 
     for report in reports:
-        assert report.outcome is Outcome.TAMPERED
+        assert report.outcome is RunOutcome.TAMPERED
         assert changed["entry"] in report.detail
         assert "--archive-as-found" in report.detail
     assert len(archiving.entries()) == 2
@@ -109,10 +109,10 @@ def test_an_entry_that_is_written_back_is_archived_with_the_others() -> None:
     archiving = Archiving()
     archiving.published()
     item = archiving.delete(1)
-    assert archiving.compact().outcome is Outcome.TAMPERED
+    assert archiving.compact().outcome is RunOutcome.TAMPERED
     archiving.dynamo.put(Put(LEDGER, item))
 
-    assert archiving.compact().outcome is Outcome.MERGED
+    assert archiving.compact().outcome is RunOutcome.MERGED
     assert archiving.archived() == list(_DELTAS)
     assert archiving.entries() == []
 
@@ -128,12 +128,12 @@ def test_an_operator_may_archive_what_is_there(how: str) -> None:
         changed = archiving.entries()[1]
         archiving.dynamo.put(Put(LEDGER, {**changed, "note": {"by": "hand"}}))
         refused = archiving.compact()
-        assert refused.outcome is Outcome.FAILED
+        assert refused.outcome is RunOutcome.FAILED
         assert "--archive-as-found" in refused.detail
 
     report = archiving.compact(archive_as_found=True)
 
-    assert report.outcome is Outcome.MERGED
+    assert report.outcome is RunOutcome.MERGED
     assert archiving.archived() == ([1, 16] if how == "deleted" else list(_DELTAS))
     assert archiving.entries() == []
     assert archiving.exact().read(COUNTER).sum == sum(_DELTAS)
@@ -146,7 +146,7 @@ def test_a_run_that_goes_on_deleting_knows_that_the_archive_was_stored(number: i
     archiving.use(*_DELTAS)
     archiving.stack.clock.at_ms += 2 * DAY_MS
 
-    def stop(step: Step) -> None:
+    def stop(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE:
             raise _Stopped
 
@@ -157,7 +157,7 @@ def test_a_run_that_goes_on_deleting_knows_that_the_archive_was_stored(number: i
     stored = dict(archiving.bucket.objects)
     archiving.bucket.objects.clear()
 
-    assert archiving.compact().outcome is Outcome.MERGED
+    assert archiving.compact().outcome is RunOutcome.MERGED
     assert archiving.bucket.objects == {}
     archiving.bucket.objects.update(stored)
     assert archiving.archived() == list(_DELTAS)
@@ -167,9 +167,9 @@ def test_a_run_that_paused_while_another_went_on_asks_no_operator() -> None:
     """What it misses was archived and deleted by the other one, and the head was replaced since."""
     archiving = Archiving()
     archiving.published()
-    acted: list[Report] = []
+    acted: list[CompactionReport] = []
 
-    def act(step: Step) -> None:
+    def act(step: CompactionStep) -> None:
         if step.verb is Verb.AWAIT and not acted:
             acted.append(archiving.compact())
             archiving.use(64)
@@ -177,14 +177,14 @@ def test_a_run_that_paused_while_another_went_on_asks_no_operator() -> None:
             with pytest.raises(_Stopped):
                 archiving.archiving().compact(COUNTER, on_step=stop_before_deleting)
 
-    def stop_before_deleting(step: Step) -> None:
+    def stop_before_deleting(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE:
             raise _Stopped
 
     report = archiving.archiving().compact(COUNTER, on_step=act)
 
-    assert acted[0].outcome is Outcome.MERGED
-    assert report.outcome is Outcome.OVERTAKEN
+    assert acted[0].outcome is RunOutcome.MERGED
+    assert report.outcome is RunOutcome.OVERTAKEN
 
 
 def test_a_late_record_of_an_earlier_generation_hides_no_later_one() -> None:
@@ -206,15 +206,15 @@ def test_a_late_record_of_an_earlier_generation_hides_no_later_one() -> None:
 
 
 @pytest.mark.parametrize("seen", ["no record", "a record"])
-def test_a_late_record_of_a_removed_counter_hides_not_that_of_the_next_one(seen: str) -> None:
+def test_a_late_record_of_a_deleted_counter_hides_not_that_of_the_next_one(seen: str) -> None:
     """Its run read what was recorded, and stood still until the name was used again."""
     archiving = Archiving()
-    removed = Head(generation=5, run="paused", incarnation="removed")
-    before = Head(generation=4, run="earlier", incarnation="removed")
+    deleted = Head(generation=5, run="paused", incarnation="deleted")
+    before = Head(generation=4, run="earlier", incarnation="deleted")
     if seen == "a record":
         archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, before, "s3://archive/4", None))
     record = archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER))
-    late = plan.archived_of(LEDGER, COUNTER, removed, "s3://archive/5", record)
+    late = plan.archived_of(LEDGER, COUNTER, deleted, "s3://archive/5", record)
     head = Head(generation=8, run="next", incarnation="next")
     archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, head, "s3://archive/8", record))
 
@@ -232,31 +232,31 @@ def test_p9_an_archived_generation_costs_one_write_unit_more() -> None:
         archiving.stack.clock.at_ms += 2 * DAY_MS
         made = archiving.archiving() if archive else archiving.compactor()
         calls = len(archiving.dynamo.calls)
-        assert made.compact(COUNTER).outcome is Outcome.MERGED
+        assert made.compact(COUNTER).outcome is RunOutcome.MERGED
         costs.append(archiving.dynamo.calls[calls:].count("put"))
 
     assert costs == [2, 3]
 
 
 def test_two_counters_of_one_name_have_an_archive_each() -> None:
-    """At the same generations: what was removed does not come back with the name."""
+    """At the same generations: what was deleted does not come back with the name."""
     archiving = Archiving()
     archiving.use(*_DELTAS)
     archiving.stack.clock.at_ms += 2 * DAY_MS
-    assert archiving.compact().outcome is Outcome.MERGED
+    assert archiving.compact().outcome is RunOutcome.MERGED
     archiving.empty(with_entries=False)
     between = archiving.archived()
     archiving.forget()
     archiving.use(64)
     archiving.stack.clock.at_ms += 2 * DAY_MS
-    assert archiving.compact().outcome is Outcome.MERGED
+    assert archiving.compact().outcome is RunOutcome.MERGED
 
     assert between == []
     assert archiving.archived() == [64]
     assert len(archiving.bucket.objects) == 2
 
 
-def test_a_removal_takes_the_record_along() -> None:
+def test_a_deletion_takes_the_record_along() -> None:
     """Nothing of the counter stays in the ledger."""
     archiving = Archiving()
     archiving.use(*_DELTAS)
@@ -296,7 +296,7 @@ def test_a_third_call_that_stood_still_takes_no_record_of_the_next_counter() -> 
         archiving.forget()
         archiving.use(64)
         archiving.stack.clock.at_ms += 2 * DAY_MS
-        assert archiving.compact().outcome is Outcome.MERGED
+        assert archiving.compact().outcome is RunOutcome.MERGED
         records.append(archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)))
 
     archiving.interrupted.before_delete[keys.ARCHIVED] = act
@@ -315,7 +315,7 @@ def test_the_archive_shows_an_entry_of_two_objects_of_a_generation_once() -> Non
     def die() -> None:
         raise _Stopped
 
-    def before_the_record(step: Step) -> None:
+    def before_the_record(step: CompactionStep) -> None:
         if step.verb is Verb.ARCHIVE:
             archiving.interrupted.before_write.append(die)
 
@@ -323,7 +323,7 @@ def test_the_archive_shows_an_entry_of_two_objects_of_a_generation_once() -> Non
         archiving.archiving().compact(COUNTER, on_step=before_the_record)
     archiving.delete(1)
 
-    assert archiving.compact(archive_as_found=True).outcome is Outcome.MERGED
+    assert archiving.compact(archive_as_found=True).outcome is RunOutcome.MERGED
     assert len(archiving.bucket.objects) == 2
     assert archiving.archived() == list(_DELTAS)
 
@@ -336,23 +336,25 @@ def test_the_record_of_an_earlier_counter_hinders_no_later_one() -> None:
     other = Head(generation=57, run="r", incarnation="earlier")
     archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, other, "s3://archive/earlier", None))
 
-    assert archiving.compact().outcome is Outcome.MERGED
+    assert archiving.compact().outcome is RunOutcome.MERGED
     assert archiving.archived() == list(_DELTAS)
 
 
-@pytest.mark.parametrize(("hours", "outcome"), [(11, Outcome.MERGED), (13, Outcome.FAILED)])
-def test_a_run_that_slept_for_half_a_day_records_no_archive(hours: int, outcome: Outcome) -> None:
-    """The counter may have been removed by then; without a record nothing is deleted."""
+@pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
+def test_a_run_that_slept_for_half_a_day_records_no_archive(
+    hours: int, outcome: RunOutcome
+) -> None:
+    """The counter may have been deleted by then; without a record nothing is deleted."""
     archiving = Archiving()
     archiving.use(*_DELTAS)
     clock = archiving.stack.clock
     clock.at_ms += 2 * DAY_MS
 
-    def sleep(step: Step) -> None:
+    def sleep(step: CompactionStep) -> None:
         if step.verb is Verb.ARCHIVE:
             clock.at_ms += hours * HOUR_MS
 
     report = archiving.archiving().compact(COUNTER, on_step=sleep)
 
     assert report.outcome is outcome
-    assert (archiving.entries() == []) is (outcome is Outcome.MERGED)
+    assert (archiving.entries() == []) is (outcome is RunOutcome.MERGED)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.batch import Batch
+from countledger.compaction.batch import WorkBatch
 from countledger.compaction.dispatcher import Dispatcher
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.compaction.sweep import SEGMENTS, SETTLED_MS, Sweeper
 from countledger.compaction.work import (
     CompactCounter,
@@ -26,7 +26,7 @@ from tests.unit.compaction.parts import COUNTERS, HOME, Stack
 from tests.unit.ledger.clocks import NOW_MS
 
 if TYPE_CHECKING:
-    from countledger.compaction.report import Report
+    from countledger.compaction.report import CompactionReport
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def _dispatcher(stack: Stack) -> Dispatcher:
     return Dispatcher(stack.index, stack.queue, stack.region, HOME, stack.clock)
 
 
-def _batch(stack: Stack, notes: list[Report] | None = None) -> Batch:
+def _batch(stack: Stack, notes: list[CompactionReport] | None = None) -> WorkBatch:
     sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock)
-    kept: list[Report] = [] if notes is None else notes
-    return Batch(stack.worker(), sweeper, stack.queue, stack.clock, kept.append)
+    kept: list[CompactionReport] = [] if notes is None else notes
+    return WorkBatch(stack.worker(), sweeper, stack.queue, stack.clock, kept.append)
 
 
 # ---- the dispatcher ----
@@ -223,7 +223,7 @@ def test_a_merged_counter_leaves_the_index(stack: Stack) -> None:
 
     report = stack.worker().compact("likes:a")
 
-    assert report.outcome is Outcome.MERGED
+    assert report.outcome is RunOutcome.MERGED
     stored = stack.total("likes:a")
     assert stored["compacted"] == 4
     assert "due_at" not in stored
@@ -244,9 +244,15 @@ def test_an_entry_that_comes_while_its_counter_is_settled_is_not_forgotten(stack
 
 @pytest.mark.parametrize(
     "outcome",
-    [Outcome.WAITING, Outcome.STOPPED, Outcome.OVERTAKEN, Outcome.TAMPERED, Outcome.FAILED],
+    [
+        RunOutcome.WAITING,
+        RunOutcome.STOPPED,
+        RunOutcome.OVERTAKEN,
+        RunOutcome.TAMPERED,
+        RunOutcome.FAILED,
+    ],
 )
-def test_a_counter_that_is_not_done_stays_due(stack: Stack, outcome: Outcome) -> None:
+def test_a_counter_that_is_not_done_stays_due(stack: Stack, outcome: RunOutcome) -> None:
     """The next run goes on with it."""
     _due(stack, "likes:a")
     stack.compactor.outcomes["likes:a"] = outcome
@@ -260,7 +266,7 @@ def test_a_counter_without_a_total_gets_none_by_compaction(stack: Stack) -> None
     """A repair makes it, with everything in it."""
     stack.compactor.compacted["likes:a"] = 4
 
-    assert stack.worker().compact("likes:a").outcome is Outcome.MERGED
+    assert stack.worker().compact("likes:a").outcome is RunOutcome.MERGED
     assert ("likes:a", "total") not in stack.dynamo.tables[COUNTERS]
 
 
@@ -291,12 +297,12 @@ def test_a_failure_to_settle_is_a_failure_and_keeps_what_was_merged(stack: Stack
     """Its message comes again, and finds it merged."""
     _due(stack, "likes:a")
     stack.compactor.compacted["likes:a"] = 5
-    stack.compactor.meanwhile = lambda: stack.total("likes:a", compacted="spoilt")
+    stack.compactor.meanwhile = lambda: stack.total("likes:a", compacted="corrupt")
 
     report = stack.worker().compact("likes:a")
 
-    assert (report.outcome, report.merged) == (Outcome.FAILED, 5)
-    assert "spoilt" in report.detail
+    assert (report.outcome, report.merged) == (RunOutcome.FAILED, 5)
+    assert "corrupt" in report.detail
 
 
 def test_a_schedule_is_read_once_by_a_worker(stack: Stack) -> None:
@@ -324,8 +330,11 @@ def test_a_batch_reports_what_failed_and_goes_on(stack: Stack) -> None:
     """A counter that cannot be compacted does not stop the others."""
     for name in "abcd":
         _due(stack, f"likes:{name}")
-    stack.compactor.outcomes |= {"likes:b": Outcome.FAILED, "likes:c": Outcome.TAMPERED}
-    notes: list[Report] = []
+    stack.compactor.outcomes |= {
+        "likes:b": RunOutcome.FAILED,
+        "likes:c": RunOutcome.TAMPERED,
+    }
+    notes: list[CompactionReport] = []
     messages = {
         "m0": "nonsense",
         **_bodies("likes:a", "likes:b", "likes:c", "likes:d", "no-such:x"),
@@ -370,7 +379,7 @@ def test_a_sweep_marks_what_should_have_been_in_the_index(stack: Stack) -> None:
     stack.total("likes:few", entries=2)
     stack.total("likes:done", entries=50, compacted=49)
     stack.total("other:enough", entries=50)
-    stack.total("likes:spoilt", entries="x")
+    stack.total("likes:corrupt", entries="x")
     body = json.dumps({"sweep": {"namespace": "likes", "segment": 0, "segments": 1, "after": None}})
 
     tally = _batch(stack).run({"m": body}, NOW_MS + HOUR_MS)
@@ -397,7 +406,7 @@ def test_a_sweep_hands_on_what_there_was_no_time_for(stack: Stack) -> None:
     for name in names:
         stack.total(name, entries=3)
     sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock, page_size=4)
-    batch = Batch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
+    batch = WorkBatch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
     stack.queue.sent.append(SweepSegment("likes", 0, 1))
     runs = 0
 
@@ -416,6 +425,6 @@ def test_a_rest_that_could_not_be_handed_on_comes_again(stack: Stack) -> None:
     stack.total("likes:b", entries=3)
     sweeper = Sweeper(stack.dynamo, COUNTERS, stack.clock, page_size=1)
     object.__setattr__(stack.queue, "takes", 0)
-    batch = Batch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
+    batch = WorkBatch(stack.worker(), sweeper, stack.queue, stack.clock, lambda _: None)
 
     assert batch.run({"m": encode_work(SweepSegment("likes", 0, 1))}, NOW_MS).again == ["m"]

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.compaction import plan
-from countledger.compaction.deletion_mark import Mark
+from countledger.compaction.deletion_mark import DeletionMark
 from countledger.compaction.deletion_plan import empty_head
-from countledger.compaction.report import Outcome
+from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import SumOverflow
@@ -129,14 +129,18 @@ def test_a_head_replaces_only_the_one_that_was_read() -> None:
 
 
 def test_every_head_of_a_sequence_names_its_first_run() -> None:
-    """Also across closing heads and runs; a removal's empty head begins another sequence."""
+    """Also across closing heads and runs; a deletion's empty head begins another sequence."""
     first = plan.next_head(NO_HEAD, [_candidate(1, 5)], "run 1", None)
     second = plan.closing_head(first, "run 2")
     third = plan.next_head(second, [_candidate(2, 5)], "run 3", None)
-    empty = empty_head(Mark(counter="c", id="m", at_ms=9), 4)
+    empty = empty_head(DeletionMark(counter="c", id="m", at_ms=9), 4)
 
     assert [one.incarnation for one in (first, second, third)] == ["run 1"] * 3
-    assert empty.incarnation == empty.run != empty_head(Mark(counter="c", id="n", at_ms=9), 4).run
+    assert (
+        empty.incarnation
+        == empty.run
+        != empty_head(DeletionMark(counter="c", id="n", at_ms=9), 4).run
+    )
     assert plan.next_head(empty, [_candidate(3, 5)], "run 4", None).incarnation == empty.run
 
 
@@ -144,14 +148,14 @@ def test_every_head_of_a_sequence_names_its_first_run() -> None:
     ("elsewhere", "outcome"),
     [
         (Head(generation=4, run="r", incarnation="a"), None),
-        (Head(generation=3, run="q", incarnation="a"), Outcome.WAITING),
-        (Head(generation=4, run="q", incarnation="b"), Outcome.WAITING),
-        (Head(generation=5, run="q", incarnation="a"), Outcome.OVERTAKEN),
-        (Head(generation=5, run="q", incarnation="b"), Outcome.WAITING),
+        (Head(generation=3, run="q", incarnation="a"), RunOutcome.WAITING),
+        (Head(generation=4, run="q", incarnation="b"), RunOutcome.WAITING),
+        (Head(generation=5, run="q", incarnation="a"), RunOutcome.OVERTAKEN),
+        (Head(generation=5, run="q", incarnation="b"), RunOutcome.WAITING),
     ],
 )
 def test_only_a_later_head_of_the_same_counter_overtakes(
-    elsewhere: Head, outcome: Outcome | None
+    elsewhere: Head, outcome: RunOutcome | None
 ) -> None:
     """A higher generation that another counter of that name had is only not replaced there yet."""
     found = plan.arrived(Head(generation=4, run="r", incarnation="a"), {"east": elsewhere})
@@ -166,7 +170,7 @@ def test_every_head_overtakes_a_run_that_found_none() -> None:
     overtaken = plan.arrived(NO_HEAD, {"west": NO_HEAD, "east": first})
 
     assert overtaken is not None
-    assert overtaken[0] is Outcome.OVERTAKEN
+    assert overtaken[0] is RunOutcome.OVERTAKEN
     assert plan.arrived(NO_HEAD, {"west": NO_HEAD}) is None
 
 
@@ -182,13 +186,13 @@ def test_a_head_comes_back_as_it_was_written(delta: int, at_ms: int | None) -> N
     ("generation", "run", "outcome"),
     [
         (3, "r", None),
-        (2, "r", Outcome.WAITING),
-        (3, "other", Outcome.WAITING),
-        (4, "other", Outcome.OVERTAKEN),
+        (2, "r", RunOutcome.WAITING),
+        (3, "other", RunOutcome.WAITING),
+        (4, "other", RunOutcome.OVERTAKEN),
     ],
 )
 def test_a_head_has_arrived_where_generation_and_run_are_shown(
-    generation: int, run: str, outcome: Outcome | None
+    generation: int, run: str, outcome: RunOutcome | None
 ) -> None:
     """An older one is waited for; a newer one ends the run."""
     mine = Head(generation=3, run="r")

@@ -29,7 +29,7 @@ def test_a_table_names_its_replicas() -> None:
 
 @pytest.mark.parametrize("status", ["CREATING", "DELETING", "UPDATING", "REGION_DISABLED"])
 def test_a_replica_that_is_not_in_service_is_named(status: str) -> None:
-    """While one is made or removed nothing is merged."""
+    """While one is made or deleted nothing is merged."""
     replicas = [{"RegionName": "b", "ReplicaStatus": status}]
 
     assert survey_of({"Replicas": replicas}, "a").unready == (f"b ({status})",)

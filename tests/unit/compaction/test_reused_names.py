@@ -1,4 +1,4 @@
-"""A name that is used again while its removal goes on: nothing is lost, doubled or taken along."""
+"""A name that is used again while its deletion goes on: nothing is lost, doubled or taken along."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion_stage import Stage
-from countledger.compaction.report import Outcome, Step, Verb
+from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.report import CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.consumers.groups import Groups
 from countledger.consumers.totals import TotalsReader
@@ -23,11 +23,11 @@ from countledger.ledger.head import decode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import Standing, standing_of
+from countledger.producers.ingest.expired import LateStatus, standing_of
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
-from tests.unit.compaction.test_removal import COUNTER, Emptying
+from tests.unit.compaction.test_deletion import COUNTER, Emptying
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.ledger.transactions import TransactingClient
 
@@ -94,7 +94,7 @@ class InterruptedClient(TransactingClient):
 
 @dataclass
 class Reusing(Emptying):
-    """A counter whose name is used again after its numbers were removed."""
+    """A counter whose name is used again after its numbers were deleted."""
 
     stack: Stack = field(default_factory=lambda: Stack(dynamo=InterruptedClient(description={})))
 
@@ -120,13 +120,13 @@ class Reusing(Emptying):
         self.stack.total(COUNTER, updated_at=self.stack.clock.at_ms)
         stages = []
         for _ in range(2):
-            stages.append(self.remover().remove(COUNTER).stage)
+            stages.append(self.deleter().delete(COUNTER).stage)
             self.stack.clock.at_ms += 2 * DAY_MS
-        assert stages == [Stage.MARKED, Stage.REMOVED]
+        assert stages == [DeletionStage.MARKED, DeletionStage.DELETED]
 
     def forget(self) -> None:
         """The third call."""
-        assert self.remover().remove(COUNTER).stage is Stage.FORGOTTEN
+        assert self.deleter().delete(COUNTER).stage is DeletionStage.FORGOTTEN
 
     def compactor(self, covers_max: int = 300) -> Compactor:
         """A run's compactor."""
@@ -151,7 +151,7 @@ def test_an_exact_read_across_the_third_call_starts_over(*, with_entries: bool) 
 
     def act() -> None:
         reusing.forget()
-        assert reusing.compactor().compact(COUNTER).outcome is Outcome.MERGED
+        assert reusing.compactor().compact(COUNTER).outcome is RunOutcome.MERGED
 
     reusing.interrupted.after_query.append(act)
 
@@ -166,7 +166,7 @@ def test_a_run_that_paused_publishes_over_no_head_of_another_run() -> None:
     reusing.stack.clock.at_ms += 2 * DAY_MS
     empty = reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) or {}
 
-    def stop_at_the_same_generation(step: Step) -> None:
+    def stop_at_the_same_generation(step: CompactionStep) -> None:
         if step.verb is Verb.SELECT and step.generation == empty["generation"]:
             raise _Stopped
 
@@ -179,7 +179,7 @@ def test_a_run_that_paused_publishes_over_no_head_of_another_run() -> None:
     report = reusing.compactor(covers_max=1).compact(COUNTER)
 
     assert reusing.exact().read(COUNTER).sum == _SUM
-    assert report.outcome is Outcome.OVERTAKEN
+    assert report.outcome is RunOutcome.OVERTAKEN
 
 
 def test_the_head_of_the_counter_that_uses_the_name_again_is_not_forgotten() -> None:
@@ -197,7 +197,7 @@ def test_the_head_of_the_counter_that_uses_the_name_again_is_not_forgotten() -> 
 
 @pytest.mark.parametrize(("hours", "again"), [(11, False), (13, True)])
 def test_an_exact_read_that_took_half_a_day_starts_over(hours: int, *, again: bool) -> None:
-    """From "no head" to the first one there may have been a whole removal."""
+    """From "no head" to the first one there may have been a whole deletion."""
     reusing = Reusing()
     reusing.use(*_DELTAS)
     clock = reusing.stack.clock
@@ -221,38 +221,38 @@ def test_a_strongly_consistent_table_is_merged_by_single_deletes_alone(retire: R
     report = replace(reusing.compactor(), retire=retire).compact(COUNTER)
 
     refused = retire is Retire.TRANSACTION
-    assert report.outcome is (Outcome.FAILED if refused else Outcome.MERGED)
+    assert report.outcome is (RunOutcome.FAILED if refused else RunOutcome.MERGED)
     assert isinstance(report.error, BadSetting) is refused
     assert (reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) is None) is refused
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_removal_that_stood_still_is_not_sent_under_an_old_time(*, late: bool) -> None:
+def test_a_deletion_that_stood_still_is_not_sent_under_an_old_time(*, late: bool) -> None:
     """Its empty head would be forgotten before a day is over."""
     reusing = Reusing()
     reusing.use(*_DELTAS)
     clock = reusing.stack.clock
     reusing.stack.total(COUNTER, updated_at=clock.at_ms)
-    reusing.remover().remove(COUNTER)
+    reusing.deleter().delete(COUNTER)
     clock.at_ms += 2 * DAY_MS
     report = reusing.compactor().compact(COUNTER)
     waited_ms = HOUR_MS + late
     reusing.interrupted.before_write.append(lambda: clock.sleep_ms(waited_ms))
 
-    assert report.outcome is Outcome.MERGED
+    assert report.outcome is RunOutcome.MERGED
     if late:
         with pytest.raises(ServiceFailed, match="stood still"):
-            reusing.remover().remove(COUNTER)
-    removed = reusing.remover().remove(COUNTER)
+            reusing.deleter().delete(COUNTER)
+    deleted = reusing.deleter().delete(COUNTER)
 
-    assert removed.stage is Stage.REMOVED
-    assert removed.next_at_ms is not None
-    assert removed.next_at_ms - clock.at_ms >= DAY_MS - HOUR_MS
+    assert deleted.stage is DeletionStage.DELETED
+    assert deleted.next_at_ms is not None
+    assert deleted.next_at_ms - clock.at_ms >= DAY_MS - HOUR_MS
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_membership_leaves_soon_after_the_time_that_it_carries(*, late: bool) -> None:
-    """Later it could pass for one of a counter that was removed in between."""
+    """Later it could pass for one of a counter that was deleted in between."""
     reusing = Reusing()
     clock = reusing.stack.clock
     groups = Groups(TotalsReader(reusing.dynamo, COUNTERS), reusing.stack.namespaces, clock)
@@ -266,7 +266,7 @@ def test_a_membership_leaves_soon_after_the_time_that_it_carries(*, late: bool) 
 
 
 def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there() -> None:
-    """It may have been counted and removed; what is younger than the mark was not."""
+    """It may have been counted and deleted; what is younger than the mark was not."""
     reusing = Reusing()
     reusing.empty()
     head = decode_head(reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)))
@@ -278,14 +278,14 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
 
     found = [standing_of(entry, None, head) for entry in entries]
 
-    assert found == [Standing.UNKNOWN, Standing.UNCOUNTED]
+    assert found == [LateStatus.UNKNOWN, LateStatus.UNCOUNTED]
 
 
-@pytest.mark.parametrize(("hours", "outcome"), [(11, Outcome.MERGED), (13, Outcome.FAILED)])
+@pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
 def test_a_run_that_read_no_head_publishes_none_half_a_day_later(
-    hours: int, outcome: Outcome
+    hours: int, outcome: RunOutcome
 ) -> None:
-    """By then another counter may have had the name, and be removed: again there is no head."""
+    """By then another counter may have had the name, and be deleted: again there is no head."""
     reusing = Reusing()
     reusing.use(*_DELTAS)
     clock = reusing.stack.clock
@@ -296,14 +296,14 @@ def test_a_run_that_read_no_head_publishes_none_half_a_day_later(
 
     assert report.outcome is outcome
     assert (reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) is None) is (
-        outcome is Outcome.FAILED
+        outcome is RunOutcome.FAILED
     )
 
 
 @pytest.mark.parametrize("retire", Retire)
-@pytest.mark.parametrize(("hours", "outcome"), [(11, Outcome.MERGED), (13, Outcome.FAILED)])
+@pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
 def test_a_run_that_slept_for_half_a_day_deletes_nothing(
-    retire: Retire, hours: int, outcome: Outcome
+    retire: Retire, hours: int, outcome: RunOutcome
 ) -> None:
     """By then an entry of the next counter may have that key: one that expired and was resent."""
     reusing = Reusing()
@@ -314,7 +314,7 @@ def test_a_run_that_slept_for_half_a_day_deletes_nothing(
     def sleep() -> None:
         clock.at_ms += hours * HOUR_MS
 
-    def at_retire(step: Step) -> None:
+    def at_retire(step: CompactionStep) -> None:
         if step.verb is Verb.RETIRE:
             first = min(item["entry"] for item in entries())
             if retire is Retire.DELETE:
@@ -329,4 +329,4 @@ def test_a_run_that_slept_for_half_a_day_deletes_nothing(
     report = run.compact(COUNTER, on_step=at_retire)
 
     assert report.outcome is outcome
-    assert len(entries()) == (0 if outcome is Outcome.MERGED else len(_DELTAS))
+    assert len(entries()) == (0 if outcome is RunOutcome.MERGED else len(_DELTAS))

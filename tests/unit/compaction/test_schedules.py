@@ -6,7 +6,7 @@ import pytest
 
 from countledger.compaction.retire import Retire
 from countledger.compaction.schedule import Schedule, decode_schedule, encode_schedule
-from countledger.compaction.schedules import Change
+from countledger.compaction.schedules import ScheduleChange
 from countledger.compaction.trigger import trigger_name
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule, rule_in
@@ -98,7 +98,7 @@ def test_a_minimum_age_below_the_limit_is_refused_with_the_arithmetic(stack: Sta
 
 
 @pytest.mark.parametrize(
-    ("wish", "reason"),
+    ("spec", "reason"),
     [
         ({}, "does not say when"),
         ({"min_entries": 5}, "does not say when"),
@@ -115,11 +115,11 @@ def test_a_minimum_age_below_the_limit_is_refused_with_the_arithmetic(stack: Sta
     ],
 )
 def test_what_no_schedule_can_be_is_refused(
-    stack: Stack, wish: dict[str, object], reason: str
+    stack: Stack, spec: dict[str, object], reason: str
 ) -> None:
     """Naming the value and the rule; nothing is written."""
     with pytest.raises(BadSetting, match=reason):
-        stack.schedules.create("likes", **wish)  # type: ignore[arg-type]
+        stack.schedules.create("likes", **spec)  # type: ignore[arg-type]
 
     assert stack.schedules.find("likes") is None
     assert stack.triggers.kept == {}
@@ -220,22 +220,22 @@ def test_a_file_makes_and_changes_and_leaves_others_alone(stack: Stack) -> None:
         stack.namespace(name)
     stack.schedules.create("a", every_ms=HOUR_MS, min_entries=7)
     stack.schedules.create("b", every_ms=HOUR_MS, min_entries=7)
-    wishes = {"b": {"every_ms": HOUR_MS}, "c": {"cron": "0 3 * * ? *"}}
+    specs = {"b": {"every_ms": HOUR_MS}, "c": {"cron": "0 3 * * ? *"}}
 
-    first = list(stack.schedules.apply(wishes))  # type: ignore[arg-type]
-    again = list(stack.schedules.apply(wishes))  # type: ignore[arg-type]
+    first = list(stack.schedules.apply(specs))  # type: ignore[arg-type]
+    again = list(stack.schedules.apply(specs))  # type: ignore[arg-type]
 
-    assert [change for _, change in first] == [Change.CHANGED, Change.CREATED]
-    assert [change for _, change in again] == [Change.UNCHANGED, Change.UNCHANGED]
+    assert [change for _, change in first] == [ScheduleChange.CHANGED, ScheduleChange.CREATED]
+    assert [change for _, change in again] == [ScheduleChange.UNCHANGED, ScheduleChange.UNCHANGED]
     assert [one.min_entries for one in stack.schedules.list()] == [7, 100, 100]
 
 
 def test_a_file_with_one_bad_schedule_changes_nothing(stack: Stack) -> None:
     """All are checked first."""
-    wishes = {"likes": {"every_ms": HOUR_MS}, "no-such": {"every_ms": HOUR_MS}}
+    specs = {"likes": {"every_ms": HOUR_MS}, "no-such": {"every_ms": HOUR_MS}}
 
     with pytest.raises(NamespaceUnknown):
-        list(stack.schedules.apply(wishes))  # type: ignore[arg-type]
+        list(stack.schedules.apply(specs))  # type: ignore[arg-type]
 
     assert stack.schedules.list() == []
 
@@ -259,7 +259,7 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [
         {"expression": "sometimes"},
         {"expression": 5},
@@ -268,10 +268,10 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
         {"archive": "nowhere"},
     ],
 )
-def test_an_item_that_was_spoilt_by_hand_is_told(spoilt: dict[str, object]) -> None:
+def test_an_item_that_was_corrupt_by_hand_is_told(corrupt: dict[str, object]) -> None:
     """As corrupt, whatever is wrong with it."""
     schedule = Schedule(namespace="likes", expression="rate(1 hour)", region=HOME)
-    item = {**encode_schedule(schedule, LIMIT_MS, 1), **spoilt}
+    item = {**encode_schedule(schedule, LIMIT_MS, 1), **corrupt}
 
     with pytest.raises(CorruptItem, match="likes"):
         decode_schedule(item)

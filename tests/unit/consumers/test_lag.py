@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from countledger.consumers.lag import waiting_since_ms
+from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger.limits import SECOND_MS
 from tests.unit.consumers.world import COUNTERS, World
@@ -45,7 +45,7 @@ def test_the_oldest_waiting_change_of_any_shard_counts() -> None:
 
 
 def test_what_the_materializer_is_not_given_does_not_wait() -> None:
-    """Removals, as compaction makes them, are filtered out before it."""
+    """Deletions, as compaction makes them, are filtered out before it."""
     world = World()
     world.add_shard("s")
     world.deliver([world.emit(1)])

@@ -1,4 +1,4 @@
-"""What is removed beside a counter is what it left, and never what belongs to the next one."""
+"""What is deleted beside a counter is what it left, and never what belongs to the next one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.deletion_stage import Removal, Stage
-from countledger.compaction.deletions import Removals
+from countledger.compaction.deletion_stage import Deletion, DeletionStage
+from countledger.compaction.deletions import Deletions
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
 from countledger.consumers.totals import TotalsReader
@@ -17,13 +17,13 @@ from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete, Put
 from tests.unit.compaction.parts import COUNTERS
-from tests.unit.compaction.test_removal import COUNTER, Emptying
+from tests.unit.compaction.test_deletion import COUNTER, Emptying
 from tests.unit.ledger.clocks import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.deletion import LedgerRemover
+    from countledger.compaction.deletion import LedgerDeleter
 
 GROUP = "posts"
 
@@ -49,12 +49,12 @@ class Beside(Emptying):
 
     @property
     def leftovers(self) -> Leftovers:
-        """What removes them."""
+        """What deletes them."""
         return Leftovers(self.groups())
 
-    def removing(self, tidy: Callable[[str, int], list[str]] | None = None) -> LedgerRemover:
-        """A remover that tidies."""
-        return replace(self.remover(), tidy=tidy or self.leftovers.remove)
+    def deleting(self, tidy: Callable[[str, int], list[str]] | None = None) -> LedgerDeleter:
+        """A deleter that tidies."""
+        return replace(self.deleter(), tidy=tidy or self.leftovers.remove)
 
     def add(self, group: str = GROUP) -> None:
         """A membership and the state of an alert, by a clock that is late."""
@@ -70,14 +70,14 @@ class Beside(Emptying):
         mine = [one for one in states if one.startswith(keys.ALERT_PREFIX)]
         return [*self.groups().of(COUNTER)], [one.removeprefix(keys.ALERT_PREFIX) for one in mine]
 
-    def call(self, remover: LedgerRemover | None = None) -> Removal:
-        """One removal call; then two days go by."""
-        removal = (remover or self.removing()).remove(COUNTER)
+    def call(self, deleter: LedgerDeleter | None = None) -> Deletion:
+        """One deletion call; then two days go by."""
+        deletion = (deleter or self.deleting()).delete(COUNTER)
         self.stack.clock.at_ms += 2 * DAY_MS
-        return removal
+        return deletion
 
 
-_MOMENTS = ["crash before tidying", "crash in tidying", "after the removal", "before forgetting"]
+_MOMENTS = ["crash before tidying", "crash in tidying", "after the deletion", "before forgetting"]
 
 
 @pytest.mark.parametrize("moment", _MOMENTS)
@@ -86,7 +86,7 @@ _MOMENTS = ["crash before tidying", "crash in tidying", "after the removal", "be
 def test_what_belongs_to_the_counter_that_uses_the_name_again_stays(
     moment: str, group: str, late_ms: int
 ) -> None:
-    """At every point between the calls; and what the removed counter had goes."""
+    """At every point between the calls; and what the deleted counter had goes."""
     beside = Beside(late_ms=late_ms)
     beside.record()
     beside.add(GROUP)
@@ -106,21 +106,21 @@ def test_what_belongs_to_the_counter_that_uses_the_name_again_stays(
 
     if moment.startswith("crash"):
         with pytest.raises(_Crashed):
-            beside.removing(tidy).remove(COUNTER)
+            beside.deleting(tidy).delete(COUNTER)
         if moment == "crash before tidying":
             beside.add(group)
         beside.call()
     else:
-        removed = beside.removing().remove(COUNTER)
-        assert removed.stage is Stage.REMOVED
-        if moment == "after the removal":
+        deleted = beside.deleting().delete(COUNTER)
+        assert deleted.stage is DeletionStage.DELETED
+        if moment == "after the deletion":
             beside.add(group)
         beside.stack.clock.at_ms += 2 * DAY_MS
         if moment == "before forgetting":
             beside.add(group)
     forgotten = beside.call()
 
-    assert forgotten.stage is Stage.FORGOTTEN
+    assert forgotten.stage is DeletionStage.FORGOTTEN
     assert f"membership in group {group!r}" in forgotten.detail
     assert f"state of alert rule {group!r}" in forgotten.detail
     assert beside.kept() == ([group], [group])
@@ -150,7 +150,7 @@ def test_what_was_recorded_since_is_named_as_what_stays() -> None:
 
 
 def test_what_is_put_beside_a_strict_counter_that_is_created_again_stays() -> None:
-    """It goes at once, so only what was seen before it went is removed with it."""
+    """It goes at once, so only what was seen before it went is deleted with it."""
     beside = Beside(late_ms=MINUTE_MS)
     beside.stack.namespace("seats", Kind.STRICT)
     beside.add(GROUP)
@@ -161,21 +161,21 @@ def test_what_is_put_beside_a_strict_counter_that_is_created_again_stays() -> No
         beside.add(GROUP)
 
     leftovers = beside.leftovers
-    removals = Removals(
-        beside.remover(),
+    deletions = Deletions(
+        beside.deleter(),
         {Kind.LEDGER: delete},
         leftovers.remove_markers,
         lambda _: iter(()),
         leftovers.seen,
     )
-    removals._delete(Kind.LEDGER, COUNTER)
+    deletions._delete(Kind.LEDGER, COUNTER)
 
     assert beside.kept()[0] == [GROUP]
 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """A ranked group whose one member's counter was removed."""
+    """A ranked group whose one member's counter was deleted."""
 
     beside: Beside = field(default_factory=Beside)
 

@@ -1,4 +1,4 @@
-"""A membership is removed by its id: a late request takes none that was added since."""
+"""A membership is deleted by its id: a late request takes none that was added since."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
 from countledger.ledger.errors import AlreadyRanked
 from tests.unit.compaction.parts import COUNTERS
-from tests.unit.compaction.test_removal import COUNTER
+from tests.unit.compaction.test_deletion import COUNTER
 from tests.unit.compaction.test_reused_names import Reusing
 
 GROUP = "posts"
@@ -33,7 +33,7 @@ class Grouped(Reusing):
 
 
 @pytest.mark.parametrize("ranked", [False, True], ids=["a group", "a ranked group"])
-def test_a_removal_that_lands_late_takes_no_membership_that_was_added_since(
+def test_a_deletion_that_lands_late_takes_no_membership_that_was_added_since(
     *, ranked: bool
 ) -> None:
     """The SDK sent it again, and was answered; then the counter was added again."""
@@ -85,7 +85,7 @@ def test_an_addition_that_is_refused_leaves_no_member() -> None:
     assert [*grouped.groups.of(COUNTER)] == [OTHER]
 
 
-def test_removing_what_is_no_member_removes_nothing() -> None:
+def test_deleting_what_is_no_member_deletes_nothing() -> None:
     """And is no error."""
     grouped = Grouped()
     grouped.groups.add(GROUP, [])

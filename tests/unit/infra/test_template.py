@@ -162,7 +162,7 @@ def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
     allowed = {
         action: statement["Resource"]
         for where, statement in statements()
-        if where == "JudgeRole"
+        if where == "EvaluatorRole"
         for action in listed(statement["Action"])
     }
 
@@ -174,12 +174,12 @@ def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
 
 def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
     """A skipped batch would be lost alerts."""
-    settings = mapping_settings("JudgeMapping")
+    settings = mapping_settings("EvaluatorMapping")
 
     assert settings.retries == -1
     assert settings.record_age_s == -1
     assert settings.partial_failures
-    # Of a halved batch the second half may come first, and raise what was judged past the first.
+    # Of a halved batch the second half may come first, and raise what was evaluated past the first.
     assert not settings.bisect
     assert settings.starting_position == "TRIM_HORIZON"
     (pattern,) = map(json.loads, settings.filter_patterns)
@@ -188,7 +188,7 @@ def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
 
 def test_who_compacts_or_removes_deletes_entries_and_nobody_changes_them() -> None:
     """Who emits adds, who reads reads, who operates sets up namespaces and schedules."""
-    deletes = {"CompactorRole", "CompactPolicy", "RemovePolicy"}
+    deletes = {"CompactorRole", "CompactPolicy", "DeletePolicy"}
     strict_table = {"Fn::GetAtt": ["Counters", "Arn"]}
     for where, statement in statements():
         actions = set(listed(statement["Action"]))
@@ -311,7 +311,7 @@ def test_environments_hold_strings_only() -> None:
     ("function", "time_ms", "margin_ms"),
     [
         ("Materializer", INVOCATION_TIME_MS, INVOCATION_MARGIN_MS),
-        ("Judge", INVOCATION_TIME_MS, INVOCATION_MARGIN_MS),
+        ("Evaluator", INVOCATION_TIME_MS, INVOCATION_MARGIN_MS),
         ("IngestFunction", INGEST_TIME_MS, INGEST_MARGIN_MS),
     ],
 )
@@ -378,7 +378,7 @@ def test_who_sends_may_use_the_customers_key_for_it() -> None:
         if actions & {"sqs:SendMessage", "kinesis:PutRecords"}
     }
 
-    assert {"OperatePolicy", "KinesisPolicy", "JudgeRole"} <= senders
+    assert {"OperatePolicy", "KinesisPolicy", "EvaluatorRole"} <= senders
     assert all("kms:GenerateDataKey" in allowed[where] for where in senders)
 
 
@@ -480,8 +480,8 @@ def test_outputs_are_the_agreed_ones() -> None:
         "DispatcherFunctionName",
         "DispatcherFunctionArn",
         "CompactorFunctionName",
-        "JudgeFunctionName",
-        "JudgeMappingId",
+        "EvaluatorFunctionName",
+        "EvaluatorMappingId",
         "AlertBusName",
         "AlertTopicArns",
         "AlertDeadLetterQueueUrl",
@@ -498,7 +498,7 @@ def test_outputs_are_the_agreed_ones() -> None:
         "StatusPolicyArn",
         "OperatePolicyArn",
         "CompactPolicyArn",
-        "RemovePolicyArn",
+        "DeletePolicyArn",
         "IngestStreamArn",
         "IngestFunctionName",
         "IngestMappingId",

@@ -54,7 +54,7 @@ def _head(text: str) -> Head:
 def test_a_read_stands_if_one_generation_at_most_was_published(
     first: str, second: str, *, far: bool
 ) -> None:
-    """Between two, entries may have been covered and deleted unseen; and in a removal all are."""
+    """Between two, entries may have been covered and deleted unseen; and in a deletion all are."""
     assert moved_too_far(_head(first), _head(second)) is far
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger import amount, keys
 from countledger.producers.strict.bins import deal, deal_state, split, whole_of
-from countledger.producers.strict.state import State, refusal
+from countledger.producers.strict.state import StrictState, refusal
 
 AMOUNTS = st.one_of(
     st.integers(-(10**30), 10**30),
@@ -32,12 +32,12 @@ def test_shares_add_up_and_are_even(value: amount.Amount, shares: int) -> None:
 
 
 @st.composite
-def wholes(draw: st.DrawFn) -> State:
+def wholes(draw: st.DrawFn) -> StrictState:
     """A counter inside its bounds, either of which may be absent."""
     total = draw(st.integers(-1_000, 1_000))
     room = st.one_of(st.none(), st.integers(0, 1_000))
     up, down = draw(room), draw(room)
-    return State(
+    return StrictState(
         "made",
         1,
         total,
@@ -47,7 +47,7 @@ def wholes(draw: st.DrawFn) -> State:
 
 
 @given(whole=wholes(), bins=BINS)
-def test_every_bin_lies_inside_its_own_bounds(whole: State, bins: int) -> None:
+def test_every_bin_lies_inside_its_own_bounds(whole: StrictState, bins: int) -> None:
     """And together they are the counter."""
     dealt = deal_state(whole, bins)
 
@@ -66,7 +66,7 @@ def test_every_bin_lies_inside_its_own_bounds(whole: State, bins: int) -> None:
 def test_a_split_takes_what_is_there_and_no_more(rooms: list[int], delta: int, *, up: bool) -> None:
     """It fails just where all bins with room together cannot take the change."""
     states = [
-        State("made", 1, 0, upper=room) if up else State("made", 1, 0, lower=-room)
+        StrictState("made", 1, 0, upper=room) if up else StrictState("made", 1, 0, lower=-room)
         for room in rooms
     ]
     places = [(keys.bin_key("n:c", n), state) for n, state in enumerate(states)]
@@ -88,7 +88,8 @@ def test_a_split_takes_what_is_there_and_no_more(rooms: list[int], delta: int, *
 def test_a_split_is_over_as_few_bins_as_can_take_it() -> None:
     """The fuller ones first: each part costs a write."""
     places = [
-        (keys.bin_key("n:c", n), State("made", 1, 0, upper=r)) for n, r in enumerate([1, 9, 4])
+        (keys.bin_key("n:c", n), StrictState("made", 1, 0, upper=r))
+        for n, r in enumerate([1, 9, 4])
     ]
 
     parts = split(places, 12)
@@ -99,7 +100,7 @@ def test_a_split_is_over_as_few_bins_as_can_take_it() -> None:
 
 def test_an_unbounded_side_is_never_split() -> None:
     """Any bin takes all of it."""
-    parts = split([(keys.bin_key("n:c", 0), State("made", 1, 0))], 10**37)
+    parts = split([(keys.bin_key("n:c", 0), StrictState("made", 1, 0))], 10**37)
 
     assert parts is not None
     assert [part.delta for part in parts] == [10**37]

@@ -12,7 +12,7 @@ from countledger.ledger.operations import Update
 from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.definition import define
 from countledger.producers.strict.exact_value import plan_value
-from countledger.producers.strict.state import State, decode_state, encode_state
+from countledger.producers.strict.state import StrictState, decode_state, encode_state
 from tests.simulation.judgement import holds
 from tests.unit.ledger.memory import MemoryClient
 
@@ -20,13 +20,13 @@ AMOUNTS = st.integers(-(10**9), 10**9) | st.decimals(-1000, 1000, places=2).map(
 
 
 @st.composite
-def counters(draw: st.DrawFn) -> tuple[State, Amount, int]:
+def counters(draw: st.DrawFn) -> tuple[StrictState, Amount, int]:
     """A counter between bounds (some absent), a value between them, and over how many bins."""
     low, first, second, high = sorted(draw(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS)))
     value, total = draw(st.permutations([first, second]))
     lower = draw(st.sampled_from([None, low]))
     upper = draw(st.sampled_from([None, amount.add(high, 1)]))
-    state = State("made", draw(st.integers(1, 9)), amount.canonical(total), lower, upper)
+    state = StrictState("made", draw(st.integers(1, 9)), amount.canonical(total), lower, upper)
     return state, amount.canonical(value), draw(st.sampled_from([1, 2, 7]))
 
 
@@ -38,7 +38,7 @@ def _item_after(update: Update, before: Item) -> Item:
 
 @given(counters())
 def test_it_stands_at_the_value_between_the_same_bounds(
-    case: tuple[State, Amount, int],
+    case: tuple[StrictState, Amount, int],
 ) -> None:
     """With bins as without; every room is what its bound leaves, and every version has moved."""
     whole, value, bins = case
@@ -56,7 +56,10 @@ def test_it_stands_at_the_value_between_the_same_bounds(
     assert (whole_of(after).lower, whole_of(after).upper) == (whole.lower, whole.upper)
     for item, state in zip(items, after, strict=True):
         rooms = encode_state(state)
-        assert (item["room_up"], item["room_down"]) == (rooms["room_up"], rooms["room_down"])
+        assert (item["headroom_up"], item["headroom_down"]) == (
+            rooms["headroom_up"],
+            rooms["headroom_down"],
+        )
         assert state.lower is None or state.lower <= state.total
         assert state.upper is None or state.total <= state.upper
     assert [one.version for one in after] == [one.version + 1 for one in before]
@@ -65,15 +68,15 @@ def test_it_stands_at_the_value_between_the_same_bounds(
 def test_a_change_in_between_refuses_it() -> None:
     """Every write asks for the version that was read, and for this making of the counter."""
     definition = define("n:c", "made", "atomic", bins=3)
-    states = deal_state(State("made", 4, Decimal("1.5"), 0, 9), 3)
+    states = deal_state(StrictState("made", 4, Decimal("1.5"), 0, 9), 3)
 
     for update, state in zip(plan_value("t", definition, states, 7, 0), states, strict=True):
         assert update.condition is not None
         read = _present(state)
         assert holds(update.condition, read)
         assert not holds(update.condition, {**read, "version": 5})
-        assert not holds(update.condition, {**read, "made": "again"})
+        assert not holds(update.condition, {**read, "incarnation": "again"})
 
 
-def _present(state: State) -> Item:
+def _present(state: StrictState) -> Item:
     return {name: value for name, value in encode_state(state).items() if value is not None}

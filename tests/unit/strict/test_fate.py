@@ -9,22 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.errors import IdempotencyKeyReused
-from countledger.producers.strict.change import Change
+from countledger.producers.strict.change import StrictChange
 from countledger.producers.strict.definition import Definition, Method
 from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
 from countledger.producers.strict.history import LastTags
 from countledger.producers.strict.occ import LastTag
-from countledger.producers.strict.state import State, encode_state
+from countledger.producers.strict.state import StrictState, encode_state
 from tests.simulation.judgement import holds
 
-BEFORE = State("made", 10, 0, tags=("made=0",))
-MINE = Change("n:c", 5, "mine", 0)
+BEFORE = StrictState("made", 10, 0, tags=("incarnation=0",))
+MINE = StrictChange("n:c", 5, "mine", 0)
 DEFINITION = Definition("n:c", "made", Method.OCC)
 
 
-def _others(state: State, count: int, memory: LastTag | LastTags) -> State:
+def _others(state: StrictState, count: int, memory: LastTag | LastTags) -> StrictState:
     for number in range(count):
-        state = applied_to(state, Change("n:c", 1, f"other-{state.version}-{number}", 0), memory)
+        state = applied_to(
+            state, StrictChange("n:c", 1, f"other-{state.version}-{number}", 0), memory
+        )
     return state
 
 
@@ -37,11 +39,11 @@ def _others(state: State, count: int, memory: LastTag | LastTags) -> State:
         (replace(BEFORE, version=11), Fate.NOT_APPLIED),
         (_others(BEFORE, 2, LastTag()), Fate.UNKNOWN),
         (_others(applied_to(BEFORE, MINE, LastTag()), 1, LastTag()), Fate.UNKNOWN),
-        (replace(BEFORE, made="again"), Fate.UNKNOWN),
+        (replace(BEFORE, incarnation="again"), Fate.UNKNOWN),
     ],
     ids=["mine", "same", "one other", "fenced", "two others", "mine and another", "made again"],
 )
-def test_one_tag_tells_about_one_step(found: State, expected: Fate) -> None:
+def test_one_tag_tells_about_one_step(found: StrictState, expected: Fate) -> None:
     """The table of method occ."""
     assert fate(MINE, BEFORE, found, kept=1) is expected
 
@@ -74,7 +76,7 @@ def test_a_history_is_never_wrong(kept: int, *, applied: bool, before: int, othe
 
 def test_the_same_key_with_another_delta_is_found_out() -> None:
     """Whoever used it, it was for something else."""
-    other = Change("n:c", 7, "mine", 0, key="k")
+    other = StrictChange("n:c", 7, "mine", 0, key="k")
 
     with pytest.raises(IdempotencyKeyReused, match="'k'"):
         fate(replace(MINE, key="k"), BEFORE, applied_to(BEFORE, other, LastTag()), kept=1)

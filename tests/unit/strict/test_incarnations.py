@@ -97,91 +97,91 @@ class Process:
 
 
 @pytest.fixture
-def remover() -> Process:
+def deleter() -> Process:
     """A process, whose namespace is made."""
     process = Process(ForgetfulClient())
     process.namespaces.create("s", kind=Kind.STRICT)
     return process
 
 
-def _other(remover: Process, *, late_ms: int = 0) -> Process:
+def _other(deleter: Process, *, late_ms: int = 0) -> Process:
     return Process(
-        ForgetfulClient(tables=remover.dynamo.tables, tokens=remover.dynamo.tokens),
+        ForgetfulClient(tables=deleter.dynamo.tables, tokens=deleter.dynamo.tokens),
         ManualClock(NOW_MS - late_ms),
     )
 
 
 @pytest.mark.parametrize("shape", [{}, {"bins": 3}], ids=["one item", "bins"])
 def test_cleaning_up_takes_no_marker_of_the_counter_that_has_the_name_now(
-    remover: Process, shape: dict[str, int]
+    deleter: Process, shape: dict[str, int]
 ) -> None:
     """Although the clock of its writer is 40 seconds late: the same key is not applied twice."""
-    remover.make(**shape)
-    remover.strict.change(COUNTER, -1, key="old")
-    remover.strict.delete(COUNTER)
-    late = _other(remover, late_ms=40_000)
+    deleter.make(**shape)
+    deleter.strict.change(COUNTER, -1, key="old")
+    deleter.strict.delete(COUNTER)
+    late = _other(deleter, late_ms=40_000)
     late.make(**shape)
     late.strict.change(COUNTER, -2, key="order-1")
 
-    remover.tidy(shape.get("bins", 1))
+    deleter.tidy(shape.get("bins", 1))
 
     assert isinstance(late.strict.change(COUNTER, -2, key="order-1"), Duplicate)
     assert late.value == 8
     assert len(late.markers) == 1
 
 
-def test_giving_up_says_what_became_of_the_change_that_has_the_marker(remover: Process) -> None:
+def test_giving_up_says_what_became_of_the_change_that_has_the_marker(deleter: Process) -> None:
     """Also when it is repeated."""
-    remover.make()
-    remover.strict.change(COUNTER, -1, key="order-1")
+    deleter.make()
+    deleter.strict.change(COUNTER, -1, key="order-1")
 
-    outcomes = [remover.strict.withdraw(COUNTER, key) for key in ["order-1", "order-2", "order-2"]]
+    outcomes = [deleter.strict.withdraw(COUNTER, key) for key in ["order-1", "order-2", "order-2"]]
 
     assert [type(one) for one in outcomes] == [Duplicate, Withdrawn, Withdrawn]
 
 
-def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(remover: Process) -> None:
+def test_cleaning_up_takes_all_markers_of_a_counter_that_is_gone(deleter: Process) -> None:
     """Also of one that was made and deleted between."""
     for key in ("first", "second"):
-        remover.make()
-        remover.strict.change(COUNTER, -1, key=key)
-        remover.strict.withdraw(COUNTER, f"{key} given up")
-        remover.strict.delete(COUNTER)
-    assert len(remover.markers) == 4
+        deleter.make()
+        deleter.strict.change(COUNTER, -1, key=key)
+        deleter.strict.withdraw(COUNTER, f"{key} given up")
+        deleter.strict.delete(COUNTER)
+    assert len(deleter.markers) == 4
 
-    remover.tidy()
+    deleter.tidy()
 
-    assert remover.markers == []
+    assert deleter.markers == []
 
 
-def test_a_deletion_deletes_no_counter_that_was_made_after_it_began(remover: Process) -> None:
+def test_a_deletion_deletes_no_counter_that_was_made_after_it_began(deleter: Process) -> None:
     """Another process is faster, and makes it again; the call is about the one before."""
-    other = _other(remover)
-    remover.make()
+    other = _other(deleter)
+    deleter.make()
 
     def again() -> None:
         other.strict.delete(COUNTER)
         other.make(opening=3)
 
-    remover.dynamo.before.append(again)
-    remover.strict.delete(COUNTER)
+    deleter.dynamo.before.append(again)
+    deleter.strict.delete(COUNTER)
 
     assert other.value == 3
 
 
-def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(remover: Process) -> None:
+def test_a_deletion_is_about_the_counter_that_has_the_name_as_it_begins(deleter: Process) -> None:
     """What the process knows of the name may be older."""
-    other = _other(remover)
-    remover.make()
+    other = _other(deleter)
+    deleter.make()
     other.strict.delete(COUNTER)
     other.make(opening=3)
 
-    remover.strict.delete(COUNTER)
+    deleter.strict.delete(COUNTER)
 
     with pytest.raises(NoSuchCounter):
         other.strict.show(COUNTER)
     with pytest.raises(NoSuchCounter):
-        remover.strict.delete(COUNTER)
+        deleter.strict.delete(COUNTER)
 
 
 def _stands_still(process: Process, happens: Callable[[], object]) -> None:
@@ -198,40 +198,40 @@ def _stands_still(process: Process, happens: Callable[[], object]) -> None:
 
 
 def test_a_making_that_stood_still_makes_no_second_counter_of_the_same_id(
-    remover: Process,
+    deleter: Process,
 ) -> None:
     """It was made, deleted by somebody else, and would come back under the id that it had."""
-    other = _other(remover)
-    _stands_still(remover, lambda: other.strict.delete(COUNTER))
+    other = _other(deleter)
+    _stands_still(deleter, lambda: other.strict.delete(COUNTER))
 
     with pytest.raises(Unclear, match=COUNTER):
-        remover.make()
+        deleter.make()
 
     with pytest.raises(NoSuchCounter):
         other.strict.show(COUNTER)
 
 
-def test_bounds_that_stood_still_are_not_moved_a_second_time(remover: Process) -> None:
+def test_bounds_that_stood_still_are_not_moved_a_second_time(deleter: Process) -> None:
     """They were moved, and moved back by somebody else since."""
-    other = _other(remover)
-    remover.make(upper=10)
-    _stands_still(remover, lambda: other.strict.set_bounds(COUNTER, upper=10))
+    other = _other(deleter)
+    deleter.make(upper=10)
+    _stands_still(deleter, lambda: other.strict.set_bounds(COUNTER, upper=10))
 
     with pytest.raises(Unclear, match=COUNTER):
-        remover.strict.set_bounds(COUNTER, upper=20)
+        deleter.strict.set_bounds(COUNTER, upper=20)
 
     assert other.strict.show(COUNTER).upper == 10
 
 
-def test_a_change_that_met_the_old_counter_is_made_in_the_new_one(remover: Process) -> None:
+def test_a_change_that_met_the_old_counter_is_made_in_the_new_one(deleter: Process) -> None:
     """Nothing of it is in the old one, and it is in the new one once."""
-    other = _other(remover)
-    remover.make()
-    remover.strict.change(COUNTER, -1, key="before")
+    other = _other(deleter)
+    deleter.make()
+    deleter.strict.change(COUNTER, -1, key="before")
     other.strict.delete(COUNTER)
     other.make()
 
-    assert isinstance(remover.strict.change(COUNTER, -1, key="before"), Applied)
+    assert isinstance(deleter.strict.change(COUNTER, -1, key="before"), Applied)
     assert other.value == 9
 
 
@@ -239,11 +239,11 @@ OTHER = "s:shelf"
 
 
 @pytest.fixture
-def pair(remover: Process) -> Process:
+def pair(deleter: Process) -> Process:
     """Both counters of a joint change."""
-    remover.make()
-    remover.strict.create(OTHER, method="atomic", lower=0, opening=10)
-    return remover
+    deleter.make()
+    deleter.strict.create(OTHER, method="atomic", lower=0, opening=10)
+    return deleter
 
 
 def _repeat(process: Process) -> Callable[[], object]:
@@ -266,9 +266,9 @@ def test_a_joint_change_is_no_duplicate_for_a_counter_that_was_made_again(
     other.strict.create(again, method="marker", lower=0, opening=10)
     repeated = change if warm else _repeat(other)
 
-    with pytest.raises(IdempotencyKeyReused, match="made again"):
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
         repeated()
-    with pytest.raises(IdempotencyKeyReused, match="made again"):
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
         other.strict.transactions.withdraw("order-1")
 
     values = {name: other.strict.show(name).value for name in (COUNTER, OTHER)}
@@ -296,7 +296,7 @@ def test_a_value_that_was_set_is_not_set_for_a_counter_that_was_made_again(pair:
     other.strict.delete(OTHER)
     other.strict.create(OTHER, method="atomic", lower=0, opening=10)
 
-    with pytest.raises(IdempotencyKeyReused, match="made again"):
+    with pytest.raises(IdempotencyKeyReused, match="recreated"):
         pair.strict.transactions.set_value(OTHER, 3, key="count-1")
 
     assert other.strict.show(OTHER).value == 10

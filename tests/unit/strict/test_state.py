@@ -12,10 +12,10 @@ from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.bounds import plan_bounds
 from countledger.producers.strict.state import (
-    State,
+    StrictState,
     decode_state,
     encode_state,
-    has_room,
+    has_headroom,
     moved,
     of,
     refusal,
@@ -31,25 +31,30 @@ AMOUNTS = st.one_of(
 DELTAS = AMOUNTS.filter(bool)
 BOUNDS = st.one_of(st.none(), AMOUNTS)
 STATES = st.builds(
-    State, made=st.just("made"), version=st.just(1), total=AMOUNTS, lower=BOUNDS, upper=BOUNDS
+    StrictState,
+    incarnation=st.just("made"),
+    version=st.just(1),
+    total=AMOUNTS,
+    lower=BOUNDS,
+    upper=BOUNDS,
 )
 
 
-def stored(state: State) -> Item:
+def stored(state: StrictState) -> Item:
     """The attributes as they lie in the table."""
     return decode(encode(encode_state(state)))
 
 
 @given(state=STATES, delta=DELTAS)
-def test_the_condition_and_the_judgement_agree(state: State, delta: amount.Amount) -> None:
+def test_the_condition_and_the_judgement_agree(state: StrictState, delta: amount.Amount) -> None:
     """Also where a bound was forced past the value."""
     told = refusal("n:c", state, delta)
 
-    assert holds(of("made", has_room(delta)), stored(state)) == (told is None)
+    assert holds(of("made", has_headroom(delta)), stored(state)) == (told is None)
 
 
 @given(state=STATES, deltas=st.lists(DELTAS, max_size=6))
-def test_rooms_follow_the_total(state: State, deltas: list[amount.Amount]) -> None:
+def test_rooms_follow_the_total(state: StrictState, deltas: list[amount.Amount]) -> None:
     """After any changes the rooms are what the total and the bounds say."""
     dynamo = MemoryClient()
     dynamo.put(Put("t", {**KEY, **stored(state)}))
@@ -66,7 +71,7 @@ def test_rooms_follow_the_total(state: State, deltas: list[amount.Amount]) -> No
 
 @given(state=STATES, lower=BOUNDS, upper=BOUNDS)
 def test_moved_bounds_leave_the_rooms_right(
-    state: State, lower: amount.Amount | None, upper: amount.Amount | None
+    state: StrictState, lower: amount.Amount | None, upper: amount.Amount | None
 ) -> None:
     """Set, moved or taken away: the rooms are those of the new bounds, the total is untouched."""
     dynamo = MemoryClient()
@@ -82,7 +87,7 @@ def test_moved_bounds_leave_the_rooms_right(
 
 @given(state=STATES, lower=BOUNDS, upper=BOUNDS)
 def test_without_force_a_bound_stops_at_the_value(
-    state: State, lower: amount.Amount | None, upper: amount.Amount | None
+    state: StrictState, lower: amount.Amount | None, upper: amount.Amount | None
 ) -> None:
     """The condition of the write refuses just what lies on the wrong side of the value."""
     write = plan_bounds("t", KEY, state, (lower, upper), force=False)
@@ -96,7 +101,7 @@ def test_without_force_a_bound_stops_at_the_value(
 
 def test_another_making_of_the_counter_is_refused() -> None:
     """A request of an old counter finds no way into a new one."""
-    item = stored(State("new", 1, 5))
+    item = stored(StrictState("new", 1, 5))
 
     assert not holds(of("old"), item)
     assert holds(of("new"), item)

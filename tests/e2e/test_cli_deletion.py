@@ -1,0 +1,117 @@
+"""`countledger delete` on the deployed stack: asked for, waited for, proven, gone."""
+
+import uuid
+from datetime import timedelta
+
+import pytest
+
+from countledger import CountLedger, Settings
+from countledger.infra.local_stack import LocalStack
+from countledger.ledger import keys
+from countledger.ledger.clock import SystemClock
+from countledger.ledger.expressions import Assign
+from countledger.ledger.limits import DAY_MS
+from countledger.ledger.operations import Update
+from tests.e2e.aged import record_aged, total_item
+from tests.e2e.command import Command
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"deleted-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(stack: LocalStack) -> CountLedger:
+    return CountLedger(
+        Settings(stack_name=stack.name), session=stack.session(), endpoint_url=stack.url
+    )
+
+
+@pytest.fixture
+def command(stack: LocalStack) -> Command:
+    """A proof waits for as long as clocks may differ while the stream is never still."""
+    return Command({**stack.environment(), "COUNTLEDGER_CLOCK_SKEW_MS": "1000"})
+
+
+def _days_pass(client: CountLedger, counter: str) -> None:
+    """As if the mark, the membership, and the last move of the total were three days old."""
+    then_ms = SystemClock().now_ms() - 3 * DAY_MS
+    for key, name in (
+        (keys.total_key(counter), "updated_at"),
+        (keys.deletion_key(counter), "at"),
+        (keys.member_key(f"{keys.namespace_of(counter)}-group", counter), "at"),
+    ):
+        table = client.connection.setting("counters_table")
+        client.connection.dynamo("standard").update(Update(table, key, (Assign(name, then_ms),)))
+
+
+def test_a_ledger_counter_goes_once_nothing_can_arrive(
+    command: Command, stack: LocalStack, client: CountLedger, namespace: str
+) -> None:
+    """Marked, read as before, emptied behind the proof of the stream; the other stays."""
+    counter, other = f"{namespace}:gone", f"{namespace}:stays"
+    client.namespaces.create(namespace)
+    for name in (counter, other):
+        record_aged(client, name, [5, 7], timedelta(days=4) // timedelta(milliseconds=1))
+    stack.pump.drain()
+    client.groups.add(f"{namespace}-group", [counter, other])
+
+    unasked = command("delete", counter)
+    mistyped = command("delete", counter, "--yes", other)
+    marked = command("delete", counter, "--yes", counter, "--json")
+    waiting = command("delete", counter, "--yes", counter, "--json")
+    assert client.total(counter).total == 12
+    _days_pass(client, counter)
+    deleted = command("delete", counter, "--yes", counter, "--json")
+
+    assert (unasked.code, mistyped.code) == (2, 2)
+    assert f"--yes {counter}" in unasked.err
+    assert [marked.json[0]["stage"], waiting.json[0]["stage"]] == ["marked", "waiting"]
+    assert (marked.code, waiting.code) == (1, 1)
+    assert deleted.code == 0, deleted.err + deleted.out
+    assert deleted.json[0]["stage"] == "deleted"
+    assert (total_item(client, counter), client.exact(counter).sum) == ({}, 0)
+    assert list(client.groups.of(counter)) == []
+    assert (client.total(other).total, client.exact(other).sum) == (12, 12)
+    assert list(client.groups.of(other)) == [f"{namespace}-group"]
+
+
+def test_a_namespace_is_marked_and_kept_after_all(
+    command: Command, stack: LocalStack, client: CountLedger, namespace: str
+) -> None:
+    """Every counter of it and none of another; `--cancel` takes the marks off."""
+    names = [f"{namespace}:{n}" for n in range(3)]
+    for name in (*names, f"{namespace}2:other"):
+        client.record(name, 1)
+    stack.pump.drain()
+
+    marked = command("delete", "--namespace", namespace, "--yes", namespace, "--json")
+    kept = command("delete", "--namespace", namespace, "--cancel", "--json")
+
+    assert sorted(one["counter"] for one in marked.json) == names
+    assert {one["stage"] for one in marked.json} == {"marked"}
+    assert kept.code == 0
+    assert sorted(one["counter"] for one in kept.json) == names
+    assert list(client.deletions.pending(namespace)) == []
+    assert list(client.deletions.pending(f"{namespace}2")) == []
+
+
+def test_strict_counters_and_sequences_go_at_once(
+    command: Command, client: CountLedger, namespace: str
+) -> None:
+    """With markers and memberships; the names can be used again."""
+    seats, orders = f"{namespace}:hall", f"{namespace}-seq:orders"
+    client.strict.create(seats, method="marker", lower=0, opening=5, bins=2)
+    client.strict.change(seats, -1, key="k")
+    client.groups.add(f"{namespace}-group", [seats])
+    assert client.sequences.draw(orders) == 1
+
+    gone = [command("delete", name, "--yes", name, "--json") for name in (seats, orders)]
+    again = command("delete", seats, "--yes", seats)
+
+    assert [one.json[0]["stage"] for one in gone] == ["forgotten", "forgotten"]
+    assert again.code == 2
+    assert list(client.groups.of(seats)) == []
+    assert client.sequences.draw(orders) == 1
+    assert client.strict.create(seats, method="marker", lower=0, opening=9).value == 9

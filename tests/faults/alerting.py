@@ -1,0 +1,154 @@
+"""An evaluator on the embedded engine: its state in the table, its alerts through services.
+
+Alerts of the bus arrive in a queue by a rule of EventBridge, those of a topic by a subscription.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
+from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
+from countledger.consumers.alerts.publish import ServicePublisher
+from countledger.consumers.alerts.rule import Rule, Topic
+from countledger.consumers.alerts.rule_index import RuleIndex
+from countledger.consumers.record import find
+from tests.engines.store import KeptRecords, Record, Store
+from tests.faults.canary import WrongNumber
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+
+# More than any test grants faults for; who needs more is blocked.
+_DELIVERIES = 10
+
+
+@dataclass
+class Telling:
+    """An evaluator, and where its alerts arrive.
+
+    Attributes:
+        store: the tables.
+        evaluator: through clients of its own.
+        rules: that it knows.
+        topic: of SNS.
+        letters: the dead ones.
+        quarantine: records that can never be judged.
+    """
+
+    store: Store
+    rules: list[Rule]
+    topic: Topic
+    letters: QueueDeadLetters
+    queue_url: str
+    quarantine: KeptRecords = field(default_factory=KeptRecords)
+
+    def __post_init__(self) -> None:
+        """One evaluator; another process would have another."""
+        self.evaluator = self.new_evaluator()
+
+    def index(self) -> RuleIndex:
+        """The rules, looked up as the product does."""
+        return RuleIndex(self.rules)
+
+    def new_evaluator(self) -> Evaluator:
+        """An evaluator of another process: it shares nothing but what is stored."""
+        connection = self.store.connection
+        publisher = ServicePublisher(
+            connection.events(),
+            connection.topics(),
+            "default",
+            clock=ManualClock(),
+            random=Random(7),  # noqa: S311 - jitter
+        )
+        letters = QueueDeadLetters(connection.queues(), self.letters.queue_url)
+        return Evaluator(
+            self.store.dynamo(),
+            self.store.counters,
+            self,
+            publisher,
+            letters,
+            self.quarantine,
+            ManualClock(NOW_MS),
+        )
+
+    @property
+    def clients(self) -> tuple[Any, ...]:
+        """Every client of the evaluator."""
+        publisher: Any = self.evaluator.publisher
+        letters: Any = self.evaluator.dead_letters
+        return (self.evaluator.dynamo.client, publisher.events, publisher.topics, letters.client)
+
+    def deliver(self, records: Sequence[Record]) -> EvaluationOutcome:
+        """Deliver a batch until all of it is handled, from the checkpoint each time."""
+        rest = list(records)
+        for _ in range(_DELIVERIES):
+            outcome = self.evaluator.apply(rest, "stream")
+            if outcome.retry_from is None:
+                return outcome
+            rest = rest[rest.index(find(rest, outcome.retry_from)) :]
+        raise WrongNumber(f"blocked: {outcome.failed}")
+
+    def arrived(self) -> list[dict[str, Any]]:
+        """The alerts that came through the bus or the topic, taken out; doubles included."""
+        found: list[dict[str, Any]] = []
+        client: Any = self.letters.client
+        while messages := client.receive_message(
+            QueueUrl=self.queue_url, MaxNumberOfMessages=10
+        ).get("Messages"):
+            for message in messages:
+                said = json.loads(message["Body"])
+                found.append(said["detail"] if "detail" in said else json.loads(said["Message"]))
+                client.delete_message(
+                    QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"]
+                )
+        return found
+
+    def dead(self) -> list[str]:
+        """The ids of the dead letters, taken out."""
+        found: list[str] = []
+        for received in self.letters.receive():
+            letter: Any = received.dead_letter
+            found.append(letter.alert.id)
+            self.letters.delete(received)
+        return found
+
+    def expect(self, ids: Iterable[str]) -> None:
+        """Exactly these alerts were told, each at least once.
+
+        Raises:
+            WrongNumber: others, or not all.
+        """
+        told = {one["id"] for one in self.arrived()} | set(self.dead())
+        wanted = set(ids)
+        if told != wanted:
+            raise WrongNumber(f"lost {sorted(wanted - told)}, too many {sorted(told - wanted)}")
+
+
+@contextmanager
+def new_telling(store: Store, rules: list[Rule]) -> Iterator[Telling]:
+    """Make queues, a rule of the bus and a topic; take them away at the end."""
+    name = f"t{uuid4().hex[:12]}"
+    connection = store.connection
+    sqs: Any = connection.queues()
+    events, topics = connection.events(), connection.topics()
+    urls = {n: sqs.create_queue(QueueName=f"{name}-{n}")["QueueUrl"] for n in ("alerts", "dead")}
+    asked = sqs.get_queue_attributes(QueueUrl=urls["alerts"], AttributeNames=["QueueArn"])
+    arn = asked["Attributes"]["QueueArn"]
+    pattern = {"source": [SOURCE], "detail-type": [DETAIL_TYPE]}
+    events.put_rule(Name=name, EventPattern=json.dumps(pattern))
+    events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
+    topic = topics.create_topic(Name=name)["TopicArn"]
+    topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    try:
+        letters = QueueDeadLetters(sqs, urls["dead"], wait_s=0)
+        yield Telling(store, rules, Topic(topic), letters, urls["alerts"])
+    finally:
+        events.remove_targets(Rule=name, Ids=["queue"])
+        events.delete_rule(Name=name)
+        topics.delete_topic(TopicArn=topic)
+        for url in urls.values():
+            sqs.delete_queue(QueueUrl=url)

@@ -1,0 +1,50 @@
+"""The auditor's account of what is kept beside counters whose names are used again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from countledger.ledger import keys
+from tests.simulation.compaction.world import Wrong
+from tests.simulation.ledger_account import is_deletion
+from tests.simulation.shape import COUNTERS, LEDGER
+
+if TYPE_CHECKING:
+    from tests.simulation.table import Change
+
+
+@dataclass
+class DeletionAccounts:
+    """What lies beside counters, and when it was put there.
+
+    Attributes:
+        wake_ms: when those that rest go on, all at once.
+        deleted_ms: when the numbers of a counter were deleted last.
+        joined: when a membership was written: group and counter.
+        lost: entries that somebody deleted by hand before they were archived.
+    """
+
+    wake_ms: float = 0.0
+    deleted_ms: dict[str, float] = field(default_factory=dict)
+    joined: dict[tuple[str, str], float] = field(default_factory=dict)
+    lost: dict[str, set[int]] = field(default_factory=dict)
+
+    def changed(self, change: Change, now_ms: float) -> None:
+        """A head was replaced by an empty one, or a membership was written or deleted.
+
+        Raises:
+            Wrong: a membership went that was made after the deletion, or without one.
+        """
+        name, key = change.key
+        if change.table.name == LEDGER and key == keys.HEAD and is_deletion(change.after):
+            self.deleted_ms[name] = now_ms
+        if change.table.name != COUNTERS or not key.startswith(keys.MEMBER_PREFIX):
+            return
+        counter = key.removeprefix(keys.MEMBER_PREFIX)
+        if change.after is not None:
+            self.joined[name, counter] = now_ms
+            return
+        joined_ms = self.joined.pop((name, counter))
+        if joined_ms > self.deleted_ms.get(counter, 0.0):
+            raise Wrong(f"{counter} was taken out of {name}, to which it was added again")

@@ -1,0 +1,157 @@
+"""Deletion: counters are marked, deleted and forgotten, and their names used again meanwhile.
+
+Between the calls lie a day and more. Clients that rest wake at one moment, so that they meet again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.report import RunOutcome
+from countledger.ledger import keys
+from countledger.ledger.errors import BadSetting, NoSuchCounter
+from countledger.ledger.head import decode_head
+from countledger.ledger.limits import HOUR_MS, MINUTE_MS
+from tests.simulation.compaction.world import Wrong
+from tests.simulation.ledger_operations import draw_counter
+from tests.simulation.product import Product
+from tests.simulation.running_operations import accept
+from tests.simulation.shape import LEDGER
+
+if TYPE_CHECKING:
+    from countledger.compaction.deletion_stage import Deletion
+    from tests.simulation.client import Client, Memory
+    from tests.simulation.world import World
+
+GROUPS: Final = ("g", "h")
+# From just below what is waited for to well above it.
+_RESTS_H: Final = (1, 12, 13, 25, 31, 31)
+_UP_TO: Final = 0.05
+# An index shows what was written so long ago.
+_STALE_MS: Final = MINUTE_MS
+
+
+def rest(client: Client) -> None:
+    """Stand still for hours or days, until the others that rest go on as well."""
+    deletions, schedule = client.auditor.deletions, client.world.schedule
+    if deletions.wake_ms <= schedule.now_ms:
+        hours = client.random.choice(_RESTS_H) * (1 + client.random.random() * _UP_TO)
+        deletions.wake_ms = schedule.now_ms + hours * HOUR_MS
+        client.tell(f"rests for {hours:.1f} h")
+    schedule.pause(deletions.wake_ms - schedule.now_ms)
+
+
+def delete(client: Client) -> None:
+    """One call, as far as is safe; perhaps another one once that may go on."""
+    counter = draw_counter(client)
+    deletion = _call(client, counter)
+    if deletion is not None and deletion.next_at_ms is not None and client.random.random() < 0.6:
+        deletions, now_ms = client.auditor.deletions, client.process.now_ms()
+        wait_ms = max(0, deletion.next_at_ms - now_ms) + client.random.random() * MINUTE_MS
+        deletions.wake_ms = max(deletions.wake_ms, client.world.schedule.now_ms + wait_ms)
+        client.world.schedule.pause(deletions.wake_ms - client.world.schedule.now_ms)
+        _call(client, counter)
+
+
+def cancel(client: Client) -> None:
+    """A mark is taken off."""
+    counter = draw_counter(client)
+    client.tell(f"cancel {counter}: {client.product.deleter.cancel(counter)}")
+
+
+def join(client: Client) -> None:
+    """A counter is put into a group, whoever uses its name."""
+    counter, group = draw_counter(client), client.random.choice(GROUPS)
+    client.tell(f"{counter} into {group}: {client.product.groups.add(group, [counter])}")
+    if (keys.GROUP_PREFIX + group, counter) not in client.auditor.deletions.joined:
+        since_ms = client.auditor.deletions.deleted_ms.get(counter)
+        raise Wrong(f"{counter} is no member of {group} (deleted: {since_ms})")
+
+
+def lose(client: Client) -> None:
+    """Somebody deletes an entry by hand that a head has taken in and that is not archived yet."""
+    counter = draw_counter(client)
+    world = client.world
+    table = world.copies[world.home][LEDGER]
+    if world.shape.archive:
+        # A run publishes, and its archive is out of service.
+        world.bucket.failing = 1
+        try:
+            client.product.compactor().compact(counter)
+        finally:
+            world.bucket.failing = 0
+    head = table.items.get((counter, keys.HEAD))
+    merged = decode_head(head)
+    # Under a bare key another entry may be there by now, which no head has taken in.
+    there = [
+        key
+        for key in merged.covers
+        if merged.has_taken_in(key, table.items.get((counter, key), {}).get("at", -1))
+    ]
+    there = [key for key in there if (counter, key) in table.items]
+    free = [key for key in there if (counter, key) not in table.locked]
+    if head is None or not free or not world.shape.archive or len(world.regions) > 1:
+        return
+    key = client.random.choice(sorted(free))
+    delta = table.items[counter, key]["delta"]
+    client.auditor.deletions.lost.setdefault(counter, set()).add(delta)
+    client.auditor.by_hand = True
+    table.store((counter, key), None)
+    client.auditor.by_hand = False
+    client.tell(f"{counter}: {key} of generation {head['generation']} deleted by hand")
+
+
+def as_found(client: Client) -> None:
+    """An operator lets a run archive what is there, also where nobody deleted anything."""
+    _archive_as_found(client.product, draw_counter(client))
+
+
+def archive_as_found(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
+    """Where somebody deleted entries by hand a run goes on only once an operator says so."""
+    product = Product(world.process(world.home, "the last operator"))
+    for counter in sorted(world.auditor.deletions.lost):
+        _archive_as_found(product, counter)
+
+
+def check_deletions(world: World, memory: Memory) -> None:
+    """What is archived of each counter is what was merged of it, but for what was lost by hand."""
+    product = Product(world.process(world.home, "the last archivist"))
+    table = world.copies[world.home][LEDGER]
+    for counter in sorted(memory.free):
+        head = decode_head(table.items.get((counter, keys.HEAD)))
+        if not world.shape.archive or head.covers:
+            continue
+        account = world.auditor.ledger.accounts[counter]
+        lost = world.auditor.deletions.lost.get(counter, set())
+        merged = {one: account.made[one] for one in account.merged if one in account.made}
+        entries = product.archive.entries(counter, head.incarnation)
+        found = {(keys.entry_key(one.id, world.shape.spread), one.at_ms) for one in entries}
+        missing = {one: delta for one, delta in merged.items() if one not in found}
+        if found - merged.keys() or set(missing.values()) - lost:
+            raise Wrong(f"{counter}: archived {found}, merged {merged}, lost {lost}")
+
+
+def _archive_as_found(product: Product, counter: str) -> None:
+    report = replace(product.compactor(), archive_as_found=True).compact(counter)
+    if report.outcome is not RunOutcome.TAMPERED:
+        accept(report)
+
+
+def _call(client: Client, counter: str) -> Deletion | None:
+    deletions, now_ms = client.auditor.deletions, client.world.schedule.now_ms
+    old = {one: at for one, at in deletions.joined.items() if at < now_ms - _STALE_MS}
+    deleter: Any = client.product.deleter
+    try:
+        deletion: Deletion = deleter.delete(counter)
+    except (NoSuchCounter, BadSetting) as error:
+        client.tell(f"delete {counter}: {type(error).__name__}")
+        return None
+    client.tell(f"delete {counter}: {deletion.stage} {deletion.detail}")
+    if deletion.stage is DeletionStage.FORGOTTEN:
+        for (group, name), at_ms in old.items():
+            stays = name == counter and deletions.joined.get((group, name)) == at_ms
+            if stays and repr(group.removeprefix(keys.GROUP_PREFIX)) not in deletion.detail:
+                raise Wrong(f"{counter} is a member of {group} still: {deletion.detail}")
+    return deletion

@@ -1,0 +1,231 @@
+"""An evaluator in memory: its rules, its table, its targets, and the stream of totals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from countledger.consumers.alerts.dead_letters import encode_dead_letter
+from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
+from countledger.consumers.alerts.message import body_of
+from countledger.consumers.alerts.publish import FailedAlert
+from countledger.consumers.alerts.rule import Direction, Rule
+from countledger.consumers.alerts.rule_index import RuleIndex
+from countledger.ledger.amount import to_text
+from countledger.ledger.errors import Throttled
+from countledger.ledger.limits import SECOND_MS
+from tests.unit.consumers.world import Kept
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import MemoryClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.dead_letters import DeadLetter
+    from countledger.consumers.alerts.rule import Target
+    from countledger.ledger.amount import Amount
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.operations import Put, Update
+
+TABLE = "counters"
+COUNTER = "a:b"
+REGION = "eu-central-1"
+# Whole seconds, as streams tell them.
+START_MS = NOW_MS - 1_000 * SECOND_MS
+
+
+def rule(
+    threshold: Amount = 10,
+    direction: str = "rising",
+    *,
+    name: str = "rule",
+    prefix: str = "",
+    revision: str = "r1",
+    **more: Any,  # noqa: ANN401 - handed on
+) -> Rule:
+    """A rule that watches all counters."""
+    return Rule(
+        name=name,
+        prefix=prefix,
+        threshold=threshold,
+        direction=Direction(direction),
+        evaluate_in=REGION,
+        revision=revision,
+        **more,
+    )
+
+
+def record(
+    version: int,
+    old: Amount | None,
+    new: Amount,
+    *,
+    counter: str = COUNTER,
+    at_s: int = 0,
+    sequence: int | None = None,
+    **attributes: Any,  # noqa: ANN401 - of the image
+) -> dict[str, Any]:
+    """The stream record of an update of a ledger's total; the first one comes from None."""
+
+    def image(total: Amount, of_version: int) -> dict[str, Any]:
+        ledgers = {"events": {"N": "1"}, "entries": {"N": "1"}}
+        known = {"total": {"N": to_text(total)}, "version": {"N": str(of_version)}}
+        return {**known, **ledgers, **attributes}
+
+    stream: dict[str, Any] = {
+        "SequenceNumber": str(10**20 + (version if sequence is None else sequence)),
+        "ApproximateCreationDateTime": START_MS / 1_000 + at_s,
+        "Keys": {"counter": {"S": counter}, "part": {"S": "total"}},
+        "NewImage": image(new, version),
+    }
+    if old is not None:
+        stream["OldImage"] = image(old, version - 1)
+    return {"eventName": "INSERT" if old is None else "MODIFY", "dynamodb": stream}
+
+
+def history(
+    totals: Sequence[Amount],
+    *,
+    counter: str = COUNTER,
+    at_s: Callable[[int], int] = lambda version: version,
+) -> list[dict[str, Any]]:
+    """The records of a total that takes these values, one after the other."""
+    before = [None, *totals[:-1]]
+    return [
+        record(version, old, new, counter=counter, at_s=at_s(version))
+        for version, (old, new) in enumerate(zip(before, totals, strict=True), 1)
+    ]
+
+
+@dataclass(slots=True)
+class Targets:
+    """Takes alerts as messages, unless it is told to refuse.
+
+    Attributes:
+        taken: what was published, in order; doubles included.
+        refuses: how many of the coming calls are refused, all of theirs.
+        silent: whether they are refused by silence.
+        calls: how often it was called.
+        journal: the ids of what was told, in order; of dead letters too where these share it.
+        on_call: what else happens when it is called.
+    """
+
+    taken: list[tuple[Target, Alert]] = field(default_factory=list)
+    refuses: int = 0
+    silent: bool = False
+    calls: int = 0
+    journal: list[str] = field(default_factory=list)
+    on_call: Callable[[], None] = lambda: None
+
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
+        """Take them, or refuse."""
+        for alert in alerts:
+            body_of(alert)
+        self.calls += 1
+        self.on_call()
+        if self.refuses:
+            self.refuses -= 1
+            return [FailedAlert(alert, "no", self.silent) for alert in alerts]
+        self.taken += [(target, alert) for alert in alerts]
+        self.journal += [alert.id for alert in alerts]
+        return []
+
+    @property
+    def ids(self) -> list[str]:
+        """Of what was published."""
+        return [alert.id for _, alert in self.taken]
+
+
+@dataclass(slots=True)
+class Letters:
+    """Keeps dead letters, unless it is told to refuse some."""
+
+    kept: list[DeadLetter] = field(default_factory=list)
+    refuses: int = 0
+    journal: list[str] = field(default_factory=list)
+
+    def put(self, letter: DeadLetter) -> None:
+        """Keep, or refuse."""
+        encode_dead_letter(letter)
+        if self.refuses:
+            self.refuses -= 1
+            raise Throttled("the dead-letter queue takes nothing")
+        self.kept.append(letter)
+        self.journal.append(letter.alert.id)
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedClient(MemoryClient):
+    """A client that tells of each write, before it and behind it.
+
+    Attributes:
+        interrupt: called with `before` or `after`.
+    """
+
+    interrupt: Callable[[str], None] = lambda _when: None
+
+    def put(self, write: Put) -> None:
+        """Write one item."""
+        self.interrupt("before")
+        MemoryClient.put(self, write)
+        self.interrupt("after")
+
+    def update(self, write: Update) -> Item | None:
+        """Change one item."""
+        self.interrupt("before")
+        item = MemoryClient.update(self, write)
+        self.interrupt("after")
+        return item
+
+
+@dataclass(slots=True)
+class World:
+    """An evaluator and all that it touches.
+
+    Attributes:
+        rules: that are known, in all their revisions.
+        dynamo: to the table.
+        targets: where alerts go.
+        letters: the dead ones.
+        quarantine: records that cannot be evaluated.
+        clock: a little behind the records.
+    """
+
+    rules: list[Rule]
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
+    targets: Targets = field(default_factory=Targets)
+    letters: Letters = field(default_factory=Letters)
+    quarantine: Kept = field(default_factory=Kept)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        """One journal of what was told, whichever way."""
+        self.letters.journal = self.targets.journal
+
+    def index(self) -> RuleIndex:
+        """The rules, looked up as the product does."""
+        return RuleIndex(self.rules)
+
+    def evaluator(self, dynamo: MemoryClient | None = None) -> Evaluator:
+        """The product's."""
+        return Evaluator(
+            self.dynamo if dynamo is None else dynamo,
+            TABLE,
+            self,
+            self.targets,
+            self.letters,
+            self.quarantine,
+            self.clock,
+        )
+
+    def deliver(self, records: Sequence[dict[str, Any]]) -> EvaluationOutcome:
+        """One delivery of a batch."""
+        return self.evaluator().apply(records, "stream")
+
+    def alerts(self) -> list[tuple[str, str, str]]:
+        """Direction, threshold and version of what was published, in order, doubles left out."""
+        told = {alert.id: alert for _, alert in self.targets.taken}
+        return [
+            (str(one.direction), to_text(one.threshold), str(one.version)) for one in told.values()
+        ]
