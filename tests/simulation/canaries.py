@@ -354,6 +354,7 @@ CANARIES = [
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
+    Canary("repair raises watermarks", consumers.repairs_raise_no_watermarks, "repairs"),
     Canary("the horizon", _send_without_a_last_look, "compaction"),
     Canary("the condition of an entry", _put_without_condition),
     Canary("compaction takes only the old", _merge_the_young, "compaction"),
