@@ -31,7 +31,7 @@ class Bar:
         self._progress.advance(self._task, by)
 
     def set(self, done: int, total: int | None = None) -> None:
-        """Stand at so much, of so much where that is known."""
+        """Show so much; a total replaces the one before."""
         self._progress.update(self._task, completed=done, total=total)
 
 
