@@ -32,7 +32,7 @@ from countledger.ledger import due as due_index
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers import course, sender
+from countledger.producers import sender
 from countledger.producers.strict import sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.marker import MarkerChange
@@ -193,7 +193,7 @@ def _put_without_condition(patch: pytest.MonkeyPatch) -> None:
     def unconditional(table: str, item: Item, condition: object) -> Put:  # noqa: ARG001
         return put(table, item)
 
-    patch.setattr(course, "Put", unconditional)
+    patch.setattr(sender, "Put", unconditional)
 
 
 # ---- compaction ----
