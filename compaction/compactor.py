@@ -67,11 +67,11 @@ from countledger.compaction.report import (
 from countledger.compaction.retire import Retire
 from countledger.compaction.run import Run
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import HEAD_COVERS_MAX, SECOND_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -121,7 +121,7 @@ class LastRunStore:
         """The last run, or None where no schedule ever ticked. Half a read unit.
 
         Raises:
-            CorruptItem: the item was spoilt by hand.
+            CorruptItem: the item was corrupt by hand.
         """
         item = self.dynamo.get(self.table, keys.run_key(namespace))
         return None if item is None or "ticked_at" not in item else _decode(namespace, item)

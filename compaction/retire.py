@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from random import Random
 
+    from countledger.ledger.attempts import Backoff
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Covered, Head
-    from countledger.ledger.retry import Backoff
 
 _UNHARMED: Final = "None"
 

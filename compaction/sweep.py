@@ -89,5 +89,5 @@ class Sweeper:
             if mark is not None:
                 self.dynamo.update(mark)
         except (ConditionFailed, CorruptItem):
-            # Marked meanwhile, or spoilt by hand, which `verify` tells.
+            # Marked meanwhile, or corrupt by hand, which `verify` tells.
             return

@@ -8,9 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.compaction.work import encode_work
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import CALL_MESSAGES
-from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:

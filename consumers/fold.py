@@ -215,8 +215,8 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             sequence = sequence_of(record)
             result.last_sequence = record["dynamodb"]["SequenceNumber"]
             change = change_of(record, sequence, now_ms)
-        except MalformedRecord as poison:
-            result.rejected.append(RejectedRecord(record, str(poison), sequence))
+        except MalformedRecord as malformed:
+            result.rejected.append(RejectedRecord(record, str(malformed), sequence))
             continue
         if change is not None:
             rows.setdefault(change.counter, []).append(row_of(change))

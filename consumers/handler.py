@@ -11,16 +11,16 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules
-from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
+from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.record import failures_from
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
 from countledger.ledger.connection import Connection
-from countledger.ledger.copies import Copies
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.limits import late_write_ms
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def _parts() -> _Parts:
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     queue = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
-    quarantine = KeptQuarantine(Copies(dynamo, table), queue, Source.LEDGER)
+    quarantine = StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.LEDGER)
     return _Parts(
         Materializer(
             dynamo,

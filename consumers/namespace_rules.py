@@ -114,7 +114,7 @@ class DueMarker:
             if update is not None:
                 self.dynamo.update(update)
         except (ConditionFailed, CorruptItem, RequestRejected):
-            # Marked meanwhile, or spoilt by hand: asking again would block the stream for nothing.
+            # Marked meanwhile, or corrupt by hand: asking again would block the stream for nothing.
             return
 
 

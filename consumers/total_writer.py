@@ -123,7 +123,7 @@ class TotalWriter:
     def write(self, counter: str, changes: CounterChanges) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
 
-        What the service calls invalid is halved until the culprit stands alone. It is set aside
+        What the service calls invalid is halved until the culprit stands alone. It is quarantined
         *before* a later change can move the watermark past it: dropped silently it must not be.
         """
         try:

@@ -11,8 +11,8 @@ import pytest
 from countledger import CountLedger
 from countledger.compaction.work import CompactCounter, parse_work
 from countledger.compaction.work_queue import WorkQueue
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed
-from countledger.ledger.retry import Backoff
 from tests.faults.injection import before_call, calls
 from tests.unit.ledger.clocks import ManualClock
 

@@ -200,7 +200,7 @@ def _die_at_retire(step: CompactionStep) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "error"),
+    ("corrupt", "error"),
     [
         ({"generation": "1"}, CorruptItem),
         ({"sum": None}, CorruptItem),
@@ -212,13 +212,13 @@ def _die_at_retire(step: CompactionStep) -> None:
     ids=str,
 )
 def test_a_head_that_cannot_be_read_is_left_alone(
-    store: Store, counter: str, spoilt: dict[str, object], error: type[Exception]
+    store: Store, counter: str, corrupt: dict[str, object], error: type[Exception]
 ) -> None:
     """That counter stops and is reported; nothing is touched; others go on."""
     fill(store, counter, 3)
     compactor(store).compact(counter)
     fill(store, counter, 3)
-    before = {**_head(store, counter), **spoilt}
+    before = {**_head(store, counter), **corrupt}
     store.dynamo().put(Put(store.ledger, before))
     before = _head(store, counter)
 

@@ -27,13 +27,13 @@ from countledger.consumers import repair as repairing
 from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
+from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers import course, sender
-from countledger.producers.strict import context, sending, spread, token_set, tokens
+from countledger.producers import sender
+from countledger.producers.strict import sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
@@ -193,7 +193,7 @@ def _put_without_condition(patch: pytest.MonkeyPatch) -> None:
     def unconditional(table: str, item: Item, condition: object) -> Put:  # noqa: ARG001
         return put(table, item)
 
-    patch.setattr(course, "Put", unconditional)
+    patch.setattr(sender, "Put", unconditional)
 
 
 # ---- compaction ----
@@ -311,7 +311,7 @@ def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(context.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
+    patch.setattr(attempts.Attempts, "check", lambda attempts: None)  # noqa: ARG005
 
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
@@ -375,7 +375,7 @@ CANARIES = [
     Canary("marker: its condition", _markers_unread, "markers"),
     Canary("marker: its window", _markers_of_a_short_life, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
-    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
+    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "malformed"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
     Canary(
         "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
@@ -419,7 +419,7 @@ CANARIES = [
     Canary("ingest: identity is the event's", wrong.identity_by_arrival, "ingest"),
     Canary("ingest: identity is the content, too", wrong.identity_by_id_alone, "ingest"),
     Canary("ingest: what failed comes again", wrong.ingest_goes_on, "ingest"),
-    Canary("ingest: what is refused is set aside", wrong.ingest_sets_nothing_aside, "ingest"),
+    Canary("ingest: what is refused is quarantined", wrong.ingest_sets_nothing_aside, "ingest"),
     Canary("marker: removed by its making", wrong.markers_by_age, "makings"),
     Canary("append: on condition", wrong.append_over, "numbers"),
     Canary("append: a number in doubt is looked at", wrong.append_without_doubt, "numbers"),

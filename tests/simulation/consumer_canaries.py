@@ -12,7 +12,7 @@ from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
-from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
+from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
 from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
@@ -74,12 +74,12 @@ def rules_leave_late(patch: pytest.MonkeyPatch) -> None:
 def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
-    def put(kept: KeptQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
-        copy = copy_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
+    def put(kept: StoredQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
+        copy = quarantined_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
         kept.queue.send(body(one, reason, shard, copy.id))
         kept.copies.keep(copy)
 
-    patch.setattr(KeptQuarantine, "put", put)
+    patch.setattr(StoredQuarantine, "put", put)
 
 
 def old_makings_speak(patch: pytest.MonkeyPatch) -> None:

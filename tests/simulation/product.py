@@ -28,10 +28,10 @@ from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.namespace import Namespaces
-from countledger.ledger.retry import Backoff
 from countledger.producers.claims.claims import Claims
 from countledger.producers.compensation import Compensator
 from countledger.producers.recorder import Recorder

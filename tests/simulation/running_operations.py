@@ -47,7 +47,7 @@ def accept(report: CompactionReport) -> None:
 
 
 def verify(client: Client) -> None:
-    """A verdict; drift is said only of a total that was spoilt."""
+    """A verdict; drift is said only of a total that was corrupt."""
     counter = draw_any(client)
     verdict = client.product.auditor.verify(counter)
     client.tell(f"verify {counter}: {verdict.verdict} {verdict.proof}")
@@ -59,12 +59,12 @@ def verify(client: Client) -> None:
 
 
 def repair(client: Client) -> None:
-    """A total that was spoilt becomes exact; no other is written."""
+    """A total that was corrupt becomes exact; no other is written."""
     began_ms = client.world.schedule.now_ms
     accounts = client.auditor.ledger.accounts
     counters = [*sorted(client.memory.free), STOCK]
-    spoilt = [one for one in counters if client.region in accounts[one].excused]
-    counter = client.random.choice(spoilt) if spoilt else draw_any(client)
+    corrupt = [one for one in counters if client.region in accounts[one].excused]
+    counter = client.random.choice(corrupt) if corrupt else draw_any(client)
     done = client.product.auditor.repair(counter)
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:

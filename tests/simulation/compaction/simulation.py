@@ -22,6 +22,7 @@ from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, ConditionFailed, ServiceFailed
 from countledger.ledger.exact import ExactReader
@@ -30,7 +31,6 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.operations import Delete
-from countledger.ledger.retry import Backoff
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
 from tests.simulation.compaction.dynamo import SimulatedClient

@@ -152,8 +152,8 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     names = [f"likes:{n}" for n in "abc"]
     for name in names:
         emptying.record(name)
-    spoilt = {**keys.deletion_key("likes:b"), "id": "m", "at": "yesterday"}
-    emptying.dynamo.put(Put(COUNTERS, spoilt))
+    corrupt = {**keys.deletion_key("likes:b"), "id": "m", "at": "yesterday"}
+    emptying.dynamo.put(Put(COUNTERS, corrupt))
 
     deletions = emptying.deletions(emptying.deleter(), names).delete_all("likes")
     stages = {one.counter: (one.stage, one.detail) for one in deletions}

@@ -119,7 +119,7 @@ def test_a_note_that_fails_stops_nobody(stack: Stack, applied: bool) -> None:  #
     assert (_book(stack).last("likes") is not None) == applied
 
 
-def test_what_was_spoilt_by_hand_is_said() -> None:
+def test_what_was_corrupt_by_hand_is_said() -> None:
     """And is no number."""
     stack = Stack()
     stack.dynamo.tables[COUNTERS] = {

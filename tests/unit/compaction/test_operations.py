@@ -297,12 +297,12 @@ def test_a_failure_to_settle_is_a_failure_and_keeps_what_was_merged(stack: Stack
     """Its message comes again, and finds it merged."""
     _due(stack, "likes:a")
     stack.compactor.compacted["likes:a"] = 5
-    stack.compactor.meanwhile = lambda: stack.total("likes:a", compacted="spoilt")
+    stack.compactor.meanwhile = lambda: stack.total("likes:a", compacted="corrupt")
 
     report = stack.worker().compact("likes:a")
 
     assert (report.outcome, report.merged) == (RunOutcome.FAILED, 5)
-    assert "spoilt" in report.detail
+    assert "corrupt" in report.detail
 
 
 def test_a_schedule_is_read_once_by_a_worker(stack: Stack) -> None:
@@ -379,7 +379,7 @@ def test_a_sweep_marks_what_should_have_been_in_the_index(stack: Stack) -> None:
     stack.total("likes:few", entries=2)
     stack.total("likes:done", entries=50, compacted=49)
     stack.total("other:enough", entries=50)
-    stack.total("likes:spoilt", entries="x")
+    stack.total("likes:corrupt", entries="x")
     body = json.dumps({"sweep": {"namespace": "likes", "segment": 0, "segments": 1, "after": None}})
 
     tally = _batch(stack).run({"m": body}, NOW_MS + HOUR_MS)

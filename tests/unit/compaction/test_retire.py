@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from countledger.compaction.retire import Retire, Retirer, Tampered
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import (
     ConditionFailed,
     Reason,
@@ -19,7 +20,6 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.head import Covered, Head
 from countledger.ledger.operations import Delete, Write
-from countledger.ledger.retry import Backoff
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 

@@ -259,7 +259,7 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [
         {"expression": "sometimes"},
         {"expression": 5},
@@ -268,10 +268,10 @@ def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack
         {"archive": "nowhere"},
     ],
 )
-def test_an_item_that_was_spoilt_by_hand_is_told(spoilt: dict[str, object]) -> None:
+def test_an_item_that_was_corrupt_by_hand_is_told(corrupt: dict[str, object]) -> None:
     """As corrupt, whatever is wrong with it."""
     schedule = Schedule(namespace="likes", expression="rate(1 hour)", region=HOME)
-    item = {**encode_schedule(schedule, LIMIT_MS, 1), **spoilt}
+    item = {**encode_schedule(schedule, LIMIT_MS, 1), **corrupt}
 
     with pytest.raises(CorruptItem, match="likes"):
         decode_schedule(item)

@@ -75,7 +75,7 @@ def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
     assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 100
 
 
-@pytest.mark.parametrize("how", ["gone", "spoilt"])
+@pytest.mark.parametrize("how", ["gone", "corrupt"])
 def test_a_known_shard_without_progress_stops(how: str) -> None:
     """Nothing of it is applied; the error says what to do."""
     dynamo = opened(SHARD)

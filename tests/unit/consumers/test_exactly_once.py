@@ -29,7 +29,7 @@ Delivery = tuple[int, int, int]
 
 
 def _refuse(change: EntryChange, reason: str) -> None:
-    raise AssertionError(f"{change} was set aside: {reason}")
+    raise AssertionError(f"{change} was quarantined: {reason}")
 
 
 def _total(dynamo: MemoryClient) -> tuple[object, object, object]:
