@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.infra.cli.run import run
+from countledger.infra.cli.app import run
 from countledger.infra.local_stack import LocalStack
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from countledger.infra.cli.run import run
+from countledger.infra.cli.app import run
 from countledger.infra.local_stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
