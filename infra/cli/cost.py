@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.compaction.retire import Retire
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cli.usage import BadUsage
 from countledger.infra.cost import Workload, bill, dollars, savings
 from countledger.infra.measured import measure, regions_of, retire_of
 from countledger.infra.prices import AS_OF, BATCH_RECORDS, BATCH_UNITS

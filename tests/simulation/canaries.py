@@ -32,7 +32,7 @@ from countledger.ledger import due as due_index
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers import course, sender
+from countledger.producers import sender
 from countledger.producers.strict import sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.marker import MarkerChange
@@ -193,7 +193,7 @@ def _put_without_condition(patch: pytest.MonkeyPatch) -> None:
     def unconditional(table: str, item: Item, condition: object) -> Put:  # noqa: ARG001
         return put(table, item)
 
-    patch.setattr(course, "Put", unconditional)
+    patch.setattr(sender, "Put", unconditional)
 
 
 # ---- compaction ----
@@ -354,6 +354,7 @@ CANARIES = [
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
+    Canary("repair raises watermarks", consumers.repairs_raise_no_watermarks, "repairs"),
     Canary("the horizon", _send_without_a_last_look, "compaction"),
     Canary("the condition of an entry", _put_without_condition),
     Canary("compaction takes only the old", _merge_the_young, "compaction"),
