@@ -14,14 +14,14 @@ from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
+from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.record import failures_from
-from countledger.consumers.shard import label_of
+from countledger.consumers.stream import label_of
 from countledger.ledger.connection import Connection
-from countledger.ledger.copies import Copies
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def _parts() -> _Parts:
                 connection.events(), connection.topics(), connection.setting("alert_bus")
             ),
             QueueDeadLetters(queues, connection.setting("alert_dead_letter_queue_url")),
-            KeptQuarantine(Copies(dynamo, table), queue, Source.COUNTERS),
+            StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
         ),
         Logger(),
         Metrics(),

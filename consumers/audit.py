@@ -1,25 +1,216 @@
-"""An audit: a verdict on every counter there is, or a repair of it, from where the last one ended.
+"""An audit: a verdict on each counter, or a repair of it, continued from a stored position.
 
     1  a round of the walk names counters
-    2  they are judged, or repaired, behind one proof
-    3  the bookmark moves, once all outcomes of the round have been taken
+    2  the counters are compared, or repaired, with one proof
+    3  the position is stored, after the caller has taken all results of the round
 
-A crash between two steps has a round done again: a verdict given twice does no harm, and what was
-repaired is exact.
+After a crash between two steps a round is done again. That does no harm: a verdict is given twice,
+and a total that was repaired is exact.
+
+The position is stored in a file, or in an item of `counters`: the purpose of the walk, how far it
+came, and how often each result was found.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from countledger.consumers.bookmarks import Bookmarks, NoBookmarks, WalkPosition
-from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker, start
-from countledger.ledger.errors import CorruptItem
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from countledger.consumers.walk import (
+    SEGMENTS_DEFAULT,
+    SEGMENTS_MAX,
+    Bookmark,
+    WalkedTable,
+    Walker,
+    WalkSegment,
+    start,
+)
+from countledger.ledger import keys
+from countledger.ledger.attributes import require
+from countledger.ledger.errors import BadSetting, CorruptItem
+from countledger.ledger.operations import Put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from countledger.ledger.dynamo import DynamoClient
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WalkPosition:
+    """Where a walk stands.
+
+    Attributes:
+        bookmark: how far it has come.
+        counts: how often each outcome was met so far.
+    """
+
+    bookmark: Bookmark
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class Bookmarks(Protocol):
+    """Keeps the place of one walk."""
+
+    def load(self) -> WalkPosition | None:
+        """The place that was kept, or None."""
+
+    def save(self, place: WalkPosition) -> None:
+        """Keep a place instead of the last one."""
+
+    def clear(self) -> None:
+        """Keep none: the walk is over."""
+
+
+class NoBookmarks:
+    """Keeps nothing."""
+
+    def load(self) -> None:
+        """There is none."""
+
+    def save(self, place: WalkPosition) -> None:
+        """Forget it."""
+
+    def clear(self) -> None:
+        """There is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileBookmarks:
+    """Keeps the place in a file.
+
+    Attributes:
+        path: the file; it need not exist.
+        purpose: what the walk is for, on which tables. A file of another purpose is refused.
+    """
+
+    path: Path
+    purpose: str
+
+    def load(self) -> WalkPosition | None:
+        """The place in the file, or None where there is no file.
+
+        Raises:
+            BadSetting: the file cannot be read, or belongs to another walk.
+        """
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadSetting(f"bookmark {self.path}: {error}") from error
+        return _decode(text, self.purpose, f"bookmark {self.path}")
+
+    def save(self, place: WalkPosition) -> None:
+        """Write the file anew; whoever reads it sees the old one or the new one.
+
+        Raises:
+            BadSetting: it cannot be written.
+        """
+        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            beside.write_text(_encode(place, self.purpose), encoding="utf-8")
+            beside.replace(self.path)
+        except OSError as error:
+            raise BadSetting(f"bookmark {self.path} cannot be written: {error}") from error
+
+    def clear(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemBookmarks:
+    """Keeps the place in an item of `counters`: a write unit for each KB of it.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        purpose: what the walk is for; one place for each.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    purpose: str
+
+    def load(self) -> WalkPosition | None:
+        """The place in the item; None where there is none, or none that this release can read."""
+        item = self.dynamo.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
+        if item is None or "place" not in item:
+            return None
+        try:
+            return _decode(require(item, "place", str), self.purpose, "bookmark")
+        except BadSetting:
+            return None  # of another release: the walk begins anew, which does no harm
+
+    def save(self, place: WalkPosition) -> None:
+        """Write the item anew."""
+        text = _encode(place, self.purpose)
+        self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
+
+    def clear(self) -> None:
+        """Write the item anew, without a place."""
+        self.dynamo.put(Put(self.table, dict(keys.bookmark_key(self.purpose))))
+
+
+class _SavedLane(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    source: WalkedTable
+    segment: int = Field(ge=0, lt=SEGMENTS_MAX)
+    after: dict[str, str] | None
+    done: bool
+
+
+class _Saved(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    format: int = Field(ge=_FORMAT, le=_FORMAT)
+    purpose: str
+    lanes: list[_SavedLane]
+    counts: dict[str, int]
+
+
+def _encode(place: WalkPosition, purpose: str) -> str:
+    lanes: list[dict[str, Any]] = [
+        {
+            "source": str(lane.source),
+            "segment": lane.segment,
+            "after": None if lane.after is None else dict(lane.after),
+            "done": lane.done,
+        }
+        for lane in place.bookmark.lanes
+    ]
+    saved = {"format": _FORMAT, "purpose": purpose, "lanes": lanes, "counts": dict(place.counts)}
+    return json.dumps(saved, ensure_ascii=False)
+
+
+def _decode(text: str, purpose: str, what: str) -> WalkPosition:
+    try:
+        saved = _Saved.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadSetting(f"{what} is none of ours: {first['msg']}; remove it to start") from error
+    if saved.purpose != purpose:
+        raise BadSetting(
+            f"{what} belongs to {saved.purpose!r}, and this is {purpose!r}; name another file"
+        )
+    lanes = tuple(WalkSegment(one.source, one.segment, one.after, one.done) for one in saved.lanes)
+    segments = len(lanes) // len(WalkedTable)
+    if [(one.source, one.segment) for one in lanes] != [
+        (source, segment) for source in WalkedTable for segment in range(segments)
+    ]:
+        raise BadSetting(f"{what} is none of ours: its segments are not complete")
+    return WalkPosition(Bookmark(lanes), saved.counts)
+
 
 Audited = TypeVar("Audited")
 

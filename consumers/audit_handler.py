@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.consumers.audit import CHUNK, Audit
-from countledger.consumers.auditor import unrepaired
-from countledger.consumers.bookmarks import ItemBookmarks
-from countledger.consumers.repair import Remedy, Repair, Repairer
+from countledger.consumers.audit import CHUNK, Audit, ItemBookmarks
+from countledger.consumers.repair import Remedy, Repair, Repairer, unrepaired
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Verifier
+from countledger.consumers.verify import Judgement, Verifier
 from countledger.consumers.walk import Walker
 from countledger.ledger.amount import to_text
 from countledger.ledger.connection import Connection

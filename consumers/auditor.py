@@ -1,4 +1,4 @@
-"""Verify and repair, one counter or all of them, as users ask for it."""
+"""Verify and repair, for one counter, for many, or for all."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from countledger.consumers.audit import CHUNK, Audit
-from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
-from countledger.consumers.lost_progress import ProgressRecovery
-from countledger.consumers.repair import Remedy, Repair, Repairer
-from countledger.consumers.stored import stored_total
-from countledger.consumers.verdict import unreadable
+from countledger.consumers.audit import CHUNK, Audit, FileBookmarks, NoBookmarks
+from countledger.consumers.directory import ProgressRecovery
+from countledger.consumers.repair import Repair, Repairer, unrepaired
+from countledger.consumers.verify import Judgement
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from countledger.consumers.verdict import Verdict
-    from countledger.consumers.verify import Verifier
+    from countledger.consumers.verify import Verdict, Verifier
     from countledger.ledger.namespace import Namespaces
 
 Audited = TypeVar("Audited")
@@ -158,13 +155,6 @@ class Auditor:
         )
 
 
-def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
-    """What becomes of a counter whose namespace cannot be read: one read unit for its total."""
-    stored = stored_total(counter, verifier.totals.item(counter))
-    verdict = unreadable(stored, None, str(error))
-    return Repair(counter, Remedy.SKIPPED, verdict, verdict.proof)
-
-
 def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
     """The counter, if it is one that can have a ledger: its namespace is not of another kind.
 
@@ -175,3 +165,19 @@ def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
     if not namespaces.is_of_a_ledger(keys.check_counter(counter)):
         namespaces.expect(counter, Kind.LEDGER)
     return counter
+
+
+_ADVICE = "; it is not what its ledger says: `countledger repair` it first"
+
+
+def why_not_exact(auditor: Auditor, counter: str) -> str | None:
+    """Why nothing can be rested on a counter's total, or None: it is exact, and proven so.
+
+    As `Auditor.verify`. A drift is no last word: a record that the stream did not show, or a repair
+    that is under way, would make a total anew once this one is gone.
+    """
+    verdict = auditor.verify(counter)
+    if verdict.verdict is Judgement.EXACT:
+        return None
+    advice = _ADVICE if verdict.verdict is Judgement.DRIFT else ""
+    return f"{verdict.verdict}: {verdict.proof}{advice}"

@@ -1,17 +1,22 @@
-"""The directory of stream shards: which are known, so that lost progress is never taken for none.
+"""The directory of stream shards: which are known, so that lost progress is never read as none.
 
-A shard's records are compared with its progress before they are applied. If progress that was lost
-were read as zero, what a mapping delivers again would count twice. So a shard gets its progress (of
-nothing) and then its entry in this directory before its first batch is applied:
+A shard's records are compared with its progress before they are applied. If lost progress were read
+as zero, records that a mapping delivers again would count twice. So a shard gets its progress (of
+no record) and then its entry in this directory before its first batch is applied:
 
     progress    entry
-    there       any        go on; while nothing was handled, make sure of the entry
-    absent      absent     a new shard: make the progress, then the entry
-    absent      there      the progress was lost: stop
+    present     any        continue; while nothing was handled, write the entry
+    absent      absent     a new shard: write the progress, then the entry
+    absent      present    the progress was lost: stop
     unreadable  any        the same
 
-The entry expires, by its own time, before the progress does, and later than any record of the shard
+The entry expires before the progress does, and after the last time at which a record of the shard
 can be delivered.
+
+A shard whose progress is lost is recovered on request. Nobody knows how far it had been handled, so
+it counts as handled to its end: all its records up to there are dropped, and none counts twice.
+Records that had not been handled are missing from the totals until a repair adds them from the
+ledger.
 """
 
 from __future__ import annotations
@@ -20,8 +25,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.consumers.progress import ShardProgress, decode_progress, opening_of
+from countledger.consumers.progress import (
+    ShardProgress,
+    decode_progress,
+    lost_text,
+    opening_of,
+    recovery_of,
+)
+from countledger.consumers.stream import CLOSED, CLOSELY, LedgerStream, StreamShard, made_at_ms
 from countledger.ledger import keys
+from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     ConditionFailed,
     CorruptItem,
@@ -37,7 +50,7 @@ from countledger.ledger.operations import Query, Update
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.shard import ShardName
+    from countledger.consumers.stream import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
@@ -100,15 +113,6 @@ def _entry(dynamo: DynamoClient, table: str, shard: ShardName) -> Item | None:
     return dynamo.get(table, keys.known_shard_key(shard.stream, shard.id), consistent=True)
 
 
-def lost_text(shard: ShardName | str, reason: str = "it is not there") -> str:
-    """What a person is told of lost progress."""
-    return (
-        f"the progress of stream shard {shard} is lost ({reason}), so none of its records is "
-        "applied: they might count twice. Run `countledger repair --lost-progress`, then "
-        "`countledger repair --all` (docs/runbook.md, 'The progress of a shard is lost')"
-    )
-
-
 def is_known(entry: Item | None, now_ms: int) -> bool:
     """Whether an entry holds: what has expired may still be there for days."""
     expires_at = (entry or {}).get("expires_at")
@@ -128,3 +132,63 @@ def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]
     for page in dynamo.pages(Query(table, condition)):
         for item in page:
             yield str(item["part"])
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressRecovery:
+    """Finds shards whose progress is lost, and gives them progress again.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        stream: the stream of `ledger`.
+        clock: tells the time.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    stream: LedgerStream
+    clock: Clock = field(default_factory=SystemClock)
+
+    def recover(self) -> Iterator[str]:
+        """Let every known shard without readable progress count as handled to its end; which.
+
+        Two read units for each shard of the stream; for each that is mended one write unit, and
+        all its records are read. Then every total has to be repaired.
+
+        Raises:
+            SetupError: the stream was switched off.
+        """
+        self.stream.check_on()
+        for one in self.stream.shards():
+            item = self.dynamo.get(self.table, keys.progress_key(str(one.shard)), consistent=True)
+            if self._is_lost(one, item) and self._recover(one, item):
+                yield str(one.shard)
+
+    def _is_lost(self, one: StreamShard, item: Item | None) -> bool:
+        if item is None:
+            key = keys.known_shard_key(one.shard.stream, one.shard.id)
+            entry = self.dynamo.get(self.table, key, consistent=True)
+            return is_known(entry, self.clock.now_ms())
+        try:
+            decode_progress(item)
+        except NewerFormat:
+            raise
+        except CorruptItem:
+            return True
+        return False
+
+    def _recover(self, one: StreamShard, item: Item | None) -> bool:
+        sequence, made_ms = "0", 0
+        pages = CLOSED if one.closed else CLOSELY
+        for record in self.stream.after(one.shard, None, empty_pages=pages):
+            sequence, made_ms = record["dynamodb"]["SequenceNumber"], int(made_at_ms(record))
+        now_ms = self.clock.now_ms()
+        recovered = ShardProgress(str(one.shard), sequence, made_ms, now_ms, 0, 0, 0)
+        try:
+            self.dynamo.update(recovery_of(self.table, recovered, item))
+        except ConditionFailed as refused:
+            # Somebody else was here, or an attempt of ours whose answer was lost.
+            there = refused.item or {}
+            return (there.get("sequence"), there.get("handled_at")) == (sequence, now_ms)
+        return True

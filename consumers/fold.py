@@ -1,28 +1,131 @@
-"""The fold: a batch of stream records becomes one change per counter. Pure.
+"""The fold: a batch of stream records becomes one change for each counter. Pure.
 
-It is tried at a sweep first, and done record by record where one of them is not well formed.
+Nearly every record is the INSERT of a recent entry, written by this release. For these records a
+check costs more per call than per byte. So `sweep` gathers the texts of a batch and checks them all
+at once, and parses each distinct number once; that takes a third of the time. Any other record is
+read by `change_of`. If one record of the batch is malformed, the whole batch is read record by
+record instead, so that the malformed records are found. `sweep` accepts nothing that `change_of`
+refuses.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
 
-from countledger.consumers.changes import CounterChanges, Row, row_of
 from countledger.consumers.record import (
+    EntryChange,
     MalformedRecord,
+    are_sequences,
     change_of,
     created_at_ms,
     place_of,
     sequence_of,
+    surely_young_from_s,
+    worth_of,
 )
-from countledger.consumers.sweep import sweep
-from countledger.ledger import amount
+from countledger.ledger import amount, keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from countledger.ledger.amount import Amount
+
+# Sequence number, perhaps still as the stream spells it; delta, events, entries.
+Row: TypeAlias = "tuple[str | int, Amount, int, int]"
+
+
+class CounterChanges(Sequence[EntryChange]):
+    """Changes of one counter, in order.
+
+    Attributes:
+        counter: its name.
+        rows: what they are made of.
+    """
+
+    __slots__ = ("counter", "rows")
+
+    def __init__(self, counter: str, rows: Sequence[Row]) -> None:
+        """Of these."""
+        self.counter = counter
+        self.rows = rows
+
+    @overload
+    def __getitem__(self, index: int) -> EntryChange: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> CounterChanges: ...
+
+    def __getitem__(self, index: int | slice) -> EntryChange | CounterChanges:
+        """One of them, or some."""
+        if isinstance(index, slice):
+            return CounterChanges(self.counter, self.rows[index])
+        sequence, delta, events, entries = self.rows[index]
+        return EntryChange(int(sequence), self.counter, delta, events, entries)
+
+    def above(self, sequence: int) -> CounterChanges:
+        """Those behind a sequence number."""
+        return CounterChanges(self.counter, [row for row in self.rows if int(row[0]) > sequence])
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.rows)
+
+
+def row_of(change: EntryChange) -> Row:
+    """A change as it is kept."""
+    return change.sequence, change.delta, change.events, change.entries
+
+
+# In the stream's seconds; what lies behind it (infinity does) is left to a closer look.
+_FAR_AHEAD_S: Final = 1e11
+_NOT_WELL_FORMED: Final = (KeyError, TypeError, AttributeError, ValueError, MalformedRecord)
+
+
+def sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, list[Row]] | None:
+    """What records add to totals, by counter in order; None: one of them needs a closer look."""
+    try:
+        return _sweep(records, now_ms)
+    except _NOT_WELL_FORMED:
+        return None
+
+
+def _sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, list[Row]] | None:
+    rows: defaultdict[str, list[Row]] = defaultdict(list)
+    deltas: dict[str, Amount] = {}
+    counts: dict[str, int] = {}
+    entries: list[str] = []
+    sequences: list[str] = []
+    young_s = surely_young_from_s(now_ms)
+    for record in records:
+        stream = record["dynamodb"]
+        sequence = stream["SequenceNumber"]
+        if (
+            record["eventName"] != "INSERT"
+            or not young_s <= stream["ApproximateCreationDateTime"] < _FAR_AHEAD_S
+            or "v" in (image := stream["NewImage"])
+        ):
+            change = change_of(record, sequence_of(record), now_ms)
+            if change is not None:
+                rows[change.counter].append(row_of(change))
+            continue
+        key = stream["Keys"]
+        counter = key["counter"]["S"]
+        delta = deltas.get(image["delta"]["N"])
+        events = counts.get(image["events"]["N"]) if "events" in image else 1
+        if delta is None or events is None:
+            delta, events = worth_of(image, "new")
+            deltas[image["delta"]["N"]] = delta
+            if "events" in image:
+                counts[image["events"]["N"]] = events
+        entries.append(key["entry"]["S"])
+        sequences.append(sequence)
+        rows[counter].append((sequence, delta, events, 1))
+    if sequences and not (set(map(type, rows)) == {str} and are_sequences(sequences)):
+        return None
+    return rows if keys.are_entries(entries) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +215,8 @@ def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
             sequence = sequence_of(record)
             result.last_sequence = record["dynamodb"]["SequenceNumber"]
             change = change_of(record, sequence, now_ms)
-        except MalformedRecord as poison:
-            result.rejected.append(RejectedRecord(record, str(poison), sequence))
+        except MalformedRecord as malformed:
+            result.rejected.append(RejectedRecord(record, str(malformed), sequence))
             continue
         if change is not None:
             rows.setdefault(change.counter, []).append(row_of(change))

@@ -9,26 +9,25 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.passed import PassedShards
-from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
-from countledger.consumers.rank_rules import RankRules
+from countledger.consumers.namespace_rules import DueRules, RankRules
+from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.record import failures_from
-from countledger.consumers.shard import ShardName, label_of
+from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.watermark import PassedShards
 from countledger.ledger.connection import Connection
-from countledger.ledger.copies import Copies
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.limits import late_write_ms
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from countledger.consumers.outcome import BatchOutcome
+    from countledger.consumers.batch import BatchOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def _parts() -> _Parts:
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     queue = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
-    quarantine = KeptQuarantine(Copies(dynamo, table), queue, Source.LEDGER)
+    quarantine = StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.LEDGER)
     return _Parts(
         Materializer(
             dynamo,

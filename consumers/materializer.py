@@ -26,25 +26,27 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.attempts import (
+from countledger.consumers.batch import (
     BatchAttempt,
+    BatchOutcome,
     ShardBatch,
+    complete_outcome,
     end_attempt,
     next_attempt,
     start_attempt,
 )
-from countledger.consumers.directory import ShardDirectory, lost_text
-from countledger.consumers.due import DueMarker
+from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import Fold, Reached, fold, reached
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
-from countledger.consumers.passed import PassedShards
+from countledger.consumers.namespace_rules import DueMarker
 from countledger.consumers.progress import (
     ShardProgress,
     advance_of,
     history_after,
+    lost_text,
 )
 from countledger.consumers.record import above, find, sequence_of
 from countledger.consumers.total_writer import TotalWriter, Written
+from countledger.consumers.watermark import PassedShards
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
@@ -58,12 +60,11 @@ from countledger.ledger.forks import this_process
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger.consumers.changes import CounterChanges
-    from countledger.consumers.due import DueRules
+    from countledger.consumers.fold import CounterChanges
+    from countledger.consumers.namespace_rules import DueRules, RankRules
     from countledger.consumers.quarantine import Quarantine
-    from countledger.consumers.rank_rules import RankRules
     from countledger.consumers.record import EntryChange
-    from countledger.consumers.shard import ShardName
+    from countledger.consumers.stream import ShardName
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 

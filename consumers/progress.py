@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # Texts of one length compare like the numbers that they spell.
 _DIGITS: Final = 40
 _NOTHING: Final = "0"
+# A position after each sequence number: nothing of the shard is left.
+END: Final = 10**_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,15 @@ def decode_progress(item: Item) -> ShardProgress:
         settled=_position_in(item, "settled"),
         attempted=_position_in(item, "attempted"),
         attempts=optional(item, "attempts", int) or 0,
+    )
+
+
+def lost_text(shard: object, reason: str = "it is not there") -> str:
+    """The error text for a shard whose progress is lost."""
+    return (
+        f"the progress of stream shard {shard} is lost ({reason}), so none of its records is "
+        "applied: they might count twice. Run `countledger repair --lost-progress`, then "
+        "`countledger repair --all` (docs/runbook.md, 'The progress of a shard is lost')"
     )
 
 

@@ -1,15 +1,19 @@
 """The proof that the stream of `ledger` has been handled past a moment.
 
-A shard is past it by its own progress, by that of a child (which is read only when its parent has
-been handled to its end), or because the stream shows nothing after its progress. What `at` the
-entries carry proves nothing, for they may arrive late. Nor does a stream that was switched off.
+A shard is past the moment by its own progress, by the progress of a child (a child is read only
+after its parent has been handled to its end), or because the stream shows nothing after the
+shard's progress. The time `at` of an entry proves nothing, because an entry may arrive late. A
+stream that was switched off proves nothing either.
 
-The end of a closed shard is told by the service. That of an open one is told by nothing but pages
-without records, so where something is done on its account more of them are asked for.
+The service marks the end of a closed shard. The end of an open shard shows only as pages without
+records. So more empty pages are required when something is done because of the proof.
 
-Beside the verdict that it carries, a proof says up to which sequence number each shard has been
-handled, and of which shards that was so long ago that no write of an earlier invocation can land
-any more. A repair writes the others as watermarks, so that no record before them can count again.
+A proof also says up to which sequence number each shard has been handled, and for which shards that
+was so long ago that no write of an earlier invocation can still land. A repair raises the
+watermarks of the other shards, so that no earlier record can count again.
+
+The lag of the totals uses the same facts: progress alone cannot distinguish a quiet stream from a
+stalled one; the records after the progress can.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers import watermark
+from countledger.consumers.progress import END
 from countledger.consumers.stream import (
     CLOSED,
     CLOSELY,
@@ -213,7 +217,7 @@ def _proof(
     handled = {name: int(one.sequence) for name, one in opened.items() if one.position}
     # Where the stream dropped records before they were handled, the progress is not the end.
     ends_at = {
-        str(one.shard): watermark.END
+        str(one.shard): END
         for one, by in proofs.items()
         if by is By.CHILD
         or (by is By.END and one.closed and _may_be_trimmed(opened.get(str(one.shard)), now_ms))
@@ -240,3 +244,30 @@ def _children_settled(
     children = (str(other.shard) for other in shards if other.parent == one.shard.id)
     found = (progress[name] for name in children if name in progress and progress[name].position)
     return any(child.passed(now_ms, late_ms) is not None for child in found)
+
+
+def waiting_since_ms(
+    stream: LedgerStream, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
+) -> int | None:
+    """When the stream made its oldest record that counts and is not handled; None: there is none.
+
+    In whole seconds, ms since the epoch. A few calls for each shard; no units.
+
+    Args:
+        stream: of the ledger.
+        shards: its shards.
+        progress: theirs, as far as they have any.
+    """
+    found = (
+        _first_ms(stream, one, progress.get(str(one.shard)))
+        for one in shards
+        if not is_finished(one, shards, progress)
+    )
+    return min((at_ms for at_ms in found if at_ms is not None), default=None)
+
+
+def _first_ms(stream: LedgerStream, one: StreamShard, mine: ShardProgress | None) -> int | None:
+    for record in stream.after(one.shard, mine.sequence if mine else None):
+        if counts(record):
+            return int(made_at_ms(record))
+    return None

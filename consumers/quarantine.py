@@ -2,7 +2,7 @@
 
 A record here has been passed by its counter's watermark. It is never fed again; `repair` heals
 the counter, and the record tells which one and why. Each is kept as an item until a person has
-handled it, and a message in a queue tells of it (see `ledger.copies` for their order).
+handled it, and a message in a queue tells of it (see `ledger.quarantine_store` for their order).
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from countledger.consumers.record import MalformedRecord, created_at_ms, sequenc
 from countledger.ledger import keys
 from countledger.ledger.errors import Unclear
 from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
-from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Copy, Source
+from countledger.ledger.quarantine_record import (
+    CONTENT_MAX_BYTES,
+    QuarantinedRecord,
+    QuarantineSource,
+)
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_sqs import SQSClient
 
-    from countledger.ledger.copies import Copies
+    from countledger.ledger.quarantine_store import QuarantineStore
 
 
 class Quarantine(Protocol):
@@ -66,7 +70,7 @@ class QueueQuarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptQuarantine:
+class StoredQuarantine:
     """A quarantine that keeps each record as an item, once, and tells a queue of it.
 
     Attributes:
@@ -75,24 +79,24 @@ class KeptQuarantine:
         source: whose records they are.
     """
 
-    copies: Copies
+    copies: QuarantineStore
     queue: QueueQuarantine
-    source: Source
+    source: QuarantineSource
 
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
         """Keep a record: two write units for each KB of it, and one message.
 
         Delivered again, half of that and no message.
         """
-        copy = copy_of(record, reason, shard, self.source, self.copies.clock.now_ms())
+        copy = quarantined_of(record, reason, shard, self.source, self.copies.clock.now_ms())
         if self.copies.keep(copy):
             self.queue.send(body(record, reason, shard, copy.id))
             self.copies.told(copy)
 
 
-def copy_of(
-    record: Mapping[str, Any], reason: str, shard: str, source: Source, now_ms: int
-) -> Copy:
+def quarantined_of(
+    record: Mapping[str, Any], reason: str, shard: str, source: QuarantineSource, now_ms: int
+) -> QuarantinedRecord:
     """The copy of a record; the same name however often it is delivered.
 
     A record without a sequence number is known by all that it says. One of `counters` may be set
@@ -104,14 +108,14 @@ def copy_of(
     except MalformedRecord:
         sequence, at_ms = None, _time_of(record)
     known_by = _json(record) if sequence is None else sequence
-    why = reason if source is Source.COUNTERS else ""
+    why = reason if source is QuarantineSource.COUNTERS else ""
     content, cut = _content(record)
-    return Copy(
+    return QuarantinedRecord(
         source=source,
         place=keys.quarantine_place(at_ms, _json([shard, known_by, why])),
         where=shard,
         reason=reason,
-        kind="poison",
+        kind="malformed",
         content=content,
         cut_from_bytes=cut,
         counter=_counter_of(record),

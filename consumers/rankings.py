@@ -1,38 +1,108 @@
-"""Ranking the totals of a namespace: switching it on and off, and reading its top.
+"""Ranking the totals of a namespace: switching a ranking on and off, and reading its top.
 
-    rule     (`namespace#<ns>`, `ranking`): on or off; materializers see it within a minute
-    sweep    totals that are there already get their place, or lose it, one by one
+    rule     (`namespace#<ns>`, `ranking`): on or off; materializers read it within a minute
+    sweep    existing totals get their position, or lose it, one by one
 
-The rule comes first. A materializer that does not know it yet can make a total without a place
-behind the sweep's back, so switching on waits until all know it before it sweeps. Any later update
-of a total puts right what is left: it gives the place, or takes it, in the write that it makes in
-any case. A crash leaves some totals without their place; switching on again goes on there.
+The rule is written first. A materializer that has not read it yet can create a total without a
+position that the sweep does not see. So switching on waits until all materializers have read the
+rule, and sweeps then. Each later update of a total corrects what is left: it adds or removes the
+position in the same write. After a crash some totals have no position; switching on again
+completes them.
+
+The top of a board is read from each of its partitions as far as needed, and sorted. Equal totals
+are ordered by name. The index has no such order, so a partition is read until the total changes:
+then each counter of a tie that could come first has been read. If more than a thousand counters are
+tied at the end of the list, the index decides which are read.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.leaders import check_limit, top_of
-from countledger.consumers.names import counters_of
+from countledger.consumers.totals import counters_of
 from countledger.ledger import keys
+from countledger.ledger.amount import negated
+from countledger.ledger.attributes import require, require_amount
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, NotRanked
+from countledger.ledger.errors import BadSetting, ConditionFailed, NotRanked
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
-from countledger.ledger.limits import RANK_SETTLES_MS
+from countledger.ledger.limits import RANK_SETTLES_MS, TOP_MAX
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
-from countledger.ledger.ranking import is_on, namespace_board, place_of, removal_of
+from countledger.ledger.ranking import is_on, namespace_board, place_of, removal_of, top_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from countledger.consumers.leaders import Ranked
+    from countledger.ledger.amount import Amount
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
     from countledger.ledger.operations import Update
+    from countledger.ledger.ranking import Board
+
+_TIES_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A counter's place in a ranking.
+
+    Attributes:
+        rank: 1 for the highest; equal totals have the same rank, and the next ones are left out.
+        counter: its name.
+        total: by what it is ranked.
+    """
+
+    rank: int
+    counter: str
+    total: Amount
+
+
+def check_limit(limit: int) -> int:
+    """How many to show, if it can be so many.
+
+    Raises:
+        BadSetting: it cannot.
+    """
+    if isinstance(limit, bool) or not 1 <= limit <= TOP_MAX:
+        raise BadSetting(f"the top {limit!r}: give a number from 1 to {TOP_MAX}")
+    return limit
+
+
+def ranked(found: Iterable[tuple[str, Amount]], limit: int) -> list[Ranked]:
+    """Counters and totals in their order: the highest first, equal ones by name. Pure."""
+    ordered = sorted(found, key=lambda one: (negated(one[1]), one[0]))
+    ranks: list[Ranked] = []
+    for place, (counter, total) in enumerate(ordered[:limit], start=1):
+        tied = bool(ranks) and ranks[-1].total == total
+        ranks.append(Ranked(ranks[-1].rank if tied else place, counter, total))
+    return ranks
+
+
+def top_of(dynamo: DynamoClient, table: str, board: Board, limit: int) -> list[Ranked]:
+    """The top of a board: half a read unit for each of its partitions, and each 4 KB read there."""
+    found: list[tuple[str, Amount]] = []
+    for bucket in board.buckets:
+        found += _top_of_bucket(dynamo, table, board, bucket, limit)
+    return ranked(found, limit)
+
+
+def _top_of_bucket(
+    dynamo: DynamoClient, table: str, board: Board, bucket: str, limit: int
+) -> list[tuple[str, Amount]]:
+    pages = dynamo.pages(top_query(table, board, bucket, limit + 1))
+    items = (item for page in pages for item in page)
+    found: list[tuple[str, Amount]] = []
+    for item in islice(items, limit + _TIES_MAX):
+        one = require(item, "counter", str), require_amount(item, "total")
+        if len(found) >= limit and one[1] != found[-1][1]:
+            break
+        found.append(one)
+    return found
+
 
 _WRITERS: Final = 8
 

@@ -22,12 +22,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers import watermark
-from countledger.consumers.due import DueMarker, DueRules, new_memory
-from countledger.consumers.verdict import Judgement, Verdict
+from countledger.consumers.namespace_rules import DueMarker, DueRules, new_memory
+from countledger.consumers.verify import Judgement, Verdict, stored_total, verdict_of
 from countledger.ledger import amount, keys
 from countledger.ledger.before_send import guarded
 from countledger.ledger.errors import (
     ConditionFailed,
+    CorruptItem,
     CountledgerError,
     ServiceFailed,
     SetupError,
@@ -40,10 +41,9 @@ from countledger.ledger.operations import Update
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from countledger.consumers.namespace_rules import TtlCache
     from countledger.consumers.proof import Proof
-    from countledger.consumers.stored import StoredTotal
-    from countledger.consumers.ttl_cache import TtlCache
-    from countledger.consumers.verify import Evidence, Verifier
+    from countledger.consumers.verify import Evidence, StoredTotal, Verifier
     from countledger.ledger.attributes import Item
     from countledger.ledger.due import DueRule
     from countledger.ledger.expressions import Clause, Condition
@@ -157,6 +157,13 @@ class Repairer:
         """Its version may be that of a total made anew after the counter was deleted."""
         if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
             raise ServiceFailed("what was found is half a day old by now; try again")
+
+
+def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
+    """What becomes of a counter whose namespace cannot be read: one read unit for its total."""
+    stored = stored_total(counter, verifier.totals.item(counter))
+    verdict = verdict_of(stored, None, Judgement.UNREADABLE, str(error))
+    return Repair(counter, Remedy.SKIPPED, verdict, verdict.proof)
 
 
 def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:

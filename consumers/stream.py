@@ -1,7 +1,7 @@
-"""The stream of `ledger` as the verifier sees it: its shards, and what comes after a record.
+"""The stream of `ledger`: the names of its shards, and the records after a given one.
 
-A global table's stream has room for one steady reader, the materializer. This one reads a few
-pages, when somebody asks for a proof.
+A global table's stream has capacity for one steady reader, the materializer. The reader in this
+module reads a few pages when a proof is requested.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.consumers.shard import ShardName, label_of
 from countledger.ledger import keys
 from countledger.ledger.errors import SetupError
 from countledger.ledger.limits import SECOND_MS
@@ -19,6 +18,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
+
+
+@dataclass(frozen=True, slots=True)
+class ShardName:
+    """A stream shard, known together with its stream: a re-created stream numbers anew.
+
+    Attributes:
+        stream: the stream's label, the last part of its ARN.
+        id: the shard's id within it.
+    """
+
+    stream: str
+    id: str
+
+    def __str__(self) -> str:
+        """The name under which watermarks and progress are kept."""
+        return f"{self.stream}/{self.id}"
+
+
+def label_of(stream_arn: str) -> str:
+    """A stream's label: what tells it from an earlier stream of the same table."""
+    return stream_arn.rpartition("/")[2]
+
 
 # An answer may be empty although there is more, and how many of them may come in a row is promised
 # by nobody. So many are taken for the end of an open shard, which has no other mark: five at a

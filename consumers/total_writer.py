@@ -24,7 +24,7 @@ from countledger.ledger.operations import Update
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from countledger.consumers.changes import CounterChanges
+    from countledger.consumers.fold import CounterChanges
     from countledger.consumers.record import EntryChange
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
@@ -123,7 +123,7 @@ class TotalWriter:
     def write(self, counter: str, changes: CounterChanges) -> Written:
         """Bring changes of one counter, in their order, into its total. One write unit.
 
-        What the service calls invalid is halved until the culprit stands alone. It is set aside
+        What the service calls invalid is halved until the culprit stands alone. It is quarantined
         *before* a later change can move the watermark past it: dropped silently it must not be.
         """
         try:

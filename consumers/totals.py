@@ -1,25 +1,71 @@
-"""Reading totals, and how fresh they are."""
+"""Reading totals: by name, by namespace, and up to which moment they are complete."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from countledger.consumers.directory import lost_text
-from countledger.consumers.progress import ShardProgress, decode_progress
+from countledger.consumers.progress import ShardProgress, decode_progress, lost_text
 from countledger.ledger import keys
 from countledger.ledger.attributes import decoded
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CorruptItem, NewerFormat, ProgressLost
+from countledger.ledger.expressions import AllOf, BeginsWith, Compare
+from countledger.ledger.namespace import Kind, Namespaces
+from countledger.ledger.operations import Query, Scan
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from countledger.consumers.stream import LedgerStream, StreamShard
     from countledger.ledger.attributes import Item, OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.expressions import Condition
+
+
+def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
+    """The counters of every kind whose names begin so, in no order, as they are found.
+
+    It scans the whole table: half a read unit for each 4 KB of it, whatever is found. No snapshot:
+    a counter that is made meanwhile may be in it or not.
+
+    Args:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        prefix: what the names begin with; "" = all.
+    """
+    is_total: Condition = Compare("part", "=", keys.TOTAL)
+    where = AllOf(is_total, BeginsWith("counter", prefix)) if prefix else is_total
+    for page in dynamo.pages(Scan(table, where, only=("counter",))):
+        for item in page:
+            yield item["counter"]
+
+
+def counters_of(
+    dynamo: DynamoClient, table: str, namespace: str, where: Condition | None = None
+) -> Iterator[list[str]]:
+    """The counters of a namespace that have a total, in no order, page by page.
+
+    Half a read unit for each 4 KB of the whole table: there is no index of them.
+
+    Args:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        namespace: what stands before their colon.
+        where: which of their totals.
+    """
+    conditions: list[Condition] = [Compare("part", "=", keys.TOTAL)]
+    if namespace != keys.DEFAULT_NAMESPACE:  # the names there need no prefix
+        conditions.append(BeginsWith("counter", f"{namespace}:"))
+    if where is not None:
+        conditions.append(where)
+    for page in dynamo.pages(Scan(table, AllOf(*conditions), ("counter",))):
+        names = (item["counter"] for item in page)
+        yield [
+            name for name in names if keys.is_counter(name) and keys.namespace_of(name) == namespace
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +205,50 @@ def _readable(item: Item) -> ShardProgress:
     except CorruptItem as error:
         shard = str(item["counter"]).removeprefix(keys.STREAM_PREFIX)
         raise ProgressLost(lost_text(shard, str(error))) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Lists counters.
+
+    Attributes:
+        totals: reads totals.
+        namespaces: tell of what kind a namespace is.
+    """
+
+    totals: TotalsReader
+    namespaces: Namespaces
+
+    def counters(self, namespace: str, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
+        """The counters of a namespace that were ever changed, with their totals, as they are found.
+
+        Strict counters stand in a directory: by name, for half a read unit for each 4 KB of it, and
+        half of one for each counter and each bin. The others have none, for it would cost a write
+        with each counter: the whole table `counters` is looked through, half a read unit for each
+        4 KB, and they come in no order. (A ranked namespace has them in order: see its top.)
+
+        Args:
+            namespace: whose counters.
+            on_corrupt: called with the error of each total that cannot be read, which is left out.
+
+        Raises:
+            NamespaceUnknown: there is no such namespace.
+            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
+        """
+        kind = self.namespaces.get(keys.check_namespace(namespace)).kind
+        names = self._strict(namespace) if kind is Kind.STRICT else self._found(namespace)
+        return self._read(names, on_corrupt)
+
+    def _strict(self, namespace: str) -> Iterator[list[str]]:
+        directory = Compare("counter", "=", keys.STRICT_PREFIX + namespace)
+        for page in self.totals.dynamo.pages(Query(self.totals.table, directory)):
+            yield [item["part"] for item in page]
+
+    def _found(self, namespace: str) -> Iterator[list[str]]:
+        return counters_of(self.totals.dynamo, self.totals.table, namespace)
+
+    def _read(self, pages: Iterator[list[str]], on_corrupt: OnCorrupt | None) -> Iterator[Total]:
+        for names in pages:
+            # Version 0: made for a ranked group, and never recorded.
+            found = self.totals.read_many(names, on_corrupt).values()
+            yield from (total for total in found if total.version)

@@ -1,26 +1,40 @@
-"""The watermark: up to where of a stream shard a total has taken in its records.
+"""Watermarks: up to which record of a stream shard a total contains the shard's records.
 
-It lies in the total's own item, so that effect and watermark are one write. A shard delivers in
-order the first time, so whatever is at or below the watermark has been applied.
+A watermark is an attribute of the total's own item, so effect and watermark are one write. A shard
+delivers its records in order the first time, so each record at or below the watermark has been
+applied.
 
-A counter's records come from several shards at once (its entries may lie in several partitions,
-and every shard is replaced by a child within hours), so there is one watermark per shard, each an
-attribute of its own: `w` and a hash of the shard, holding 17 bytes of sequence number and 4 bytes
-of the minute when it was last moved. Compared as bytes, the sequence number decides. It goes once
-its shard's progress has been past it for long enough (`passed`), so that a total carries those of
-the open shards and a few more, of 34 bytes each, and stays below 1 KB, which is one write unit.
+A counter's records come from several shards (its entries may be in several partitions, and each
+shard is replaced by a child within hours). So a total has one watermark for each shard: an
+attribute named `w` and a hash of the shard, which holds 17 bytes of sequence number and 4 bytes of
+the minute when the watermark was last moved. Compared as bytes, the sequence number decides.
+
+A watermark is removed when it can refuse nothing any more. Each delivered record is first compared
+with the shard's progress, and dropped if it is at or below it. So a watermark at or below the
+progress refuses only writes of invocations that began before the progress was stored. Once these
+writes have landed, the watermark can go. A total therefore has the watermarks of the open shards
+and a few more, of 34 bytes each, and stays below 1 KB, which is one write unit.
 """
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.limits import MINUTE_MS, WATERMARK_LIFE_MS
+from countledger.consumers.directory import known_shards
+from countledger.consumers.progress import END, ShardProgress, decode_progress
+from countledger.ledger import keys
+from countledger.ledger.errors import CorruptItem
+from countledger.ledger.limits import LATE_WRITE_MS, MINUTE_MS, WATERMARK_LIFE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from countledger.ledger.attributes import Item
+    from countledger.ledger.dynamo import DynamoClient
 
 PREFIX: Final = "w"
 # Sequence numbers have up to 40 digits; DynamoDB's numbers hold 38, and texts of different
@@ -30,9 +44,6 @@ _MINUTE_BYTES: Final = 4
 _SHARD_HASH_BYTES: Final = 9
 # Below this many stale ones the clean-up would cost more writes than it saves.
 STALE_ENOUGH: Final = 4
-
-# Behind every sequence number: nothing is left of that shard.
-END: Final = 10**40
 
 if 1 << 8 * _SEQUENCE_BYTES <= END:
     raise AssertionError("a sequence number of 40 digits must fit")
@@ -83,3 +94,94 @@ def stale(total: Item, now_ms: int) -> dict[str, bytes]:
         for name, value in marks_in(total).items()
         if int.from_bytes(value[_SEQUENCE_BYTES:]) < limit
     }
+
+
+# For how long what was read is good enough: what has changed since only lets more go.
+PASSED_AGE_MS: Final = 5 * MINUTE_MS
+
+
+@dataclass(slots=True)
+class PassedShards:
+    """Knows how far shards had been handled some time ago.
+
+    Attributes:
+        late_ms: for how long a write may land that did not know of a shard's progress.
+        enough: from how many watermarks on a total is looked at, and cleaned up.
+        age_ms: from which age on what was read is read again.
+    """
+
+    late_ms: int = LATE_WRITE_MS
+    enough: int = STALE_ENOUGH
+    age_ms: int = PASSED_AGE_MS
+    _names: dict[str, str] = field(default_factory=dict, repr=False)
+    _listed_at_ms: dict[str, int] = field(default_factory=dict, repr=False)
+    _known: dict[str, tuple[int, ShardProgress | None]] = field(default_factory=dict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def removable(
+        self, dynamo: DynamoClient, table: str, total: Item, stream: str, now_ms: int
+    ) -> dict[str, bytes]:
+        """The watermarks of a total that can go: few reads, and those seldom.
+
+        At most once in `age_ms`: half a read unit for some 50 known shards of the stream, and for
+        each shard that a total names half of one.
+
+        Args:
+            dynamo: a DynamoDB client.
+            table: the table `counters`.
+            total: its item.
+            stream: the label of the stream whose shards are looked at.
+            now_ms: the time, ms since the epoch.
+
+        Raises:
+            ServiceFailed: it could not be read.
+        """
+        marks = marks_in(total)
+        if len(marks) < self.enough:
+            return {}
+        found = stale(total, now_ms)
+        # The writers of a batch ask all at once: one of them reads, and the others do not wait.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._learn(dynamo, table, marks, stream, now_ms)
+            finally:
+                self._lock.release()
+        for name, value in marks.items():
+            _, progress = self._known.get(name, (0, None))
+            passed = None if progress is None else progress.passed(now_ms, self.late_ms)
+            if passed is not None and sequence_of(value) <= passed:
+                found[name] = value
+        return found if len(found) >= self.enough else {}
+
+    def _learn(
+        self, dynamo: DynamoClient, table: str, names: Iterable[str], stream: str, now_ms: int
+    ) -> None:
+        old = [name for name in names if not self._is_fresh(name, now_ms)]
+        if not old:
+            return
+        listed_at_ms = self._listed_at_ms.get(stream)
+        unknown = any(name not in self._names for name in old)
+        if unknown and (listed_at_ms is None or now_ms - listed_at_ms >= self.age_ms):
+            for shard_id in known_shards(dynamo, table, stream):
+                shard = f"{stream}/{shard_id}"
+                self._names[attribute(shard)] = shard
+            self._listed_at_ms[stream] = now_ms
+        wanted = {name: self._names[name] for name in old if name in self._names}
+        progress = _read(dynamo, table, wanted.values())
+        for name, shard in wanted.items():
+            self._known[name] = now_ms, progress.get(shard)
+
+    def _is_fresh(self, name: str, now_ms: int) -> bool:
+        known = self._known.get(name)
+        return known is not None and now_ms - known[0] < self.age_ms
+
+
+def _read(dynamo: DynamoClient, table: str, shards: Iterable[str]) -> dict[str, ShardProgress]:
+    found: dict[str, ShardProgress] = {}
+    for item in dynamo.get_many(table, [keys.progress_key(shard) for shard in shards]):
+        try:
+            progress = decode_progress(item)
+        except CorruptItem:
+            continue  # its own shard stops, and says so
+        found[progress.shard] = progress
+    return found

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from countledger.compaction.schedule import Schedule
     from countledger.consumers.alerts.rule import Direction, Rule
     from countledger.consumers.audit import Audit
-    from countledger.consumers.group import Group
-    from countledger.consumers.leaders import Ranked
+    from countledger.consumers.memberships import Group
     from countledger.consumers.progress import ShardProgress
+    from countledger.consumers.rankings import Ranked
     from countledger.consumers.repair import Remedy, Repair
     from countledger.consumers.snapshot import Snapshot
     from countledger.consumers.totals import Freshness
-    from countledger.consumers.verdict import Judgement, Verdict
+    from countledger.consumers.verify import Judgement, Verdict
     from countledger.ledger import errors
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -111,15 +111,15 @@ _MODULES: Final = {
     "Direction": "countledger.consumers.alerts.rule",
     "Rule": "countledger.consumers.alerts.rule",
     "Audit": "countledger.consumers.audit",
-    "Group": "countledger.consumers.group",
-    "Ranked": "countledger.consumers.leaders",
+    "Group": "countledger.consumers.memberships",
+    "Ranked": "countledger.consumers.rankings",
     "ShardProgress": "countledger.consumers.progress",
     "Remedy": "countledger.consumers.repair",
     "Repair": "countledger.consumers.repair",
     "Snapshot": "countledger.consumers.snapshot",
     "Freshness": "countledger.consumers.totals",
-    "Judgement": "countledger.consumers.verdict",
-    "Verdict": "countledger.consumers.verdict",
+    "Judgement": "countledger.consumers.verify",
+    "Verdict": "countledger.consumers.verify",
     "Amount": "countledger.ledger.amount",
     "Entry": "countledger.ledger.entry",
     "CountledgerError": "countledger.ledger.errors",

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from countledger.ledger.head import Head
     from countledger.ledger.ids import IdempotencyKey
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_desk import Cure, QuarantineDesk
-    from countledger.ledger.quarantined import Source
+    from countledger.ledger.quarantine_record import QuarantineSource
+    from countledger.ledger.quarantine_service import QuarantineService, Redrive
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
@@ -233,7 +233,7 @@ class CountLedger:
 
         A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
         """
-        from countledger.consumers.names import counters_beginning
+        from countledger.consumers.totals import counters_beginning
 
         dynamo = self.connection.dynamo("standard")
         return counters_beginning(dynamo, self.connection.setting("counters_table"), prefix)
@@ -266,7 +266,7 @@ class CountLedger:
             NamespaceUnknown: there is no such namespace.
             CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
-        from countledger.consumers.listing import Listing
+        from countledger.consumers.totals import Listing
 
         return Listing(self._totals, self.namespaces).counters(namespace, on_corrupt)
 
@@ -423,22 +423,22 @@ class CountLedger:
         return expired_of(self.connection, self.namespaces)
 
     @made_once
-    def quarantine(self) -> QuarantineDesk:
+    def quarantine(self) -> QuarantineService:
         """What could not be applied, judged or counted: list it, send it again, or discard it."""
-        from countledger.consumers.cure import RepairTheCounter, look_at_the_log
-        from countledger.ledger.bells import bells_of
-        from countledger.ledger.copies import Copies
-        from countledger.ledger.quarantine_desk import QuarantineDesk
-        from countledger.ledger.quarantined import Source
-        from countledger.producers.ingest.cure import CureOfKinesis
+        from countledger.consumers.redrive import RepairCounter, review_alert_log
+        from countledger.ledger.quarantine_notices import notices_of
+        from countledger.ledger.quarantine_record import QuarantineSource
+        from countledger.ledger.quarantine_service import QuarantineService
+        from countledger.ledger.quarantine_store import QuarantineStore
+        from countledger.producers.ingest.cure import RedriveOfKinesis
 
-        cures: dict[Source, Cure] = {
-            Source.LEDGER: RepairTheCounter(self.audit),
-            Source.COUNTERS: look_at_the_log,
-            Source.KINESIS: CureOfKinesis(self.connection, self.namespaces),
+        redrives: dict[QuarantineSource, Redrive] = {
+            QuarantineSource.LEDGER: RepairCounter(self.audit),
+            QuarantineSource.COUNTERS: review_alert_log,
+            QuarantineSource.KINESIS: RedriveOfKinesis(self.connection, self.namespaces),
         }
-        copies = Copies(self._totals.dynamo, self._totals.table)
-        return QuarantineDesk(copies, cures, lambda: bells_of(self.connection))
+        copies = QuarantineStore(self._totals.dynamo, self._totals.table)
+        return QuarantineService(copies, redrives, lambda: notices_of(self.connection))
 
     @made_once
     def sequences(self) -> Sequences:
@@ -511,8 +511,8 @@ class CountLedger:
     def deletions(self) -> Deletions:
         """Delete counters with all that is kept of them, by name or by namespace."""
         from countledger.compaction.assembly import deletions_of
+        from countledger.consumers.auditor import why_not_exact
         from countledger.consumers.leftovers import Leftovers
-        from countledger.consumers.proven import why_not_exact
         from countledger.ledger.namespace import Kind
 
         leftovers = Leftovers(self.groups)

@@ -72,7 +72,7 @@ class ChainEvaluator:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
         notifier: tells what is set off.
-        set_aside: puts a record into the quarantine: its sequence number, and why.
+        to_quarantine: puts a record into the quarantine: its sequence number, and why.
         deadline: after which no change is begun; None: there is no such moment.
         decide: what is next for a change.
         write_of: how a state is written.
@@ -81,7 +81,7 @@ class ChainEvaluator:
     dynamo: DynamoClient
     table: str
     notifier: Notifier
-    set_aside: Callable[[int, str], None]
+    to_quarantine: Callable[[int, str], None]
     deadline: Deadline | None = None
     decide: Callable[[AlertState | None, TotalChange, Rule], PublishFiring | WriteState | None] = (
         decide
@@ -115,8 +115,8 @@ class ChainEvaluator:
     ) -> AlertState | None:
         try:
             return self._pass(link, state, judged)
-        except (CorruptItem, RequestRejected) as poison:
-            self.set_aside(link.change.sequence, str(poison))
+        except (CorruptItem, RequestRejected) as malformed:
+            self.to_quarantine(link.change.sequence, str(malformed))
             judged.rejected += 1
             return state
 

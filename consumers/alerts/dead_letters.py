@@ -49,7 +49,7 @@ class DeadLetter:
 class DeadLetters(Protocol):
     """Keeps dead letters."""
 
-    def put(self, letter: DeadLetter) -> None:
+    def put(self, dead_letter: DeadLetter) -> None:
         """Keep one; return only when it is kept.
 
         Raises:
@@ -62,11 +62,11 @@ class Received:
     """A message of the dead-letter queue.
 
     Attributes:
-        letter: what it says, or why it says nothing that could be sent.
+        dead_letter: what it says, or why it says nothing that could be sent.
         handle: under which the queue lets it be deleted.
     """
 
-    letter: DeadLetter | BadPayload
+    dead_letter: DeadLetter | BadPayload
     handle: str
 
 
@@ -77,25 +77,25 @@ class QueueDeadLetters:
     Attributes:
         client: of SQS.
         queue_url: the queue.
-        wait_s: for how long a read waits until some of the queue's servers show a letter.
+        wait_s: for how long a read waits until some of the queue's servers show a dead letter.
     """
 
     client: SQSClient
     queue_url: str
     wait_s: int = 1
 
-    def put(self, letter: DeadLetter) -> None:
-        """Keep a letter: one message."""
+    def put(self, dead_letter: DeadLetter) -> None:
+        """Keep a dead letter: one message."""
         what = "SendMessage to the dead letters of alerts"
         with translated(what):
             answer = self.client.send_message(
-                QueueUrl=self.queue_url, MessageBody=encode_letter(letter)
+                QueueUrl=self.queue_url, MessageBody=encode_dead_letter(dead_letter)
             )
         if "MessageId" not in answer:
             raise Unclear(f"{what}: no clear answer (it names no message)")
 
     def receive(self) -> Generator[Received]:
-        """Each letter of the queue once, hidden from other readers for ten minutes.
+        """Each dead letter of the queue once, hidden from other readers for ten minutes.
 
         One that shows again, for this takes longer or the queue gives it twice, stays hidden until
         the end. Close it before its end, and letters that were not taken yet are shown to others.
@@ -126,12 +126,12 @@ class QueueDeadLetters:
         return answer.get("Messages", [])
 
     def delete(self, received: Received) -> None:
-        """Take a letter out."""
+        """Take a dead letter out."""
         with translated("DeleteMessage from the dead letters of alerts"):
             self.client.delete_message(QueueUrl=self.queue_url, ReceiptHandle=received.handle)
 
     def put_back(self, received: Received) -> None:
-        """Show a letter to other readers again."""
+        """Show a dead letter to other readers again."""
         # Else it shows again by itself, a little later.
         with (
             suppress(CountledgerError),
@@ -142,23 +142,23 @@ class QueueDeadLetters:
             )
 
 
-def encode_letter(letter: DeadLetter) -> str:
-    """The message that keeps a letter."""
-    failed_at = to_datetime(letter.failed_at_ms).isoformat(timespec="milliseconds")
+def encode_dead_letter(dead_letter: DeadLetter) -> str:
+    """The message that keeps a dead letter."""
+    failed_at = to_datetime(dead_letter.failed_at_ms).isoformat(timespec="milliseconds")
     return json.dumps(
         {
             "v": _FORMAT,
-            "target": str(letter.target),
-            "reason": letter.reason[:REASON_MAX_CHARACTERS],
+            "target": str(dead_letter.target),
+            "reason": dead_letter.reason[:REASON_MAX_CHARACTERS],
             "failed_at": failed_at.replace("+00:00", "Z"),
-            "failed_at_ms": letter.failed_at_ms,
-            "message": message_of(letter.alert).model_dump(mode="json", exclude_none=True),
+            "failed_at_ms": dead_letter.failed_at_ms,
+            "message": message_of(dead_letter.alert).model_dump(mode="json", exclude_none=True),
         }
     )
 
 
-def decode_letter(body: str) -> DeadLetter:
-    """The letter in a message.
+def decode_dead_letter(body: str) -> DeadLetter:
+    """The dead letter in a message.
 
     Raises:
         BadPayload: there is none in it.
@@ -180,6 +180,6 @@ def decode_letter(body: str) -> DeadLetter:
 
 def _read(body: str) -> DeadLetter | BadPayload:
     try:
-        return decode_letter(body)
+        return decode_dead_letter(body)
     except BadPayload as error:
         return error

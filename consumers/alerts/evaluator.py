@@ -132,11 +132,11 @@ class Evaluator:
         changes = self._read(records, stream, outcome)
         chains = chains_of(changes, index)
 
-        def set_aside(sequence: int, reason: str) -> None:
+        def to_quarantine(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        judge = ChainEvaluator(self.dynamo, self.table, notifier, set_aside, deadline)
+        judge = ChainEvaluator(self.dynamo, self.table, notifier, to_quarantine, deadline)
         if chains:
             with ThreadPoolExecutor(_CHAINS, "countledger-evaluator") as pool:
                 judged = pool.map(judge.evaluate, chains.values())
@@ -152,8 +152,8 @@ class Evaluator:
         for record in records:
             try:
                 change = total_change_of(record, sequence_of(record), now_ms)
-            except MalformedRecord as poison:
-                self.quarantine.put(record, str(poison), stream)
+            except MalformedRecord as malformed:
+                self.quarantine.put(record, str(malformed), stream)
                 outcome.quarantined += 1
                 continue
             if change is not None:

@@ -17,7 +17,7 @@ from countledger.consumers.alerts.notifier import Notifier
 from countledger.consumers.alerts.state import decide_scan
 from countledger.consumers.alerts.state_item import scan_write_of
 from countledger.consumers.alerts.total_change import TotalChange, is_tellable
-from countledger.consumers.names import counters_beginning
+from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, show_duration
 from countledger.ledger.errors import CorruptItem, CountledgerError, ServiceFailed

@@ -1,7 +1,7 @@
 """Dead letters sent again, to the target that did not take them.
 
-A letter is deleted once its target has taken it: a crash in between sends it a second time, under
-the same id.
+A dead letter is deleted after its target has taken it. A crash between the two sends it a second
+time, with the same id.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Resent:
     """What became of a dead letter.
 
     Attributes:
-        letter: as it lay there, or None where it could not be read.
+        dead_letter: as it lay there, or None where it could not be read.
         reason: why it still lies there; None: its target took it.
     """
 
-    letter: DeadLetter | None
+    dead_letter: DeadLetter | None
     reason: str | None = None
 
 
@@ -46,7 +46,7 @@ class Resender:
     publisher: Publisher
 
     def resend(self, limit: int | None = None) -> Iterator[Resent]:
-        """Send each letter once, as the outcomes are taken; what fails again stays.
+        """Send each dead letter once, as the outcomes are taken; what fails again stays.
 
         Args:
             limit: how many at the most; None for all.
@@ -66,8 +66,8 @@ class Resender:
                 self.letters.put_back(received)
 
     def _send(self, received: Received) -> Resent:
-        letter = received.letter
-        if not isinstance(letter, DeadLetter):
-            return Resent(None, str(letter))
-        refused = self.publisher.publish([letter.alert], letter.target)
-        return Resent(letter, refused[0].reason if refused else None)
+        dead_letter = received.dead_letter
+        if not isinstance(dead_letter, DeadLetter):
+            return Resent(None, str(dead_letter))
+        refused = self.publisher.publish([dead_letter.alert], dead_letter.target)
+        return Resent(dead_letter, refused[0].reason if refused else None)

@@ -42,8 +42,8 @@ class RuleSnapshot:
     @property
     def count(self) -> int:
         """How many rules there are, those that cannot be read included."""
-        spoilt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
-        return len(self.current) + sum(1 for _ in spoilt)
+        corrupt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
+        return len(self.current) + sum(1 for _ in corrupt)
 
     def evaluated_in(self, region: str) -> list[Rule]:
         """What an evaluator there needs: all revisions of the rules for that region."""

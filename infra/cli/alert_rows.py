@@ -85,7 +85,7 @@ def alert_document(alert: Alert) -> Row:
 
 def resent_row(resent: Resent) -> Row:
     """What became of a dead letter, for a person."""
-    letter = resent.letter
+    letter = resent.dead_letter
     return {
         "sent": resent.reason is None,
         "alert": None if letter is None else letter.alert.id,
@@ -96,7 +96,7 @@ def resent_row(resent: Resent) -> Row:
 
 def resent_document(resent: Resent) -> Row:
     """What became of a dead letter, for a program."""
-    letter = resent.letter
+    letter = resent.dead_letter
     return {
         "sent": resent.reason is None,
         "message": None if letter is None else _message(letter.alert),

@@ -9,10 +9,8 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cli.progress import open_progress
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import notice, open_progress, show_json, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +59,7 @@ def verify(
     """Compare totals with the exact sums of the ledger, and prove the verdict.
 
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
-    was going on to prove either; try again. "unreadable": an item was spoilt by hand. The exit
+    was going on to prove either; try again. "unreadable": an item was corrupt by hand. The exit
     code is 1 unless all are exact.
 
     With --all both tables are read whole, and only counters that are not exact are listed. With

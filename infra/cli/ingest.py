@@ -9,7 +9,7 @@ import typer
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show
 from countledger.ledger.errors import BadInput, CountledgerError
-from countledger.producers.ingest.expired import Late, Standing
+from countledger.producers.ingest.expired import LateEntry, LateStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ def resend(
     failures = [late.sent for late in lates if isinstance(late.sent, CountledgerError)]
     for failure in failures:
         notice(str(failure))
-    unknown = sum(not late.settled and late.standing is Standing.UNKNOWN for late in lates)
+    unknown = sum(not late.settled and late.standing is LateStatus.UNKNOWN for late in lates)
     if unknown and not even_if_counted:
         notice(
             f"{unknown} may have been counted before and stay in the queue; --even-if-counted "
@@ -89,12 +89,12 @@ def resend(
     return max([*hard, 0 if all(late.settled for late in lates) else FINDINGS])
 
 
-def _print(options: Options, lates: Iterable[Late]) -> None:
+def _print(options: Options, lates: Iterable[LateEntry]) -> None:
     rows = [_row(late) for late in lates]
     show(options, rows, rows)
 
 
-def _row(late: Late) -> Row:
+def _row(late: LateEntry) -> Row:
     entry = late.entry
     return {
         "counter": entry.counter,

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json, show_json_array, show_rows
-from countledger.infra.cli.unread import Unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import Unread, notice, show, show_json, show_json_array, show_rows
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
-from countledger.ledger.quarantined import Copy, Source
+from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from countledger.infra.cli.output import Row
-    from countledger.ledger.quarantine_desk import Treated
+    from countledger.ledger.quarantine_service import QuarantineOutcome
 
 FINDINGS: Final = 1
 _REASON_CHARACTERS: Final = 100
@@ -34,7 +32,7 @@ Ids = Annotated[
     typer.Argument(metavar="ID...", help="As list names them.", show_default=False),
 ]
 Of = Annotated[
-    Source | None,
+    QuarantineSource | None,
     typer.Option("--source", help="Of this source only.", show_default=False),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All that wait.")]
@@ -78,15 +76,15 @@ def list_(
     """
     waiting = 0
 
-    def counted(copies: Iterable[Copy]) -> Iterable[Copy]:
+    def counted(copies: Iterable[QuarantinedRecord]) -> Iterable[QuarantinedRecord]:
         nonlocal waiting
         for copy in copies:
             waiting += copy.handled is None
             yield copy
 
     unread = Unread()
-    desk = options.client().quarantine
-    found = counted(desk.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
+    service = options.client().quarantine
+    found = counted(service.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
     if options.json:
         show_json_array(unread.behind(document(copy) for copy in found))
     else:
@@ -135,9 +133,9 @@ def resend(
       countledger quarantine resend ledger-1700000000000-0123456789abcdef
       countledger quarantine resend --all --source kinesis
     """
-    desk, unread = options.client().quarantine, Unread()
+    service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
-    treated = list(desk.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
+    treated = list(service.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
     return max(_told(options, treated), unread.tell())
 
 
@@ -160,11 +158,11 @@ def discard(
       countledger quarantine discard kinesis-1700000000000-0123456789abcdef
       countledger quarantine discard --all --source counters --yes
     """
-    desk, unread = options.client().quarantine, Unread()
+    service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
     if chosen and not yes:
         _ask(len(chosen))
-    return max(_told(options, list(desk.discard(chosen, by=by or _me()))), unread.tell())
+    return max(_told(options, list(service.discard(chosen, by=by or _me()))), unread.tell())
 
 
 def _ask(number: int) -> None:
@@ -182,7 +180,7 @@ def _ask(number: int) -> None:
 def ids_of(
     options: Options,
     ids: list[str] | None,
-    source: Source | None,
+    source: QuarantineSource | None,
     unread: Unread,
     *,
     everything: bool,
@@ -202,7 +200,7 @@ def ids_of(
     return [copy.id for copy in found]
 
 
-def _told(options: Options, treated: list[Treated]) -> int:
+def _told(options: Options, treated: list[QuarantineOutcome]) -> int:
     rows = [{"id": one.copy.id, "settled": one.settled, "said": one.said} for one in treated]
     show(options, rows, rows)
     left = sum(not one.settled for one in treated)
@@ -216,7 +214,7 @@ def _told(options: Options, treated: list[Treated]) -> int:
     return max([*hard, FINDINGS if left else 0])
 
 
-def row(copy: Copy) -> Row:
+def row(copy: QuarantinedRecord) -> Row:
     """A copy in a table."""
     return {
         "id": copy.id,
@@ -228,7 +226,7 @@ def row(copy: Copy) -> Row:
     }
 
 
-def document(copy: Copy) -> Row:
+def document(copy: QuarantinedRecord) -> Row:
     """A copy for programs, with its content: as JSON, else as text, else as base64."""
     handled = copy.handled
     return {

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.audit import Audit
-from countledger.consumers.bookmarks import FileBookmarks, NoBookmarks
+from countledger.consumers.audit import Audit, FileBookmarks, NoBookmarks
 from countledger.consumers.walk import SEGMENTS_DEFAULT, Walker
 from countledger.infra.portability.lines import CounterLine, NamespaceLine, UnreadLine
 from countledger.ledger import amount, keys

@@ -6,8 +6,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.last_run import LastRunStore
-from countledger.consumers.lag import waiting_since_ms
+from countledger.compaction.report import LastRunStore
+from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.infra.local_mappings import PUMPED_TAG
@@ -23,7 +23,7 @@ from countledger.infra.status.facts import (
 from countledger.infra.status.watched import alarms_of, measured
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Gathering:
 
         Raises:
             StackNotFound: there is no such stack.
-            CountledgerError: a service failed. What is forbidden, or an item that was spoilt
+            CountledgerError: a service failed. What is forbidden, or an item that was corrupt
                 by hand, is told in the facts instead.
         """
         stack = self._see("stack", self._stack, None)
@@ -180,10 +180,10 @@ class Gathering:
 
     def _quarantined(self) -> Iterator[QuarantinedFact]:
         now_ms = self._clock.now_ms()
-        for source in Source:
+        for source in QuarantineSource:
             note = partial(self._note, f"quarantine of {source}")
-            desk = self._client.quarantine
-            waiting = list(desk.list(source, limit=QUARANTINED_MAX, on_corrupt=note))
+            service = self._client.quarantine
+            waiting = list(service.list(source, limit=QUARANTINED_MAX, on_corrupt=note))
             if waiting:
                 oldest_ms = min(one.kept_at_ms for one in waiting)
                 yield QuarantinedFact(

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from countledger.ledger.entry import Entry
     from countledger.producers.asynchronous.sender import AsyncSender
-    from countledger.producers.buffer.buffer import Batch
+    from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.sender import Outcome
 
 
 async def deliver(
-    batch: Batch, sender: AsyncSender, spool: Spool | None, *, attempts: int
+    batch: EntryBatch, sender: AsyncSender, spool: Spool | None, *, attempts: int
 ) -> Delivered:
     """Send a batch until it is acknowledged, refused or given up; it raises nothing of its own."""
     backoff = NotedBackoff(attempts)

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.forks import abandon, abandon_in_forks
-from countledger.producers.asynchronous.desk import AsyncDesk
+from countledger.producers.asynchronous.buffer import AsyncBuffer
 from countledger.producers.buffer.errors import NotRecorded, NotTaken
 from countledger.producers.event import Event
 
@@ -79,7 +79,7 @@ class AsyncBufferedProducer:
 
     def _begin(self) -> None:
         """Nothing is in hand, and nothing is open."""
-        self._desk = AsyncDesk(self.buffering, self._maker, self._on_failure)
+        self._buffer = AsyncBuffer(self.buffering, self._maker, self._on_failure)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -89,19 +89,19 @@ class AsyncBufferedProducer:
             SetupError: aiobotocore is not installed, there is no such stack, or the spool cannot
                 be used.
         """
-        if self._desk.is_parents:
+        if self._buffer.is_parents:
             abandon(vars(self).copy())
             self._begin()
-        desk, holdings = self._desk, self._desk.holdings
+        buffer, state = self._buffer, self._buffer.state
         async with AsyncExitStack() as stack:
-            desk.sender = await stack.enter_async_context(self._open_sender())
-            holdings.spool = self._open_spool()
-            if holdings.spool is not None:
-                stack.callback(holdings.spool.close)
-            holdings.closed = False
-            left = holdings.left_in_spool()
+            buffer.sender = await stack.enter_async_context(self._open_sender())
+            state.spool = self._open_spool()
+            if state.spool is not None:
+                stack.callback(state.spool.close)
+            state.closed = False
+            left = state.left_in_spool()
             if left:
-                await desk.take_in(left)
+                await buffer.take_in(left)
             self._stack = stack.pop_all()
         abandon_in_forks(self)
         return self
@@ -158,7 +158,7 @@ class AsyncBufferedProducer:
 
     async def resend(self, entry: Entry) -> AsyncPending:
         """Add an entry that came back with an error, as it is; it cannot count twice."""
-        (pending,) = await self._desk.take_in([self._desk.holdings.pending_again(entry)])
+        (pending,) = await self._buffer.take_in([self._buffer.state.pending_again(entry)])
         return pending
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -167,7 +167,7 @@ class AsyncBufferedProducer:
         Raises:
             NotRecorded, StillBuffered: as `BufferedProducer.flush`.
         """
-        failures = await self._desk.flush(timeout_s)
+        failures = await self._buffer.flush(timeout_s)
         if failures:
             raise NotRecorded(failures)
 
@@ -177,11 +177,11 @@ class AsyncBufferedProducer:
         Raises:
             NotRecorded: as `BufferedProducer.close`; logged, where this is cancelled.
         """
-        if self._desk.is_parents:
+        if self._buffer.is_parents:
             abandon(self)
             return
         try:
-            await self._desk.close(timeout_s)
+            await self._buffer.close(timeout_s)
         except asyncio.CancelledError:
             failures = await self._let_go()
             if failures:
@@ -194,16 +194,18 @@ class AsyncBufferedProducer:
 
     async def _let_go(self) -> tuple[Failure, ...]:
         """Hand back whatever is left, and close what was opened."""
-        failures = self._desk.let_go()
+        failures = self._buffer.let_go()
         await self._stack.aclose()
         return failures
 
     @property
     def statistics(self) -> BufferStatistics:
         """What was done so far, and what waits."""
-        return self._desk.holdings.statistics()
+        return self._buffer.state.statistics()
 
     async def _take(self, events: Sequence[Event]) -> list[AsyncPending]:
         if not events:
             return []
-        return await self._desk.take_in([self._desk.holdings.pending_of(event) for event in events])
+        return await self._buffer.take_in(
+            [self._buffer.state.pending_of(event) for event in events]
+        )

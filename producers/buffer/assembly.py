@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger.assembly import namespaces_of
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.sender import sender_of
 
@@ -34,10 +34,10 @@ def buffered_producer(
         SetupError: there is no such stack, or the spool cannot be used.
     """
 
-    def make_delivery() -> Delivery:
+    def make_delivery() -> BatchDelivery:
         # A process of its own connections: a fork must not talk over its parent's.
         sender = sender_of(connection, namespaces_of(connection))
-        return Delivery(sender, buffering.attempts)
+        return BatchDelivery(sender, buffering.attempts)
 
     return BufferedProducer(
         buffering,

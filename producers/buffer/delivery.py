@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import (
     CountledgerError,
     IdempotencyKeyReused,
@@ -13,7 +14,6 @@ from countledger.ledger.errors import (
     WrongKind,
 )
 from countledger.ledger.namespace import Kind
-from countledger.ledger.retry import Backoff
 from countledger.producers.buffer.coalesce import keep
 from countledger.producers.receipt import Receipt, unacknowledged
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffer import Batch
     from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.sender import Outcome, Sender
 
@@ -63,7 +63,7 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class BatchDelivery:
     """Delivers batches.
 
     Attributes:
@@ -74,7 +74,7 @@ class Delivery:
     sender: Sender
     attempts: int
 
-    def deliver(self, batch: Batch, spool: Spool | None) -> Delivered:
+    def deliver(self, batch: EntryBatch, spool: Spool | None) -> Delivered:
         """Send a batch until it is acknowledged, refused or given up; it raises nothing."""
         backoff = NotedBackoff(self.attempts)
         try:
@@ -115,7 +115,7 @@ class Delivery:
         return [outcomes[number] for number in range(len(entries))]
 
 
-def undeliverable(batch: Batch, spool: Spool | None, error: BaseException) -> Delivered:
+def undeliverable(batch: EntryBatch, spool: Spool | None, error: BaseException) -> Delivered:
     """A batch that nothing could be made to send; the spool knows its entries all the same."""
     try:
         keep(batch.pendings, spool)

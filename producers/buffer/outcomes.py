@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Tally:
+class BufferTally:
     """How many entries came to which end."""
 
     recorded: int = 0
@@ -91,7 +91,7 @@ class Outcomes:
 
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
         self.changed = Condition(lock)
-        self.tally = Tally()
+        self.tally = BufferTally()
         self._process = this_process()
         self._abandoned = False
         self._on_failure = on_failure

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
-from countledger.producers.buffer.desk import Desk
 from countledger.producers.buffer.errors import Failure, NotRecorded, NotTaken
-from countledger.producers.buffer.holdings import Holdings
 from countledger.producers.buffer.invocations import flushing
 from countledger.producers.buffer.outcomes import Outcomes
 from countledger.producers.buffer.processes import closed, opened
 from countledger.producers.buffer.spool import Spool
+from countledger.producers.buffer.state import BufferState
+from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.coalesce import EntryMaker
-    from countledger.producers.buffer.delivery import Delivery
+    from countledger.producers.buffer.delivery import BatchDelivery
     from countledger.producers.buffer.invocations import P, R
     from countledger.producers.buffer.pending import Pending
     from countledger.producers.buffer.statistics import BufferStatistics
@@ -61,7 +61,7 @@ class BufferedProducer:
     def __init__(
         self,
         buffering: Buffering,
-        make_delivery: Callable[[], Delivery],
+        make_delivery: Callable[[], BatchDelivery],
         maker: EntryMaker,
         *,
         ledger: str,
@@ -92,9 +92,9 @@ class BufferedProducer:
         self._begin()
         opened(self)
         try:
-            left = self._desk.holdings.left_in_spool()
+            left = self._buffer.state.left_in_spool()
             if left:
-                self._desk.take_in(left)
+                self._buffer.take_in(left)
         except BaseException:
             # Else nobody could open the spool again before this process ends.
             closed(self)
@@ -125,7 +125,7 @@ class BufferedProducer:
         """
         if self._joins and key is None and occurred_at is None and note is None:
             delta = parse_delta(delta)
-            joined = self._desk.join(counter, delta)
+            joined = self._buffer.join(counter, delta)
             if joined is not None:
                 return joined
         return self._take([Event(counter, delta, key, occurred_at, note)])[0]
@@ -178,7 +178,7 @@ class BufferedProducer:
                 waiting.append(error)
             while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD):
                 yield _outcome(waiting.popleft())
-        self._desk.hurry()
+        self._buffer.hurry()
         while waiting:
             yield _outcome(waiting.popleft())
 
@@ -188,7 +188,7 @@ class BufferedProducer:
         Raises:
             As `add`.
         """
-        return self._desk.take_in([self._desk.holdings.pending_again(entry)])[0]
+        return self._buffer.take_in([self._buffer.state.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all that was added so far, and wait until it is acknowledged.
@@ -201,7 +201,7 @@ class BufferedProducer:
             NotRecorded: entries failed, by now, and nobody was told: each with its error.
             StillBuffered: the wait was over; what is left is still sent.
         """
-        failures = self._desk.flush(timeout_s)
+        failures = self._buffer.flush(timeout_s)
         if failures:
             raise NotRecorded(failures)
 
@@ -216,7 +216,7 @@ class BufferedProducer:
                 there is no `on_failure` to be told. With a spool they are sent again at the next
                 start, unless they were refused for good.
         """
-        failures = self._desk.close(timeout_s)
+        failures = self._buffer.close(timeout_s)
         self._closed = True
         closed(self)
         if self._spool is not None:
@@ -250,7 +250,7 @@ class BufferedProducer:
     @property
     def statistics(self) -> BufferStatistics:
         """What was done so far in this process, and what waits."""
-        return self._desk.statistics()
+        return self._buffer.statistics()
 
     def refused(self) -> list[Failure]:
         """The entries in the spool that can never be recorded: too old, or against a rule."""
@@ -271,7 +271,7 @@ class BufferedProducer:
         self._begin()
 
     @property
-    def _desk(self) -> Desk:
+    def _buffer(self) -> ThreadedBuffer:
         """The one of this process; a fork that Python has not seen begins again here."""
         if self._mine[0] != this_process():
             with _BEGINNING:
@@ -283,12 +283,12 @@ class BufferedProducer:
         lock = Lock()
         outcomes = Outcomes(lock, self._on_failure)
         spool, is_closed = self._spool, self._closed
-        holdings = Holdings(self.buffering, self._maker, spool, outcomes, closed=is_closed)
-        self._mine = this_process(), Desk(holdings, lock, self._make_delivery)
+        state = BufferState(self.buffering, self._maker, spool, outcomes, closed=is_closed)
+        self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
     def _take(self, events: Sequence[Event]) -> list[Pending]:
-        desk = self._desk
-        return desk.take_in([desk.holdings.pending_of(event) for event in events]) if events else []
+        own = self._buffer
+        return own.take_in([own.state.pending_of(event) for event in events]) if events else []
 
 
 def _is_known(one: Pending | NotTaken) -> bool:

@@ -1,4 +1,4 @@
-"""What can be done about what the ingest set aside; the extra `kinesis` is needed only then."""
+"""What can be done about what the ingest quarantined; the extra `kinesis` is needed only then."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_desk import Answer
-    from countledger.ledger.quarantined import Copy
+    from countledger.ledger.quarantine_record import QuarantinedRecord
+    from countledger.ledger.quarantine_service import RedriveAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class CureOfKinesis:
+class RedriveOfKinesis:
     """Takes in again what came through Kinesis.
 
     Attributes:
@@ -24,13 +24,13 @@ class CureOfKinesis:
     connection: Connection
     namespaces: Namespaces
 
-    def __call__(self, copy: Copy, *, even_if_counted: bool) -> Answer:
-        """As `TakeInAgain`.
+    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+        """As `IngestRedrive`.
 
         Raises:
             SetupError: the extra `kinesis` is not installed.
         """
-        from countledger.producers.ingest.again import take_in_again  # noqa: PLC0415 - an extra
+        from countledger.producers.ingest.redrive import ingest_redrive  # noqa: PLC0415 - an extra
 
-        again = take_in_again(self.connection, self.namespaces)
+        again = ingest_redrive(self.connection, self.namespaces)
         return again(copy, even_if_counted=even_if_counted)

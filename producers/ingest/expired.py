@@ -46,7 +46,7 @@ _OVERRIDE: Final = "override:"
 _LATE_MS: Final = CLOCK_SKEW_DEFAULT_MS + SIGNED_REQUEST_LIFE_MS + REPLICATION_BOUND_DEFAULT_MS
 
 
-class Standing(StrEnum):
+class LateStatus(StrEnum):
     """What is known of an entry that came too late."""
 
     UNCOUNTED = "uncounted"
@@ -60,7 +60,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateEntry:
     """An entry that came too late.
 
     Attributes:
@@ -70,13 +70,13 @@ class Late:
     """
 
     entry: Entry
-    standing: Standing
+    standing: LateStatus
     sent: Status | CountledgerError | None = None
 
     @property
     def settled(self) -> bool:
         """Whether it is counted now, and need not be kept."""
-        return self.standing is Standing.COUNTED or isinstance(self.sent, Status)
+        return self.standing is LateStatus.COUNTED or isinstance(self.sent, Status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Override:
     clock: Clock = field(default_factory=SystemClock)
     late_ms: int = _LATE_MS
 
-    def judge(self, entry: Entry) -> Standing:
+    def judge(self, entry: Entry) -> LateStatus:
         """Whether an entry was counted: two read units, and one for each 4 KB of the head.
 
         Raises:
@@ -110,9 +110,9 @@ class Override:
         # Behind it: an entry that was retired in between is in this head.
         head = decode_head(self.reads.get(table, head_key(entry.counter), consistent=True))
         standing = standing_of(entry, there, head)
-        return Standing.UNKNOWN if standing is Standing.UNCOUNTED and may_appear else standing
+        return LateStatus.UNKNOWN if standing is LateStatus.UNCOUNTED and may_appear else standing
 
-    def late(self, entry: Entry, *, send: bool, even_if_counted: bool = False) -> Late:
+    def late(self, entry: Entry, *, send: bool, even_if_counted: bool = False) -> LateEntry:
         """Judge an entry and, if wanted, send it again: a write unit for each KB.
 
         Args:
@@ -123,14 +123,16 @@ class Override:
         # Before it is judged: who stands still in between does not send what others sent by then.
         now_ms = self.clock.now_ms()
         standing = self.judge(entry)
-        safe = standing is Standing.UNCOUNTED
-        if not send or not (safe or (even_if_counted and standing is Standing.UNKNOWN)):
-            return Late(entry, standing)
+        safe = standing is LateStatus.UNCOUNTED
+        if not send or not (safe or (even_if_counted and standing is LateStatus.UNKNOWN)):
+            return LateEntry(entry, standing)
         outcome = self.sender.outcome_of(made_anew(entry, now_ms=now_ms))
-        return Late(entry, standing, outcome.status if isinstance(outcome, Receipt) else outcome)
+        return LateEntry(
+            entry, standing, outcome.status if isinstance(outcome, Receipt) else outcome
+        )
 
 
-def standing_of(entry: Entry, there: Item | None, head: Head) -> Standing:
+def standing_of(entry: Entry, there: Item | None, head: Head) -> LateStatus:
     """What the ledger tells of an entry.
 
     Args:
@@ -140,12 +142,12 @@ def standing_of(entry: Entry, there: Item | None, head: Head) -> Standing:
     """
     if there is not None:
         same = require_amount(there, "delta") == entry.delta
-        return Standing.COUNTED if same else Standing.REFUSED
+        return LateStatus.COUNTED if same else LateStatus.REFUSED
     if head.generation == 0 or head.to_at_ms is None:
-        return Standing.UNCOUNTED
+        return LateStatus.UNCOUNTED
     # What was merged later than its time may be what an earlier override made of it.
     bare = entry.id.startswith(BARE_KEY_PREFIX)
-    return Standing.UNKNOWN if bare or entry.at_ms <= head.to_at_ms else Standing.UNCOUNTED
+    return LateStatus.UNKNOWN if bare or entry.at_ms <= head.to_at_ms else LateStatus.UNCOUNTED
 
 
 def made_anew(entry: Entry, *, now_ms: int) -> Entry:

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger.ledger.bells import copies_in
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.copies import Copies
 from countledger.ledger.errors import BadPayload, CountledgerError
 from countledger.ledger.limits import CALL_MESSAGES
-from countledger.ledger.quarantined import Handled, Handling
+from countledger.ledger.quarantine_notices import quarantine_ids_in
+from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling
+from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.ledger.service_errors import translated
-from countledger.producers.ingest.expired import Late, Override
+from countledger.producers.ingest.expired import LateEntry, Override
 from countledger.producers.ingest.quarantine import FORMAT
 from countledger.producers.kinesis.message import decode
 from countledger.producers.sender import sender_of
@@ -64,10 +64,10 @@ class ExpiredEntries:
     queue_url: str
     override: Override
     origin: str
-    copies: Copies
+    copies: QuarantineStore
     clock: Clock = field(default_factory=SystemClock)
 
-    def list(self) -> Iterator[Late]:
+    def list(self) -> Iterator[LateEntry]:
         """All of them, with what is known of each; the queue keeps them. Three read units each.
 
         Raises:
@@ -76,7 +76,7 @@ class ExpiredEntries:
         """
         return self._work_off(send=False, even_if_counted=False)
 
-    def resend(self, *, even_if_counted: bool = False) -> Iterator[Late]:
+    def resend(self, *, even_if_counted: bool = False) -> Iterator[LateEntry]:
         """Send those again that were never counted; a message goes once all in it are counted.
 
         Three read units each, and a write unit for each KB of those that are sent.
@@ -93,7 +93,7 @@ class ExpiredEntries:
         """
         return self._work_off(send=True, even_if_counted=even_if_counted)
 
-    def _work_off(self, *, send: bool, even_if_counted: bool) -> Iterator[Late]:
+    def _work_off(self, *, send: bool, even_if_counted: bool) -> Iterator[LateEntry]:
         held: list[Message] = []
         try:
             for message in self._messages():
@@ -127,8 +127,8 @@ class ExpiredEntries:
 
     def _delete(self, message: Message) -> None:
         """Its copies first: behind a crash in between, the message is met once more."""
-        handled = Handled(Handling.RESENT, _BY, self.clock.now_ms())
-        for copy_id in copies_in(message.body):
+        handled = QuarantineHandling(HandledHow.RESENT, _BY, self.clock.now_ms())
+        for copy_id in quarantine_ids_in(message.body):
             copy = self.copies.find(copy_id)
             if copy is not None and copy.handled is None:
                 self.copies.handle(copy, handled)
@@ -177,5 +177,5 @@ def expired_of(connection: Connection, namespaces: Namespaces) -> ExpiredEntries
         connection.setting("ingest_expired_queue_url"),
         Override(sender, reads),
         connection.region,
-        Copies(reads, connection.setting("counters_table")),
+        QuarantineStore(reads, connection.setting("counters_table")),
     )

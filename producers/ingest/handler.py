@@ -12,13 +12,13 @@ from aws_lambda_powertools.metrics import MetricUnit
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
-from countledger.ledger.copies import Copies
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
-from countledger.producers.ingest.ingest import Ingest, Outcome
-from countledger.producers.ingest.quarantine import KeptQuarantine, QueueQuarantine
-from countledger.producers.ingest.reading import Kind
+from countledger.ledger.quarantine_store import QuarantineStore
+from countledger.producers.ingest.ingest import Ingest, IngestOutcome
+from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
+from countledger.producers.ingest.reading import RejectionKind
 from countledger.producers.ingest.writing import Writer
 from countledger.producers.sender import sender_of
 
@@ -38,13 +38,13 @@ def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     sender = sender_of(connection, namespaces_of(connection))
-    queues = QueueQuarantine(
+    queues = IngestQueues(
         connection.queues(),
         connection.setting("ingest_quarantine_queue_url"),
         connection.setting("ingest_expired_queue_url"),
     )
-    copies = Copies(connection.dynamo("standard"), connection.setting("counters_table"))
-    quarantine = KeptQuarantine(copies, queues)
+    copies = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+    quarantine = IngestQuarantine(copies, queues)
     return _Parts(Ingest(Writer(sender), quarantine, connection.region), Logger(), Metrics())
 
 
@@ -70,7 +70,7 @@ def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return answer_of(outcome, records)
 
 
-def answer_of(outcome: Outcome, records: list[dict[str, Any]]) -> dict[str, Any]:
+def answer_of(outcome: IngestOutcome, records: list[dict[str, Any]]) -> dict[str, Any]:
     """What the mapping is told: from which record on the shard has to be delivered again."""
     if outcome.retry_from is None:
         return {"batchItemFailures": []}
@@ -93,7 +93,7 @@ def source_of(records: list[dict[str, Any]]) -> tuple[str, str]:
         raise BadPayload(f"the event's first record is none of Kinesis: {error!r}") from None
 
 
-def _report(parts: _Parts, outcome: Outcome, shard: str, context: LambdaContext) -> None:
+def _report(parts: _Parts, outcome: IngestOutcome, shard: str, context: LambdaContext) -> None:
     for error in outcome.errors:
         parts.logger.error("records are to be delivered again", reason=error)
     quarantined = {str(kind): count for kind, count in outcome.quarantined.items()}
@@ -114,5 +114,7 @@ def _report(parts: _Parts, outcome: Outcome, shard: str, context: LambdaContext)
     metrics.add_metric("IngestAccepted", MetricUnit.Count, outcome.accepted)
     metrics.add_metric("IngestDuplicates", MetricUnit.Count, outcome.duplicates)
     metrics.add_metric("IngestQuarantined", MetricUnit.Count, sum(outcome.quarantined.values()))
-    metrics.add_metric("IngestExpired", MetricUnit.Count, outcome.quarantined.get(Kind.EXPIRED, 0))
+    metrics.add_metric(
+        "IngestExpired", MetricUnit.Count, outcome.quarantined.get(RejectionKind.EXPIRED, 0)
+    )
     metrics.flush_metrics()

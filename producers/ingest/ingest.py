@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import CountledgerError, KeyExpired
-from countledger.producers.ingest.quarantine import is_expired, letters
-from countledger.producers.ingest.reading import Found, Kind, Rejected, read
+from countledger.producers.ingest.quarantine import is_expired, messages_of
+from countledger.producers.ingest.reading import DecodedEntry, RejectedEvent, RejectionKind, read
 from countledger.producers.ingest.writing import is_final
 from countledger.producers.receipt import Status
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.deadline import Deadline
-    from countledger.producers.ingest.quarantine import Quarantine
+    from countledger.producers.ingest.quarantine import QuarantineSink
     from countledger.producers.ingest.writing import Fate, Writer
 
 
 @dataclass(slots=True)
-class Outcome:
+class IngestOutcome:
     """What became of a batch; counts are of the records that are done with.
 
     Attributes:
@@ -46,7 +46,7 @@ class Outcome:
     payloads: int = 0
     accepted: int = 0
     duplicates: int = 0
-    quarantined: dict[Kind, int] = field(default_factory=dict)
+    quarantined: dict[RejectionKind, int] = field(default_factory=dict)
     retry_from: int | None = None
     errors: list[str] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class Ingest:
     """
 
     writer: Writer
-    quarantine: Quarantine
+    quarantine: QuarantineSink
     origin: str
 
     def apply(
@@ -72,7 +72,7 @@ class Ingest:
         stream: str,
         shard: str,
         deadline: Deadline | None = None,
-    ) -> Outcome:
+    ) -> IngestOutcome:
         """Bring a batch of one shard into the ledger: a write unit for each KB of an entry.
 
         Args:
@@ -85,7 +85,7 @@ class Ingest:
             BadPayload: a record is none of Kinesis; nothing was written.
         """
         contents = list(read(records, self.origin))
-        found = [one for one in contents if isinstance(one, Found)]
+        found = [one for one in contents if isinstance(one, DecodedEntry)]
         fates = dict(
             zip(
                 (one.place for one in found),
@@ -94,12 +94,12 @@ class Ingest:
             )
         )
         judged = [_judged(one, fates) for one in contents]
-        outcome = Outcome(records=len(records))
+        outcome = IngestOutcome(records=len(records))
         for one, fate in zip(contents, judged, strict=True):
             if isinstance(fate, CountledgerError):
                 _begin_again(outcome, one.place.record, fate)
         self._set_aside(
-            [fate for fate in judged if isinstance(fate, Rejected)], outcome, stream, shard
+            [fate for fate in judged if isinstance(fate, RejectedEvent)], outcome, stream, shard
         )
         for one, fate in zip(contents, judged, strict=True):
             if outcome.retry_from is None or one.place.record < outcome.retry_from:
@@ -107,14 +107,14 @@ class Ingest:
         return outcome
 
     def _set_aside(
-        self, rejected: Sequence[Rejected], outcome: Outcome, stream: str, shard: str
+        self, rejected: Sequence[RejectedEvent], outcome: IngestOutcome, stream: str, shard: str
     ) -> None:
         """Step 4; where a queue takes nothing, its records are delivered again."""
         until = outcome.retry_from
         done = [one for one in rejected if until is None or one.place.record < until]
         for expired in (False, True):
             of_one_queue = [one for one in done if is_expired(one) is expired]
-            for letter in letters(of_one_queue, stream, shard):
+            for letter in messages_of(of_one_queue, stream, shard):
                 try:
                     self.quarantine.put(letter, expired=expired)
                 except CountledgerError as error:
@@ -123,28 +123,28 @@ class Ingest:
 
 
 def _judged(
-    one: Found | Rejected, fates: Mapping[Any, Fate]
-) -> Status | Rejected | CountledgerError:
+    one: DecodedEntry | RejectedEvent, fates: Mapping[Any, Fate]
+) -> Status | RejectedEvent | CountledgerError:
     """What is to become of a payload: it is in, out for good, or to be tried again."""
-    if isinstance(one, Rejected):
+    if isinstance(one, RejectedEvent):
         return one
     fate = fates[one.place]
     if isinstance(fate, Status) or not is_final(fate):
         return fate
-    kind = Kind.EXPIRED if isinstance(fate, KeyExpired) else Kind.REFUSED
-    return Rejected(one.place, one.payload, kind, str(fate))
+    kind = RejectionKind.EXPIRED if isinstance(fate, KeyExpired) else RejectionKind.REFUSED
+    return RejectedEvent(one.place, one.payload, kind, str(fate))
 
 
-def _begin_again(outcome: Outcome, record: int, error: CountledgerError) -> None:
+def _begin_again(outcome: IngestOutcome, record: int, error: CountledgerError) -> None:
     if outcome.retry_from is None or record < outcome.retry_from:
         outcome.retry_from = record
     if str(error) not in outcome.errors:
         outcome.errors.append(str(error))
 
 
-def _count(outcome: Outcome, fate: Status | Rejected | CountledgerError) -> None:
+def _count(outcome: IngestOutcome, fate: Status | RejectedEvent | CountledgerError) -> None:
     outcome.payloads += 1
-    if isinstance(fate, Rejected):
+    if isinstance(fate, RejectedEvent):
         outcome.quarantined[fate.kind] = outcome.quarantined.get(fate.kind, 0) + 1
     elif fate is Status.DUPLICATE:
         outcome.duplicates += 1

@@ -2,7 +2,7 @@
 
 What expired may be worth sending again, by an operator's decision; nothing else here ever becomes
 right by waiting. A message carries many, each with its bytes, its place in the stream and the
-reason. Each is also kept as an item until a person has handled it (see `ledger.copies`).
+reason. Each is also kept as an item until a person has handled it (see `ledger.quarantine_store`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from countledger.ledger.errors import Unclear
 from countledger.ledger.keys import is_counter, quarantine_place
 from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
-from countledger.ledger.quarantined import CONTENT_MAX_BYTES, Copy, Source, id_of
+from countledger.ledger.quarantine_record import (
+    CONTENT_MAX_BYTES,
+    QuarantinedRecord,
+    QuarantineSource,
+    id_of,
+)
 from countledger.ledger.service_errors import translated
-from countledger.producers.ingest.reading import Kind
+from countledger.producers.ingest.reading import RejectionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_sqs import SQSClient
 
-    from countledger.ledger.copies import Copies
-    from countledger.producers.ingest.reading import Rejected
+    from countledger.ledger.quarantine_store import QuarantineStore
+    from countledger.producers.ingest.reading import RejectedEvent
 
 FORMAT: Final = 1
 # Of a larger record that is broken as a whole, the rest can be read from the stream itself.
@@ -37,7 +42,7 @@ _WRITERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class QuarantineMessage:
     """One message for a queue.
 
     Attributes:
@@ -49,15 +54,15 @@ class Letter:
 
     body: str
     records: tuple[int, ...]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedEvent, ...]
     stream: str
     shard: str
 
 
-class Quarantine(Protocol):
+class QuarantineSink(Protocol):
     """Takes what will not be in the ledger."""
 
-    def put(self, letter: Letter, *, expired: bool) -> None:
+    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
         """Keep a message; return only when it is kept.
 
         Raises:
@@ -66,7 +71,7 @@ class Quarantine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueQuarantine:
+class IngestQueues:
     """A quarantine that is two SQS queues.
 
     Attributes:
@@ -79,7 +84,7 @@ class QueueQuarantine:
     queue_url: str
     expired_queue_url: str
 
-    def put(self, letter: Letter, *, expired: bool) -> None:
+    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
         """Keep a message: one request."""
         url = self.expired_queue_url if expired else self.queue_url
         with translated("SendMessage to the quarantine of the ingest"):
@@ -89,7 +94,7 @@ class QueueQuarantine:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptQuarantine:
+class IngestQuarantine:
     """A quarantine that keeps each as an item, once, and tells its queues of them.
 
     Attributes:
@@ -97,29 +102,31 @@ class KeptQuarantine:
         queues: are told.
     """
 
-    copies: Copies
-    queues: Quarantine
+    copies: QuarantineStore
+    queues: QuarantineSink
 
-    def put(self, letter: Letter, *, expired: bool) -> None:
+    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
         """Keep what a message carries: two write units for each KB of each, and one message.
 
         Delivered again, half of that and no message.
         """
         now_ms = self.copies.clock.now_ms()
-        copies = [copy_of(one, letter.stream, letter.shard, now_ms) for one in letter.rejected]
+        copies = [
+            quarantined_of(one, letter.stream, letter.shard, now_ms) for one in letter.rejected
+        ]
         with ThreadPoolExecutor(_WRITERS, "countledger-quarantine") as pool:
             owed = list(pool.map(self.copies.keep, copies))
             untold = list(compress(letter.rejected, owed))
-            for again in letters(untold, letter.stream, letter.shard):
+            for again in messages_of(untold, letter.stream, letter.shard):
                 self.queues.put(again, expired=expired)
             list(pool.map(self.copies.told, compress(copies, owed)))
 
 
-def copy_of(one: Rejected, stream: str, shard: str, now_ms: int) -> Copy:
+def quarantined_of(one: RejectedEvent, stream: str, shard: str, now_ms: int) -> QuarantinedRecord:
     """The copy of something rejected; the same name however often its record is delivered."""
     content = one.payload[:CONTENT_MAX_BYTES]
-    return Copy(
-        source=Source.KINESIS,
+    return QuarantinedRecord(
+        source=QuarantineSource.KINESIS,
         place=_place_of(one, stream, shard),
         where=f"{stream}/{shard}",
         reason=one.reason,
@@ -134,7 +141,7 @@ def copy_of(one: Rejected, stream: str, shard: str, now_ms: int) -> Copy:
     )
 
 
-def _place_of(one: Rejected, stream: str, shard: str) -> str:
+def _place_of(one: RejectedEvent, stream: str, shard: str) -> str:
     where = json.dumps([stream, shard, one.place.sequence, one.place.part])
     return quarantine_place(one.place.arrived_ms, where)
 
@@ -148,12 +155,14 @@ def _counter_in(payload: bytes) -> str | None:
     return name if isinstance(name, str) and is_counter(name) else None
 
 
-def letters(rejected: Sequence[Rejected], stream: str, shard: str) -> Iterator[Letter]:
+def messages_of(
+    rejected: Sequence[RejectedEvent], stream: str, shard: str
+) -> Iterator[QuarantineMessage]:
     """The messages that tell of these, in their order, each small enough for a queue."""
     texts: list[str] = []
     first = size = 0
     for number, one in enumerate(rejected):
-        copy_id = id_of(Source.KINESIS, _place_of(one, stream, shard))
+        copy_id = id_of(QuarantineSource.KINESIS, _place_of(one, stream, shard))
         text = json.dumps({**_document(one), "copy": copy_id})
         if texts and size + len(text) > MESSAGE_MAX_BYTES:
             yield _letter(texts, rejected[first:number], stream, shard)
@@ -164,14 +173,16 @@ def letters(rejected: Sequence[Rejected], stream: str, shard: str) -> Iterator[L
         yield _letter(texts, rejected[first:], stream, shard)
 
 
-def _letter(texts: list[str], rejected: Sequence[Rejected], stream: str, shard: str) -> Letter:
+def _letter(
+    texts: list[str], rejected: Sequence[RejectedEvent], stream: str, shard: str
+) -> QuarantineMessage:
     head = json.dumps({"format": FORMAT, "stream": stream, "shard": shard})[:-1]
     body = f'{head}, "rejected": [{",".join(texts)}]}}'
     records = tuple(sorted({one.place.record for one in rejected}))
-    return Letter(body, records, tuple(rejected), stream, shard)
+    return QuarantineMessage(body, records, tuple(rejected), stream, shard)
 
 
-def _document(one: Rejected) -> dict[str, Any]:
+def _document(one: RejectedEvent) -> dict[str, Any]:
     """One of them as JSON; text as it is, where it is text."""
     document: dict[str, Any] = {
         "kind": str(one.kind),
@@ -196,6 +207,6 @@ def _document(one: Rejected) -> dict[str, Any]:
     return document
 
 
-def is_expired(one: Rejected) -> bool:
+def is_expired(one: RejectedEvent) -> bool:
     """Whether it goes into the queue for what expired."""
-    return one.kind is Kind.EXPIRED
+    return one.kind is RejectionKind.EXPIRED

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
 
 
-class Kind(StrEnum):
+class RejectionKind(StrEnum):
     """Why something went to the quarantine."""
 
     UNREADABLE = "unreadable"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """Where something stood.
 
     Attributes:
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DecodedEntry:
     """An entry, as it came.
 
     Attributes:
@@ -66,13 +66,13 @@ class Found:
         entry: what they say.
     """
 
-    place: Place
+    place: RecordPlace
     payload: bytes
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedEvent:
     """Something that will not be in the ledger.
 
     Attributes:
@@ -82,13 +82,15 @@ class Rejected:
         reason: why, for a person.
     """
 
-    place: Place
+    place: RecordPlace
     payload: bytes
-    kind: Kind
+    kind: RejectionKind
     reason: str
 
 
-def read(records: Sequence[Mapping[str, Any]], origin: str) -> Iterator[Found | Rejected]:
+def read(
+    records: Sequence[Mapping[str, Any]], origin: str
+) -> Iterator[DecodedEntry | RejectedEvent]:
     """All that a batch holds, in its order.
 
     Args:
@@ -102,29 +104,29 @@ def read(records: Sequence[Mapping[str, Any]], origin: str) -> Iterator[Found | 
         place, data = _opened(number, record)
         if place.arrived_ms == _NEVER_MS:
             reason = "the record has no time of arrival that can be"
-            yield Rejected(place, data, Kind.UNREADABLE, reason)
+            yield RejectedEvent(place, data, RejectionKind.UNREADABLE, reason)
             continue
         try:
             payloads = unpack(data)
         except BrokenAggregate as broken:
-            yield Rejected(place, data, Kind.UNREADABLE, str(broken))
+            yield RejectedEvent(place, data, RejectionKind.UNREADABLE, str(broken))
             continue
         for part, payload in enumerate(payloads):
-            within = Place(number, place.sequence, place.arrived_ms, part)
+            within = RecordPlace(number, place.sequence, place.arrived_ms, part)
             try:
                 entry = decode(payload, arrived_ms=place.arrived_ms, origin=origin)
             except BadInput as error:
-                yield Rejected(within, payload, Kind.MALFORMED, str(error))
+                yield RejectedEvent(within, payload, RejectionKind.MALFORMED, str(error))
             else:
-                yield Found(within, payload, entry)
+                yield DecodedEntry(within, payload, entry)
 
 
-def _opened(number: int, record: Mapping[str, Any]) -> tuple[Place, bytes]:
+def _opened(number: int, record: Mapping[str, Any]) -> tuple[RecordPlace, bytes]:
     """The place of a record and its data; what is wrong here is wrong with the event itself."""
     try:
         inner = record["kinesis"]
         arrived_ms = _arrival_in(inner["approximateArrivalTimestamp"])
-        place = Place(number, str(inner["sequenceNumber"]), arrived_ms, None)
+        place = RecordPlace(number, str(inner["sequenceNumber"]), arrived_ms, None)
         return place, base64.b64decode(inner["data"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise BadPayload(f"record {shown(record)} is none of Kinesis: {error!r}") from None

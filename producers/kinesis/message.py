@@ -35,7 +35,7 @@ _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-class Message(EventPayload):
+class KinesisMessage(EventPayload):
     """The JSON form of an entry: the fields of an event, and what makes it known again."""
 
     v: Literal[1]
@@ -150,7 +150,7 @@ def decode(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
     if version != VERSION or isinstance(version, bool):
         raise BadPayload(f"the record has version {shown(version)}; this release reads {VERSION}")
     try:
-        return Message.model_validate(value).entry(arrived_ms=arrived_ms, origin=origin)
+        return KinesisMessage.model_validate(value).entry(arrived_ms=arrived_ms, origin=origin)
     except ValidationError as error:
         raise BadPayload(first_problem(error)) from None
 

@@ -11,7 +11,7 @@ from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledg
 from countledger.ledger.ids import new_id
 from countledger.producers.event import make_entry
 from countledger.producers.kinesis.message import bound
-from countledger.producers.kinesis.sender import KinesisSender, Outcome, Sent
+from countledger.producers.kinesis.sender import KinesisOutcome, KinesisSender, Sent
 from countledger.producers.receipt import complete
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class KinesisProducer:
     clock: Clock = field(default_factory=SystemClock)
     new_id: Callable[[int], str] = new_id
 
-    def send_many(self, events: Iterable[Event]) -> list[Outcome]:
+    def send_many(self, events: Iterable[Event]) -> list[KinesisOutcome]:
         """Send events, some thousands to a call; no units of DynamoDB until they are ingested.
 
         All of them are sent before this returns. Several events of one key may be ingested in any
@@ -66,7 +66,7 @@ class KinesisProducer:
         every = list(events)
         return complete(self.send_stream(every), len(every), _MAY_BE_IN)
 
-    def send_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
+    def send_stream(self, events: Iterable[Event]) -> Iterator[KinesisOutcome]:
         """As `send_many` for events of any number, some thousands at a time.
 
         It sends only while it is iterated. Events are gathered until some thousands are there or

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -15,7 +16,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
-from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 from countledger.producers.kinesis.aggregate import Aggregate, pack
 from countledger.producers.receipt import unacknowledged
@@ -50,7 +50,7 @@ class Sent(NamedTuple):
     """The sequence number of the record that carries it."""
 
 
-Outcome: TypeAlias = Sent | CountledgerError
+KinesisOutcome: TypeAlias = Sent | CountledgerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class KinesisSender:
     backoff: Backoff = field(default_factory=Backoff)
     again_ms: int = HORIZON_MIN_MS // 2
 
-    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
 
         Sent again, an entry is known again by the ingest: it cannot count twice.
@@ -83,7 +83,7 @@ class KinesisSender:
         Returns:
             One outcome for each entry, in their order; an error is this entry's own.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[KinesisOutcome] = []
         for call in calls(pack(entries)):
             for record, answer in zip(call, self._put(call), strict=True):
                 outcomes += _outcomes(record, answer)
@@ -161,7 +161,7 @@ def _told(answer: dict[str, str], what: str) -> _Answer:
     return sequence
 
 
-def _outcomes(record: Aggregate, answer: _Answer) -> list[Outcome]:
+def _outcomes(record: Aggregate, answer: _Answer) -> list[KinesisOutcome]:
     if isinstance(answer, str):
         return [Sent(entry.counter, entry.id, answer) for entry in record.entries]
     if not isinstance(answer, Throttled | Unclear):

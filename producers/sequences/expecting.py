@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.attributes import optional, require
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
 from countledger.ledger.limits import SEQUENCE_LAST
-from countledger.ledger.retry import Backoff
 from countledger.producers.last_word import raise_end
 from countledger.producers.sequences.sequence import exhausted, plan_expected
 from countledger.producers.strict.context import PASSING, Attempts

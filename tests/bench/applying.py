@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import boto3
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.due import DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName
+from countledger.consumers.namespace_rules import DueRules
+from countledger.consumers.stream import ShardName
 from tests.bench import fold
 from tests.bench.emitting import REGION, ledger_at
 from tests.bench.way import Way, Work

@@ -37,7 +37,7 @@ def handler(event, context):
     if "Item" in table.get_item(Key={"counter": "healed", "part": "total"}):
         return answer
     if any(name.startswith("raise") for name in names):
-        raise RuntimeError("poison")
+        raise RuntimeError("malformed")
     if any(name.startswith("nonsense") for name in names):
         return {**answer, "batchItemFailures": [{"itemIdentifier": ""}]}
     return {**answer, "batchItemFailures": [

@@ -46,7 +46,7 @@ def test_who_operates_does_all_there_is_to_do(auth_stack: LocalStack, name: str)
     alerts.test(name, counter)
     assert alerts.initial_scan(changed) == 1
     assert [logged.alert.threshold for logged in alerts.log(counter)] == [120]
-    assert all(resent.letter for resent in alerts.resend())  # of other tests, if any
+    assert all(resent.dead_letter for resent in alerts.resend())  # of other tests, if any
     assert changed in alerts.list()
     assert alerts.delete(name)
 

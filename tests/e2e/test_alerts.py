@@ -196,7 +196,7 @@ def test_alerts_arrive_through_the_bus_and_through_a_topic(audience: Audience) -
 def test_the_judge_may_do_what_it_has_to_do_and_its_dead_letters_too(
     auth_audience: Audience,
 ) -> None:
-    """With IAM enforced: read rules, keep states and log, tell the bus and a topic, set aside."""
+    """With IAM enforced: read rules, keep states and log, tell the bus and a topic, quarantined."""
     gone = Topic(f"{auth_audience.topic.arn}-gone")
     auth_audience.make(
         _rule(auth_audience, "bus"),
@@ -215,7 +215,7 @@ def test_the_judge_may_do_what_it_has_to_do_and_its_dead_letters_too(
     (resent,) = [
         one
         for one in product.alerts.resend()
-        if one.letter is not None and one.letter.alert.counter == counter
+        if one.dead_letter is not None and one.dead_letter.alert.counter == counter
     ]
     assert resent.reason is not None
     assert gone.arn in resent.reason

@@ -153,9 +153,9 @@ def test_messages_fail_one_by_one(stack: LocalStack, client: CountLedger, namesp
     stack.pump.drain()
     for counter in (good, bad):
         age_mark(client, counter)
-    spoilt = {**keys.head_key(bad), "generation": "one"}
+    corrupt = {**keys.head_key(bad), "generation": "one"}
     dynamodb, ledger = stack.client("dynamodb"), stack.outputs["LedgerTableName"]
-    dynamodb.put_item(TableName=ledger, Item={name: {"S": text} for name, text in spoilt.items()})
+    dynamodb.put_item(TableName=ledger, Item={name: {"S": text} for name, text in corrupt.items()})
     before = _stored(stack, bad)
 
     bodies = [json.dumps({"counter": bad}), "nonsense", json.dumps({"counter": good})]

@@ -1,7 +1,7 @@
 """One item that cannot be read, and every command that reads many: the others are all shown.
 
-All items of this file are spoilt at once. A command must show what it can, name what it cannot,
-and end with 1; whatever is spoilt, it never ends with a traceback or with 3.
+All items of this file are corrupt at once. A command must show what it can, name what it cannot,
+and end with 1; whatever is corrupt, it never ends with a traceback or with 3.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
 
 _GOOD: Final = ("likes:good-1", "likes:good-2")
-# What is spoilt of an entry of a counter that has a good one as well.
+# What is corrupt of an entry of a counter that has a good one as well.
 _ENTRIES: Final[dict[str, Item]] = {
     "garbage-key": {"entry": "e#garbage", "delta": 1, "at": 1, "origin": "here"},
     "newer-entry": {"entry": "e#01900000-0000-7000-8000-000000000001", "v": 99},
@@ -72,7 +72,7 @@ _STRICT: Final[dict[str, Item]] = {
 }
 
 
-class Spoilt:
+class Corrupt:
     """A stack with all of that in it.
 
     Attributes:
@@ -89,10 +89,10 @@ class Spoilt:
         self.ledger = self.client.connection.setting("ledger_table")
         self.counters = self.client.connection.setting("counters_table")
 
-    def change(self, table: str, key: Item, spoilt: Item) -> None:
+    def change(self, table: str, key: Item, corrupt: Item) -> None:
         """Edit an item by hand."""
         clauses = tuple(
-            Drop(name) if value is None else Assign(name, value) for name, value in spoilt.items()
+            Drop(name) if value is None else Assign(name, value) for name, value in corrupt.items()
         )
         self.dynamo.update(Update(table, key, clauses))
 
@@ -102,9 +102,9 @@ class Spoilt:
 
 
 @pytest.fixture(scope="module")
-def spoilt() -> Iterator[Spoilt]:
-    with LocalStack(name="countledger-spoilt") as stack:
-        made = Spoilt(stack)
+def corrupt() -> Iterator[Corrupt]:
+    with LocalStack(name="countledger-corrupt") as stack:
+        made = Corrupt(stack)
         client = made.client
         names = [*_GOOD, *(f"likes:{name}" for name in (*_ENTRIES, *_TOTALS))]
         names += [f"{name}:x" for name in _NAMESPACES]
@@ -173,9 +173,9 @@ _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("line", _COMMANDS)
-def test_what_can_be_read_is_shown_and_the_rest_is_named(spoilt: Spoilt, line: str) -> None:
+def test_what_can_be_read_is_shown_and_the_rest_is_named(corrupt: Corrupt, line: str) -> None:
     """With exit code 1; the reasons are short, whatever the item holds."""
-    done = spoilt.command(*line.split())
+    done = corrupt.command(*line.split())
 
     assert done.code == 1, (done.code, done.err)
     assert [name for name in _COMMANDS[line] if name not in done.out] == []

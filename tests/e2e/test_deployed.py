@@ -48,7 +48,7 @@ def test_entries_become_totals_each_actor_under_its_policy(
         reader.record(counter, 1)
 
 
-def test_a_poison_record_is_quarantined_under_the_functions_role(
+def test_a_malformed_record_is_quarantined_under_the_functions_role(
     auth_stack: LocalStack, counter: str
 ) -> None:
     """It does not stop the stream, and whoever operates finds it, with the reason."""
@@ -84,20 +84,20 @@ def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
     dynamodb.put_item(TableName=table, Item={**key, "delta": {"S": "many"}})
     actor(auth_stack, "EmitPolicyArn").record(counter, 1)
     auth_stack.pump.drain()
-    desk = actor(auth_stack, "OperatePolicyArn").quarantine
+    service = actor(auth_stack, "OperatePolicyArn").quarantine
 
-    (copy,) = (one for one in desk.list("ledger") if one.counter == counter)
+    (copy,) = (one for one in service.list("ledger") if one.counter == counter)
     with pytest.raises(AccessDenied):
         list(actor(auth_stack, "ReadPolicyArn").quarantine.discard([copy.id], by="eve"))
-    (before,) = desk.resend([copy.id], by="ann")
+    (before,) = service.resend([copy.id], by="ann")
     dynamodb.delete_item(TableName=table, Key=key)
     auth_stack.pump.drain()
-    (after,) = desk.resend([copy.id], by="ann")
+    (after,) = service.resend([copy.id], by="ann")
 
     assert "malformed" in copy.reason
     assert not before.settled
     assert after.settled
-    assert counter not in [one.counter for one in desk.list()]
+    assert counter not in [one.counter for one in service.list()]
     reader = actor(auth_stack, "ReadPolicyArn")
     assert reader.total(counter).total == reader.exact(counter).sum == 1
     with pytest.raises(AccessDenied):

@@ -91,7 +91,7 @@ def test_a_malformed_report_fails_the_whole_batch(probe: Probe) -> None:
     assert probe.delivered() == [["a", "nonsense"], ["a", "nonsense"]]
 
 
-def test_a_failing_batch_is_halved_down_to_the_poison(probe: Probe) -> None:
+def test_a_failing_batch_is_halved_down_to_the_failing_record(probe: Probe) -> None:
     """Bisecting isolates the record that makes the function fail; its neighbours pass."""
     probe.put("a", "b", "c", "raise")
     notes: list[Any] = []
@@ -113,12 +113,12 @@ def test_a_failing_batch_is_halved_down_to_the_poison(probe: Probe) -> None:
 
 
 def test_without_a_limit_retries_never_end(probe: Probe) -> None:
-    """With -1 nothing is given up: the shard waits behind its poison until that is healed."""
+    """With -1 nothing is given up: the shard waits until its failing record succeeds."""
     probe.put("raise")
     probe.put("after")
     pump = probe.pump(WINDOWED)
 
-    with pytest.raises(PumpStalled, match="poison"):
+    with pytest.raises(PumpStalled, match="malformed"):
         pump.drain(timeout_s=2.0)
     assert all(batch[0] == "raise" for batch in probe.delivered())
     probe.heal()

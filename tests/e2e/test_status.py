@@ -14,10 +14,10 @@ from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
-from countledger.ledger.copies import Copies
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import DAY_MS, HOUR_MS
-from countledger.ledger.quarantined import Copy, Source
+from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 from tests.e2e.aged import age_mark, record_aged
 from tests.e2e.command import Command, eventually
 from tests.e2e.test_compaction import dispatch
@@ -125,18 +125,18 @@ def test_queues_and_alarms_are_found(own: LocalStack, client: CountLedger) -> No
 def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger) -> None:
     """Its queue forgets after fourteen days; it is told until somebody has handled it."""
     kept_at_ms = SystemClock().now_ms() - 20 * DAY_MS
-    copy = Copy(
-        source=Source.LEDGER,
+    copy = QuarantinedRecord(
+        source=QuarantineSource.LEDGER,
         place=keys.quarantine_place(kept_at_ms, "1"),
         where="label/shard",
         reason="no delta",
-        kind="poison",
+        kind="malformed",
         content=b"{}",
         counter="shown:a",
         kept_at_ms=kept_at_ms,
     )
     dynamo = client.connection.dynamo("standard")
-    Copies(dynamo, client.connection.setting("counters_table")).keep(copy)
+    QuarantineStore(dynamo, client.connection.setting("counters_table")).keep(copy)
 
     facts = Gathering(client).facts()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName, label_of
+from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.shards import StreamShardReader, list_shards
 from countledger.infra.stream_filter import record_filter

@@ -165,18 +165,18 @@ def test_an_entry_changed_by_hand_is_never_archived_as_another(
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [b"", b"nonsense", gzip.compress(b'{"Item": {}}\n')],
     ids=["empty", "no gzip", "other lines"],
 )
-def test_a_spoilt_object_is_told(
-    store: Store, counter: str, archive: S3Archive, spoilt: bytes
+def test_a_corrupt_object_is_told(
+    store: Store, counter: str, archive: S3Archive, corrupt: bytes
 ) -> None:
     """Its name says what it must hold."""
     fill(store, counter, 3)
     compactor(store, archive=archive).compact(counter)
     ((key, _),) = _objects(archive).items()
-    archive.client.put_object(Bucket=archive.place.bucket, Key=key, Body=spoilt)
+    archive.client.put_object(Bucket=archive.place.bucket, Key=key, Body=corrupt)
 
     with pytest.raises(CorruptArchive, match="some/where"):
         list(_entries(store, archive, counter))

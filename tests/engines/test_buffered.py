@@ -10,7 +10,7 @@ from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.producer import BufferedProducer
 from tests.engines.differences import Difference
 
@@ -30,7 +30,7 @@ def add_all(
         recorder.sender.namespaces.create(name)
     with BufferedProducer(
         buffering,
-        lambda: Delivery(recorder.sender, buffering.attempts),
+        lambda: BatchDelivery(recorder.sender, buffering.attempts),
         EntryMaker(recorder.region, recorder.clock),
         ledger="under test",
     ) as producer:

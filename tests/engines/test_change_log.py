@@ -81,7 +81,7 @@ def test_only_as_much_is_read_as_is_asked_for(store: Store, counter: str) -> Non
     assert made == ["Query", "Query"]  # those with a time, and those of bare keys
 
 
-def test_a_spoilt_entry_is_an_error(store: Store, counter: str) -> None:
+def test_a_corrupt_entry_is_an_error(store: Store, counter: str) -> None:
     """It is named, not left out."""
     store.recorder().record(Event(counter, 1))
     (item,) = store.entry_items(counter)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from countledger.compaction.last_run import LastRunStore, WorkDone
-from countledger.consumers.due import DueRules
+from countledger.compaction.report import LastRunStore, WorkDone
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
+from countledger.consumers.namespace_rules import DueRules
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item

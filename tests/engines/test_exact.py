@@ -65,7 +65,7 @@ def covers_not_skipped(patch: pytest.MonkeyPatch) -> None:
     def nothing(_head: Head, _key: str, _at_ms: int) -> bool:
         return False
 
-    patch.setattr(Head, "has_taken_in", nothing)
+    patch.setattr(Head, "has_merged", nothing)
 
 
 def second_head_not_read(patch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_p4_a_head_that_moves_meanwhile_is_followed(
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "error"),
+    ("corrupt", "error"),
     [
         ({"delta": "1"}, CorruptItem),
         ({"delta": None}, CorruptItem),
@@ -203,12 +203,12 @@ def test_p4_a_head_that_moves_meanwhile_is_followed(
     ids=str,
 )
 def test_an_entry_that_cannot_be_read_is_an_error(
-    store: Store, counter: str, spoilt: dict[str, object], error: type[Exception]
+    store: Store, counter: str, corrupt: dict[str, object], error: type[Exception]
 ) -> None:
     """A sum that leaves out what it cannot read would be a wrong number."""
     _fill(store, counter, 2)
     item = store.entry_items(counter)[0]
-    store.dynamo().put(Put(store.ledger, {**item, **spoilt}))
+    store.dynamo().put(Put(store.ledger, {**item, **corrupt}))
 
     with pytest.raises(error, match=counter):
         store.exact().read(counter)

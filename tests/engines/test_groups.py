@@ -5,12 +5,11 @@ from itertools import pairwise
 import pytest
 
 from countledger.consumers.fold import FoldedChange
-from countledger.consumers.group import Group
-from countledger.consumers.group_board import GroupBoard
 from countledger.consumers.groups import Groups
-from countledger.consumers.listing import Listing
+from countledger.consumers.memberships import Group, GroupBoard
 from countledger.consumers.rankings import Rankings
 from countledger.consumers.total_writer import update_of
+from countledger.consumers.totals import Listing
 from countledger.ledger import keys
 from countledger.ledger.errors import (
     AlreadyRanked,

@@ -138,7 +138,7 @@ def test_a_counter_of_another_kind_is_refused(store: Store, namespace: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "error"),
+    ("corrupt", "error"),
     [
         ({"v": 2}, NewerFormat),
         ({"spread": 7}, CorruptItem),
@@ -149,10 +149,10 @@ def test_a_counter_of_another_kind_is_refused(store: Store, namespace: str) -> N
     ids=str,
 )
 def test_settings_that_cannot_be_read_stop_the_producer(
-    store: Store, namespace: str, spoilt: dict[str, object], error: type[Exception]
+    store: Store, namespace: str, corrupt: dict[str, object], error: type[Exception]
 ) -> None:
-    """A later release's or a spoilt item is refused, and nothing is recorded under a guess."""
-    item = encode_namespace(Namespace(namespace)) | spoilt
+    """A later release's or a corrupt item is refused, and nothing is recorded under a guess."""
+    item = encode_namespace(Namespace(namespace)) | corrupt
     store.dynamo().put(Put(store.ledger, item))
 
     with pytest.raises(error):

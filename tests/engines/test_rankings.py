@@ -6,10 +6,9 @@ from itertools import pairwise
 import pytest
 
 from countledger.consumers.fold import FoldedChange
-from countledger.consumers.leaders import Ranked, ranked
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.rank_rules import RankRules
-from countledger.consumers.rankings import Rankings
+from countledger.consumers.namespace_rules import RankRules
+from countledger.consumers.rankings import Ranked, Rankings, ranked
 from countledger.consumers.total_writer import and_also, update_of
 from countledger.ledger import keys
 from countledger.ledger.amount import Amount

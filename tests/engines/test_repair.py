@@ -9,8 +9,7 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.progress import ShardProgress, advance_of
 from countledger.consumers.repair import Remedy, Repairer, plan_of
 from countledger.consumers.stream import LedgerStream
-from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Verifier
+from countledger.consumers.verify import Judgement, Verifier
 from countledger.consumers.walk import Walker, start
 from countledger.ledger import keys
 from countledger.ledger.errors import ConditionFailed

@@ -8,8 +8,7 @@ import pytest
 from countledger.consumers import watermark
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.shard import ShardName
-from countledger.consumers.stream import LedgerStream
+from countledger.consumers.stream import LedgerStream, ShardName
 from countledger.consumers.total_writer import update_of
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
@@ -109,15 +108,17 @@ def test_a_total_of_a_later_release_is_left_alone(store: Store, counter: str) ->
     assert store.item(store.counters, keys.total_key(counter)) == item
 
 
-@pytest.mark.parametrize("spoilt", [{"entries": "5"}, {"events": None}, {"version": "x"}], ids=str)
-def test_a_spoilt_total_is_an_error(store: Store, counter: str, spoilt: dict[str, object]) -> None:
+@pytest.mark.parametrize("corrupt", [{"entries": "5"}, {"events": None}, {"version": "x"}], ids=str)
+def test_a_corrupt_total_is_an_error(
+    store: Store, counter: str, corrupt: dict[str, object]
+) -> None:
     """A total edited by hand is named, and nothing can be added to what is no number."""
     item = {**keys.total_key(counter), "total": 5, "events": 1, "entries": 1, "version": 1}
-    store.dynamo().put(Put(store.counters, {**item, **spoilt}))
+    store.dynamo().put(Put(store.counters, {**item, **corrupt}))
 
     with pytest.raises(CorruptItem, match=counter):
         store.totals().read(counter)
-    if "events" not in spoilt:
+    if "events" not in corrupt:
         with pytest.raises(RequestRejected):
             store.dynamo().update(
                 update_of(store.counters, counter, FoldedChange(1, 1, 5, 1, 1), "s", 1)

@@ -111,7 +111,7 @@ class Telling:
         """The ids of the dead letters, taken out."""
         found: list[str] = []
         for received in self.letters.receive():
-            letter: Any = received.letter
+            letter: Any = received.dead_letter
             found.append(letter.alert.id)
             self.letters.delete(received)
         return found

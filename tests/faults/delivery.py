@@ -5,7 +5,7 @@ from typing import Final
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.record import find
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.producers.event import Event
 from tests.engines.store import Record, Store
 from tests.faults.product import recorder_of

@@ -150,7 +150,7 @@ def test_a_failing_target_holds_up_no_other(telling: Telling) -> None:
     wanted = expected(batch, telling.rules)
     dead = [one for one in wanted if "/dead@" in one]
     assert sorted({one["id"] for one in telling.arrived()}) == sorted(set(wanted) - set(dead))
-    letters: list[Any] = [received.letter for received in telling.letters.receive()]
+    letters: list[Any] = [received.dead_letter for received in telling.letters.receive()]
     assert sorted(one.alert.id for one in letters) == sorted(dead)
     assert {one.target for one in letters} == {NO_TOPIC}
     assert "nobody-made-it" in letters[0].reason
@@ -231,7 +231,7 @@ def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
 
     (one,) = resender.resend()
 
-    assert one.letter is None
+    assert one.dead_letter is None
     assert "no dead letter" in (one.reason or "")
     assert len(list(telling.letters.receive())) == 1
 

@@ -62,7 +62,7 @@ def test_p1_an_event_loop_under_load_counts_every_request_once(store: Store, cou
     async def app() -> None:
         async with ledger.buffered_async(Buffering(linger_ms=20)) as producer:
             attempts = Attempts(_plan=broken_now_and_then())
-            events: Any = producer._desk.sender.dynamo.client.meta.events
+            events: Any = producer._buffer.sender.dynamo.client.meta.events
             events.register_first("before-send.dynamodb", lambda request, **_: attempts(request))
             ticker = asyncio.create_task(tick())
             await asyncio.gather(*(serve(producer, name) for name in range(HANDLERS)))

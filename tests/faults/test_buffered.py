@@ -12,7 +12,7 @@ from countledger import Buffering
 from countledger.producers.buffer import delivery as buffer_delivery
 from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.errors import NotRecorded
 from countledger.producers.buffer.pending import Pending
 from countledger.producers.buffer.producer import BufferedProducer
@@ -34,7 +34,7 @@ def buffered_on(recorder: Recorder, buffering: Buffering) -> BufferedProducer:
     """The buffered producer of a process, which waits for nothing between its attempts."""
     return BufferedProducer(
         buffering,
-        lambda: Delivery(recorder.sender, buffering.attempts),
+        lambda: BatchDelivery(recorder.sender, buffering.attempts),
         EntryMaker(recorder.region, recorder.clock),
         ledger="under test",
     )
@@ -163,6 +163,6 @@ def crash(producer: BufferedProducer) -> None:
     spool = producer._spool
     assert spool is not None
     assert producer.statistics.under_way == 0
-    producer._desk.buffer.limit = 0
+    producer._buffer.queue.limit = 0
     spool.connection.close()
     buffer_processes.closed(producer)

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.operations import Put
 from tests.engines.store import Record, Store
@@ -17,7 +17,7 @@ from tests.faults.delivery import deliver, written
 from tests.faults.injection import Crash, Fault, Kind, faults
 from tests.faults.numbers import expect_total
 from tests.faults.queue import Queue, new_queue
-from tests.faults.test_poison import quarantine_passed_by
+from tests.faults.test_malformed import quarantine_passed_by
 from tests.faults.test_redelivery import watermark_left_out_of_the_condition
 
 
@@ -29,15 +29,15 @@ def queue(store: Store) -> Iterator[Queue]:
 
 
 def _batch(store: Store, name: str) -> tuple[ShardName, list[Record], list[str]]:
-    """Three counters: two that are well, and one whose total takes nothing; and a poison record."""
-    counters = [f"{name}:{rest}" for rest in ("well", "spoilt", "also-well")]
+    """Two sound counters, one whose total takes nothing, and a malformed record."""
+    counters = [f"{name}:{rest}" for rest in ("well", "corrupt", "also-well")]
     shard, records = written(store, *counters, each=3)
     item = {**keys.total_key(counters[1]), "total": 0, "events": "0", "entries": 0, "version": 0}
     store.dynamo().put(Put(store.counters, item))
-    poison = {**records[3], "eventName": "UPSERT"}
+    malformed = {**records[3], "eventName": "UPSERT"}
     return (
         ShardName(shard.stream, f"{shard.id}-{name}"),
-        [*records[:3], poison, *records[4:]],
+        [*records[:3], malformed, *records[4:]],
         counters,
     )
 

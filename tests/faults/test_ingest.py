@@ -14,7 +14,7 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.producers.event import Event, make_entry
 from countledger.producers.ingest import ingest, reading
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.ingest.reading import Kind as Why
+from countledger.producers.ingest.reading import RejectionKind as Why
 from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis import message
 from countledger.producers.kinesis.aggregate import pack
@@ -77,7 +77,7 @@ def records_of(counter: str, operation: str, clock: HandClock) -> list[dict[str,
     ]
 
 
-def apply(one: Ingest, records: Sequence[dict[str, Any]]) -> ingest.Outcome:
+def apply(one: Ingest, records: Sequence[dict[str, Any]]) -> ingest.IngestOutcome:
     """Deliver a batch."""
     outcome = one.apply(records, stream="stream", shard="shard")
     assert law_holds(outcome)

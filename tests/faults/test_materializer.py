@@ -9,11 +9,11 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest
 
 from countledger.consumers import materializer as materializer_module
+from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.fold import Fold
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
 from countledger.consumers.record import sequence_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import Written
 from countledger.ledger.errors import ServiceFailed
 from tests.engines.store import Store
@@ -181,14 +181,14 @@ def test_p8_a_quarantine_that_answers_late_has_the_record(
 ) -> None:
     """The SDK sends again: the record lies there once or twice, and the batch goes on."""
     shard, records = written(store, counter, each=4)
-    poison = {**records[1], "eventName": "UNKNOWN"}
+    malformed = {**records[1], "eventName": "UNKNOWN"}
     materializer = replace(store.materializer(), quarantine=queue.quarantine)
 
     with faults(queue.client, at="SendMessage", plan=[fault]):
-        assert deliver(materializer, [records[0], poison, *records[2:]], shard) == 1
+        assert deliver(materializer, [records[0], malformed, *records[2:]], shard) == 1
 
     found = queue.records()
-    assert found == [poison] * (2 if fault.applied else 1)
+    assert found == [malformed] * (2 if fault.applied else 1)
     expect_total(store, counter, found)
 
 
@@ -202,8 +202,8 @@ def test_p8_nothing_is_applied_where_the_quarantine_refuses(
 ) -> None:
     """A record that nobody understands and nobody keeps stops the batch before its first effect."""
     shard, records = written(store, counter, each=4)
-    poison = {**records[1], "eventName": "UNKNOWN"}
-    batch = [records[0], poison, *records[2:]]
+    malformed = {**records[1], "eventName": "UNKNOWN"}
+    batch = [records[0], malformed, *records[2:]]
     materializer = replace(store.materializer(), quarantine=queue.quarantine)
 
     with (

@@ -1,4 +1,4 @@
-"""P8: what is set aside is kept once and told of, whatever goes wrong between the two."""
+"""P8: what is quarantined is kept once and told of, whatever goes wrong between the two."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,13 +8,13 @@ import pytest
 
 from countledger.consumers import quarantine as quarantine_module
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.quarantine import KeptQuarantine, copy_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.quarantine import StoredQuarantine, quarantined_of
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
-from countledger.ledger.copies import Copies
 from countledger.ledger.errors import ServiceFailed
 from countledger.ledger.operations import Put
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 from tests.engines.store import Record, Store
 from tests.faults.canary import Rule, WrongNumber, judged
 from tests.faults.delivery import deliver, written
@@ -35,12 +35,12 @@ def queue(store: Store) -> Iterator[Queue]:
 def told_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
-    def put(self: KeptQuarantine, record: Record, reason: str, shard: str) -> None:
-        copy = copy_of(record, reason, shard, self.source, self.copies.clock.now_ms())
+    def put(self: StoredQuarantine, record: Record, reason: str, shard: str) -> None:
+        copy = quarantined_of(record, reason, shard, self.source, self.copies.clock.now_ms())
         self.queue.send(quarantine_module.body(record, reason, shard, copy.id))
         self.copies.keep(copy)
 
-    patch.setattr(KeptQuarantine, "put", put)
+    patch.setattr(StoredQuarantine, "put", put)
 
 
 def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
@@ -54,26 +54,26 @@ def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keeping(store: Store, queue: Queue) -> Materializer:
-    copies = Copies(store.dynamo(), store.counters)
-    kept = KeptQuarantine(copies, queue.quarantine, Source.LEDGER)
+    copies = QuarantineStore(store.dynamo(), store.counters)
+    kept = StoredQuarantine(copies, queue.quarantine, QuarantineSource.LEDGER)
     return replace(store.materializer(), quarantine=kept)
 
 
 def _copies(store: Store, counter: str) -> list[str]:
-    found = Copies(store.dynamo(), store.counters).newest(Source.LEDGER)
+    found = QuarantineStore(store.dynamo(), store.counters).newest(QuarantineSource.LEDGER)
     return [copy.id for copy in found if copy.counter == counter]
 
 
 def _batch(store: Store, counter: str) -> tuple[ShardName, list[Record]]:
-    """Four records, the second and third of them poison."""
+    """Four records, the second and third of them malformed."""
     shard, records = written(store, counter, each=4)
-    poison = [{**record, "eventName": "UPSERT"} for record in records[1:3]]
-    return shard, [records[0], *poison, records[3]]
+    malformed = [{**record, "eventName": "UPSERT"} for record in records[1:3]]
+    return shard, [records[0], *malformed, records[3]]
 
 
 def _clients(materializer: Materializer, queue: Queue) -> list[object]:
     kept = materializer.quarantine
-    assert isinstance(kept, KeptQuarantine)
+    assert isinstance(kept, StoredQuarantine)
     return [materializer.dynamo.client, kept.copies.dynamo.client, queue.client]
 
 
@@ -203,7 +203,7 @@ def test_a_record_that_is_set_aside_costs_two_write_units_and_one_again(
     shard, batch = _batch(store, counter)
     materializer = _keeping(store, queue)
     kept = materializer.quarantine
-    assert isinstance(kept, KeptQuarantine)
+    assert isinstance(kept, StoredQuarantine)
     meter = kept.copies.dynamo.meter
 
     kept.put(batch[1], "r", str(shard))

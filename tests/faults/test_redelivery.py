@@ -15,9 +15,9 @@ from countledger.consumers import materializer as materializer_module
 from countledger.consumers import record as record_module
 from countledger.consumers import total_writer, watermark
 from countledger.consumers.fold import FoldedChange
-from countledger.consumers.passed import PassedShards
 from countledger.consumers.record import EntryChange
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
+from countledger.consumers.watermark import PassedShards
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.dynamo import DynamoClient

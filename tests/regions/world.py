@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.limit import limits_by
+from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName
-from countledger.consumers.stream import counts
+from countledger.consumers.stream import ShardName, counts
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.template import table_schemas
 from countledger.ledger import keys

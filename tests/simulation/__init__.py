@@ -8,7 +8,7 @@
     mapping       the event source mapping: batches, windows, duplicates, zombies
     queue         messages, and the schedules that start things
     faults        what happens to calls, by rates that each seed draws anew
-    mailbox       queues that people read: dead letters, the bells of the quarantine
+    mailbox       queues that people read: dead letters, the notices of the quarantine
     targets       where alerts go: a bus and a topic that fail, are slow, take twice
     evaluating       the evaluator's function, and the alerts of a process
     dynamo          the product's dynamo to such a world

@@ -92,7 +92,7 @@ def delete(client: Client) -> None:
 def resend(client: Client) -> None:
     """Some dead letters are sent again."""
     resent = list(_alerts(client).resend(client.random.choice([1, None])))
-    client.tell(f"resent: {[(one.letter, one.reason) for one in resent]}")
+    client.tell(f"resent: {[(one.dead_letter, one.reason) for one in resent]}")
 
 
 def set_up(world: World, memory: Memory) -> None:

@@ -215,7 +215,7 @@ def cancel(client: Client) -> None:
     hand = _hand(client)
     if hand is None:
         return
-    tasks = sorted(hand.producer._desk._tasks, key=hash)
+    tasks = sorted(hand.producer._buffer._tasks, key=hash)
     chosen = [task for task in tasks if client.random.random() < 0.7]
 
     async def withdraw() -> None:

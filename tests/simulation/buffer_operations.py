@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.retry import Backoff
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -211,7 +211,7 @@ def open_producer(
     )
     return BufferedProducer(
         buffering,
-        partial(Delivery, sender, buffering.attempts),
+        partial(BatchDelivery, sender, buffering.attempts),
         EntryMaker(process.region, process, world.new_id),
         ledger="simulated",
         on_failure=hear,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from countledger.compaction import plan
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.run import Run
 from countledger.consumers import (
-    due,
     fold,
     materializer,
+    namespace_rules,
     proof,
     record,
     total_writer,
@@ -24,16 +24,16 @@ from countledger.consumers import (
     watermark,
 )
 from countledger.consumers import repair as repairing
-from countledger.consumers.outcome import BatchOutcome, complete_outcome
+from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
+from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers import course, sender
-from countledger.producers.strict import context, sending, spread, token_set, tokens
+from countledger.producers import sender
+from countledger.producers.strict import sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
@@ -193,7 +193,7 @@ def _put_without_condition(patch: pytest.MonkeyPatch) -> None:
     def unconditional(table: str, item: Item, condition: object) -> Put:  # noqa: ARG001
         return put(table, item)
 
-    patch.setattr(course, "Put", unconditional)
+    patch.setattr(sender, "Put", unconditional)
 
 
 # ---- compaction ----
@@ -255,13 +255,13 @@ def _covers_of_the_first_head(patch: pytest.MonkeyPatch) -> None:
 
 def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     """A mark that failed is not tried again."""
-    mark = due.DueMarker.mark
+    mark = namespace_rules.DueMarker.mark
 
-    def shy(marker: due.DueMarker, total: Any) -> None:  # noqa: ANN401
+    def shy(marker: namespace_rules.DueMarker, total: Any) -> None:  # noqa: ANN401
         if marker.now_ms % 3 == 0:
             mark(marker, total)
 
-    patch.setattr(due.DueMarker, "mark", shy)
+    patch.setattr(namespace_rules.DueMarker, "mark", shy)
 
 
 def _settlement_forgets_the_due(patch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(context.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
+    patch.setattr(attempts.Attempts, "check", lambda attempts: None)  # noqa: ARG005
 
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
@@ -354,12 +354,13 @@ CANARIES = [
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
+    Canary("repair raises watermarks", consumers.repairs_raise_no_watermarks, "repairs"),
     Canary("the horizon", _send_without_a_last_look, "compaction"),
     Canary("the condition of an entry", _put_without_condition),
     Canary("compaction takes only the old", _merge_the_young, "compaction"),
     Canary("the condition of publish", _publish_without_condition, "compaction"),
     Canary("await", _skip("_await"), "compaction"),
-    Canary("settle", _skip("_settle"), "compaction"),
+    Canary("wait until deleted", _skip("_wait_until_deleted"), "compaction"),
     Canary("the head is read twice", _one_head_read, "compaction"),
     Canary("covers of the first head", _covers_of_the_first_head, "compaction"),
     Canary("due marks come again", _due_forgets_redelivery, "due"),
@@ -374,7 +375,7 @@ CANARIES = [
     Canary("marker: its condition", _markers_unread, "markers"),
     Canary("marker: its window", _markers_of_a_short_life, "markers"),
     Canary("verify by the stream, not by entry times", consumers.verify_by_entry_times, "totals"),
-    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "poison"),
+    Canary("quarantine: kept, then told", consumers.rung_before_it_is_kept, "malformed"),
     Canary("markers and tokens of one making", consumers.old_makings_speak, "makings"),
     Canary(
         "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
@@ -418,7 +419,7 @@ CANARIES = [
     Canary("ingest: identity is the event's", wrong.identity_by_arrival, "ingest"),
     Canary("ingest: identity is the content, too", wrong.identity_by_id_alone, "ingest"),
     Canary("ingest: what failed comes again", wrong.ingest_goes_on, "ingest"),
-    Canary("ingest: what is refused is set aside", wrong.ingest_sets_nothing_aside, "ingest"),
+    Canary("ingest: what is refused is quarantined", wrong.ingest_sets_nothing_aside, "ingest"),
     Canary("marker: removed by its making", wrong.markers_by_age, "makings"),
     Canary("append: on condition", wrong.append_over, "numbers"),
     Canary("append: a number in doubt is looked at", wrong.append_without_doubt, "numbers"),

@@ -47,9 +47,9 @@ class Memory:
         claims: claims that were looked up, which may be released by their ids.
         wishes: keys under which the stock was to be set in a region, and to which values.
         open: changes of strict counters whose fate is not known: counter, key, delta.
-        spoilt: of the counter that is poisoned, the deltas that nobody has used.
+        corrupt: of the counter that is malformed, the deltas that nobody has used.
         exported: what exports have found, and imports were given.
-        poison: what was written there by hand and not mended: the region, and the item.
+        malformed: what was written there by hand and not mended: the region, and the item.
     """
 
     entries: list[tuple[Entry, str]] = field(default_factory=list)
@@ -57,8 +57,8 @@ class Memory:
     bare: dict[str, dict[str, tuple[int, str]]] = field(default_factory=dict)
     strict: dict[str, tuple[str, int]] = field(default_factory=dict)
     open: list[tuple[str, object, int]] = field(default_factory=list)
-    spoilt: list[int] = field(default_factory=lambda: list(range(DELTAS)))
-    poison: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    corrupt: list[int] = field(default_factory=lambda: list(range(DELTAS)))
+    malformed: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     joint: dict[IdempotencyKey, Mapping[str, int]] = field(default_factory=dict)
     unnumbered: list[Pending] = field(default_factory=list)
     keyed: list[Event] = field(default_factory=list)

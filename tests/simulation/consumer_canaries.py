@@ -5,26 +5,37 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers import directory, materializer, proof, watermark
+from countledger.consumers import directory, materializer, proof, repair, watermark
 from countledger.consumers.alerts import rule_items, state
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.passed import PassedShards
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
-from countledger.consumers.quarantine import KeptQuarantine, body, copy_of
+from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
+from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.context import MethodContext
-from tests.simulation import evaluating, transactions, world
+from tests.simulation import (
+    evaluating,
+    faults,
+    running_operations,
+    transactions,
+    world,
+)
 from tests.simulation.accidents import ACCIDENTS
+from tests.simulation.faults import Fault
+from tests.simulation.shape import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from random import Random
 
     import pytest
+
+    from tests.simulation.shape import Shape
 
 
 def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
@@ -63,12 +74,12 @@ def rules_leave_late(patch: pytest.MonkeyPatch) -> None:
 def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
-    def put(kept: KeptQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
-        copy = copy_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
+    def put(kept: StoredQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
+        copy = quarantined_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
         kept.queue.send(body(one, reason, shard, copy.id))
         kept.copies.keep(copy)
 
-    patch.setattr(KeptQuarantine, "put", put)
+    patch.setattr(StoredQuarantine, "put", put)
 
 
 def old_makings_speak(patch: pytest.MonkeyPatch) -> None:
@@ -152,6 +163,24 @@ def updates_leave_late(patch: pytest.MonkeyPatch) -> None:
     """No look at the time is taken as an update leaves."""
     _accidents(patch, "remake", "split", "storm")
     patch.setattr(Deadline, "check", lambda _deadline: None)
+
+
+def repairs_raise_no_watermarks(patch: pytest.MonkeyPatch) -> None:
+    """A repair relies on the progress alone, also for shards that were handled a moment ago.
+
+    Here totals are deleted and repaired while requests of earlier invocations are under way for as
+    long as a minute; little else happens.
+    """
+    _accidents(patch, "remake", "split")
+    patch.setattr(repair, "_raised", lambda *_: ())
+    patch.setattr(running_operations, "DELETED", 1.0)
+    patch.setitem(faults._RATES, Fault.LATE, (0.15,))
+
+    def slow_requests(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
+        shape = drawn(random, operations, focus)
+        return replace(shape, life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0)
+
+    patch.setattr("tests.simulation.simulation.drawn", slow_requests)
 
 
 def lost_progress_is_zero(patch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ FUNCTIONS: Final = (
 # whoever leaves the calls to a sender's thread.
 SILENT: Final = (
     "spoil a total",
-    "poison",
-    "mend poison",
+    "malformed",
+    "mend malformed",
     "kinesis junk",
     "buffer add",
     "buffer flush",

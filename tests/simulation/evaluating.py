@@ -16,15 +16,15 @@ from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.targets import Targets as TargetCheck
-from countledger.consumers.quarantine import KeptQuarantine, QueueQuarantine
-from countledger.consumers.shard import label_of
+from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
+from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
-from countledger.ledger.copies import Copies
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 from tests.simulation.mailbox import URL, Mailbox, MailboxClient
 from tests.simulation.mapping import Mapping
 from tests.simulation.shape import COUNTERS
@@ -53,11 +53,11 @@ class Alarms:
     letters: Mailbox = field(default_factory=Mailbox)
 
 
-def quarantine_of(world: World, process: Process, source: Source) -> KeptQuarantine:
+def quarantine_of(world: World, process: Process, source: QuarantineSource) -> StoredQuarantine:
     """The quarantine as a process reaches it."""
-    client: Any = MailboxClient(world.bells[process.region], process)
-    copies = Copies(world.dynamo(process, retries=True), COUNTERS, process)
-    return KeptQuarantine(copies, QueueQuarantine(client, URL), source)
+    client: Any = MailboxClient(world.notices[process.region], process)
+    copies = QuarantineStore(world.dynamo(process, retries=True), COUNTERS, process)
+    return StoredQuarantine(copies, QueueQuarantine(client, URL), source)
 
 
 def evaluator_mapping(world: World, region: str, stream: Stream) -> Mapping:
@@ -109,7 +109,7 @@ class EvaluatorFunction:
         parts = alerting(self.world, process)
         random = self.world.random
         rules = RuleCache(Rules(dynamo, COUNTERS, process.region, process, random=random), process)
-        quarantine = quarantine_of(self.world, process, Source.COUNTERS)
+        quarantine = quarantine_of(self.world, process, QuarantineSource.COUNTERS)
         return Evaluator(
             dynamo, COUNTERS, rules, parts.publisher, parts.letters, quarantine, clock=process
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
 from tests.simulation.compaction.world import Wrong
-from tests.simulation.ledger_account import MOVED, STOCK, is_poison, powers
+from tests.simulation.ledger_account import MOVED, STOCK, is_malformed, powers
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EventAccounts:
         after, (counter, key) = change.after, change.key
         if not change.local or after is None or change.table.name != LEDGER:
             return
-        if not key.startswith(keys.ENTRY_PREFIX) or is_poison(after):
+        if not key.startswith(keys.ENTRY_PREFIX) or is_malformed(after):
             return
         if counter == STOCK or keys.namespace_of(counter) == MOVED:
             return

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
-from countledger.ledger.bells import copies_in
-from countledger.ledger.copies import Copies
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.quarantined import Source, decode_copy
-from countledger.ledger.retry import Backoff
+from countledger.ledger.quarantine_notices import quarantine_ids_in
+from countledger.ledger.quarantine_record import QuarantineSource, decode_quarantined
+from countledger.ledger.quarantine_store import QuarantineStore
 from countledger.producers.ingest.expired import Override
 from countledger.producers.ingest.expired_queue import ExpiredEntries
 from countledger.producers.ingest.handler import answer_of, source_of
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.ingest.quarantine import KeptQuarantine, QueueQuarantine
+from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
 from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
 
     from countledger.infra.shards import ShardSource as Shards
-    from countledger.producers.ingest.ingest import Outcome
+    from countledger.producers.ingest.ingest import IngestOutcome
     from tests.simulation.client import Memory
     from tests.simulation.process import Process
     from tests.simulation.world import World
@@ -95,8 +95,8 @@ class IngestWay:
         """What the function does."""
         product = Product(process)
         client: Any = LettersClient(self.letters, process)
-        copies = Copies(product.reads, COUNTERS, process)
-        quarantine = KeptQuarantine(copies, QueueQuarantine(client, QUEUE, EXPIRED))
+        copies = QuarantineStore(product.reads, COUNTERS, process)
+        quarantine = IngestQuarantine(copies, IngestQueues(client, QUEUE, EXPIRED))
         ingest = Ingest(Writer(product.recorder.sender), quarantine, process.region)
         records = event.get("Records") or []
         stream, shard = source_of(records)
@@ -111,10 +111,10 @@ class IngestWay:
         override = Override(
             product.recorder.sender, product.reads, process, late_ms=late_ms_of(self.world)
         )
-        copies = Copies(product.reads, COUNTERS, process)
+        copies = QuarantineStore(product.reads, COUNTERS, process)
         return ExpiredEntries(client, EXPIRED, override, process.region, copies, process)
 
-    def _check(self, records: list[Any], outcome: Outcome) -> None:
+    def _check(self, records: list[Any], outcome: IngestOutcome) -> None:
         """Every user record of what is done with is counted in or out, once."""
         done = len(records) if outcome.retry_from is None else outcome.retry_from
         carried = sum(map(_carried, records[:done]))
@@ -143,16 +143,16 @@ def check_ingest(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the
     if way is None:
         return
     table = world.copies[world.home][COUNTERS]
-    partition = keys.QUARANTINE_PREFIX + Source.KINESIS
+    partition = keys.QUARANTINE_PREFIX + QuarantineSource.KINESIS
     told = {
         name
         for queue in way.letters.queues.values()
         for letter in queue.values()
-        for name in copies_in(letter.body)
+        for name in quarantine_ids_in(letter.body)
     }
     junk = set(way.junk)
     for sort in table.partitions.get(partition, []):
-        copy = decode_copy(table.items[partition, sort])
+        copy = decode_quarantined(table.items[partition, sort])
         heard = copy.handled is not None or copy.id in told
         junk.discard(copy.content)
         try:

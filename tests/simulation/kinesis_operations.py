@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import Standing
+from countledger.producers.ingest.expired import LateStatus
 from countledger.producers.kinesis import aggregate, message, sender
 from countledger.producers.kinesis.sender import Sent
 from countledger.producers.receipt import Status
@@ -122,7 +122,7 @@ def work_off(client: Client) -> None:
     for late in _way(client).expired(client.process).resend():
         entry = late.entry
         client.tell(f"late: {entry.counter} {entry.delta}: {late.standing} {late.sent!r}")
-        if late.standing is Standing.REFUSED:
+        if late.standing is LateStatus.REFUSED:
             raise Wrong(f"{entry} was refused, and nobody reused its key")
         if late.settled:
             events.told(entry.counter, int(entry.delta), Fate.ACKNOWLEDGED)

@@ -93,12 +93,12 @@ class LedgerAccounts:
         """
         counter, key = change.key
         account = self.accounts[counter]
-        if is_poison(change.before):
+        if is_malformed(change.before):
             # It was mended by hand: what it says now came through no stream.
             account.excused[change.table.region] = now_ms, "an entry was mended by hand"
         elif change.before is not None:
             self._left(account, change, now_ms, home=home)
-        if change.after is None or is_poison(change.after):
+        if change.after is None or is_malformed(change.after):
             return
         identity, delta = (key, change.after["at"]), change.after["delta"]
         if change.local:
@@ -272,7 +272,7 @@ class LedgerAccounts:
             raise Wrong(f"{counter}: acknowledged and not counted: {missing}")
 
 
-def is_poison(item: Item | None) -> bool:
+def is_malformed(item: Item | None) -> bool:
     """Whether an entry is one that nobody can read."""
     return item is not None and not isinstance(item.get("delta"), int)
 

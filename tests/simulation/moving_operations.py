@@ -29,7 +29,7 @@ from tests.simulation.judgement import key_of
 from tests.simulation.ledger_account import MOVED
 from tests.simulation.ledger_operations import ALLOWED
 from tests.simulation.number_operations import SEQUENCE
-from tests.simulation.poison_operations import COUNTER as POISONED
+from tests.simulation.quarantine_operations import COUNTER as MALFORMED
 from tests.simulation.shape import COUNTERS, LEDGER
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def export(client: Client) -> None:
     for line in exporter.walk(segments=client.random.choice([1, 2])):
         if not isinstance(line, UnreadLine):
             found.append(line)
-        elif line.unreadable == POISONED and line.item is not None:
+        elif line.unreadable == MALFORMED and line.item is not None:
             client.tell(f"export: {line.reason}")
         elif line.item is not None or client.region == client.world.home:
             raise Wrong(f"an export could not read {line}")

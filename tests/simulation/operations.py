@@ -21,7 +21,7 @@ from tests.simulation import kinesis_operations as kinesis
 from tests.simulation import ledger_operations as ledger
 from tests.simulation import moving_operations as moving
 from tests.simulation import number_operations as numbers
-from tests.simulation import poison_operations as poison
+from tests.simulation import quarantine_operations as malformed
 from tests.simulation import running_operations as running
 from tests.simulation import stock_operations as stock
 from tests.simulation import strict_operations as strict
@@ -54,10 +54,10 @@ OPERATIONS: Final = (
     Operation("strict give up", strict.withdraw, 1, home=True),
     Operation("strict remake", strict.remake, 0.7, home=True),
     Operation("strict tidy", strict.tidy, 0.5, home=True),
-    Operation("poison record", poison.record, 1),
-    Operation("poison", poison.poison, 0.5),
-    Operation("mend poison", poison.mend, 0.4),
-    Operation("quarantine resend", poison.resend, 0.5),
+    Operation("malformed record", malformed.record, 1),
+    Operation("malformed", malformed.malformed, 0.5),
+    Operation("mend malformed", malformed.mend, 0.4),
+    Operation("quarantine resend", malformed.resend, 0.5),
     Operation("alert create", alerts.create, 1),
     Operation("alert set", alerts.change, 1),
     Operation("alert now", alerts.scan_now, 1),

@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.asynchronous import delivery as async_delivery
-from countledger.producers.buffer import coalesce, delivery, holdings, outcomes, spool
+from countledger.producers.buffer import coalesce, delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
@@ -86,7 +86,7 @@ def coalesce_the_keyed(patch: pytest.MonkeyPatch) -> None:
     def may_coalesce(event: Event) -> bool:
         return event.note is None
 
-    patch.setattr(holdings, "may_coalesce", may_coalesce)
+    patch.setattr(state, "may_coalesce", may_coalesce)
 
 
 def reopen_under_other_ids(patch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.report import RunOutcome
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.producers.event import Event
 from countledger.producers.strict.outcome import Applied, BoundReached
-from tests.simulation import poison_operations as poison
+from tests.simulation import quarantine_operations as malformed
 from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import mend
 from tests.simulation.alert_operations import run_initial_scan
@@ -92,7 +92,7 @@ def check_quiet(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the 
 
 
 def check_ledgers(world: World, memory: Memory) -> None:
-    """In every region every exact sum, and every total, is the tally; a spoilt one after repair."""
+    """In each region each exact sum and each total is the tally; a corrupt one after repair."""
     for region in world.regions:
         product = Product(world.process(region, "the last reader"))
         for counter in sorted(memory.free):
@@ -226,14 +226,17 @@ def _check_told(world: World, region: str) -> None:
 
 
 def check_quarantine(world: World, memory: Memory) -> None:  # noqa: ARG001 - as the others
-    """Nothing that came by a table's stream was set aside but what was poisoned."""
+    """Nothing that came by a table's stream was quarantined but what was malformed."""
     if world.shape.long:
         return
-    streams = {keys.QUARANTINE_PREFIX + source for source in (Source.LEDGER, Source.COUNTERS)}
+    streams = {
+        keys.QUARANTINE_PREFIX + source
+        for source in (QuarantineSource.LEDGER, QuarantineSource.COUNTERS)
+    }
     for region in world.regions:
         items = world.copies[region][COUNTERS].items
         kept = [item for key, item in items.items() if key[0] in streams]
-        if any(item.get("of_counter") != poison.COUNTER for item in kept):
+        if any(item.get("of_counter") != malformed.COUNTER for item in kept):
             raise Wrong(f"quarantined in {region}: {kept}")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.report import RunOutcome
 from countledger.consumers.repair import Remedy
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchSchedule, ScheduleExists, ServiceFailed
 from countledger.ledger.limits import MINUTE_MS
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulation.client import Client
 
 NAMESPACE = "n"
+# How often a total is deleted rather than edited by hand.
+DELETED: Final = 0.3
 
 
 def compact(client: Client) -> None:
@@ -45,7 +47,7 @@ def accept(report: CompactionReport) -> None:
 
 
 def verify(client: Client) -> None:
-    """A verdict; drift is said only of a total that was spoilt."""
+    """A verdict; drift is said only of a total that was corrupt."""
     counter = draw_any(client)
     verdict = client.product.auditor.verify(counter)
     client.tell(f"verify {counter}: {verdict.verdict} {verdict.proof}")
@@ -57,12 +59,12 @@ def verify(client: Client) -> None:
 
 
 def repair(client: Client) -> None:
-    """A total that was spoilt becomes exact; no other is written."""
+    """A total that was corrupt becomes exact; no other is written."""
     began_ms = client.world.schedule.now_ms
     accounts = client.auditor.ledger.accounts
     counters = [*sorted(client.memory.free), STOCK]
-    spoilt = [one for one in counters if client.region in accounts[one].excused]
-    counter = client.random.choice(spoilt) if spoilt else draw_any(client)
+    corrupt = [one for one in counters if client.region in accounts[one].excused]
+    counter = client.random.choice(corrupt) if corrupt else draw_any(client)
     done = client.product.auditor.repair(counter)
     client.tell(f"repair {counter}: {done.remedy} {done.reason}")
     if done.remedy not in {Remedy.REPAIRED, Remedy.MADE}:
@@ -102,7 +104,7 @@ def spoil(client: Client) -> None:
     excused = auditor.ledger.accounts[counter].excused
     excused[client.region] = client.world.schedule.now_ms, "edited by hand"
     auditor.by_hand = True
-    gone = client.random.random() < 0.3
+    gone = client.random.random() < DELETED
     table.store(key, None if gone else {**there, "total": there["total"] + 7})
     auditor.by_hand = False
     client.tell(f"total of {counter} {'deleted' if gone else 'edited'} by hand")

@@ -122,7 +122,7 @@ FOCUSES: Final[dict[str, tuple[str, ...]]] = {
         "strict give up",
     ),
     "progress": ("record", "total"),
-    "poison": ("record", "poison", "mend", "quarantine", "repair"),
+    "malformed": ("record", "malformed", "mend", "quarantine", "repair"),
     "alerts": ("alert", "strict atomic", "strict occ", "strict remake", "record"),
 }
 

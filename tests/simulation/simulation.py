@@ -19,7 +19,6 @@ from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
 from tests.simulation.compaction.world import deltas_of_any_size
-from tests.simulation.curing import cure, mend_all
 from tests.simulation.draws import Draws, nothing_else
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
@@ -30,6 +29,7 @@ from tests.simulation.pools import in_turn
 from tests.simulation.product import Product
 from tests.simulation.queue import Queue, Scheduler
 from tests.simulation.quiet import ENDS, calm_down, wait
+from tests.simulation.redriving import mend_all, redrive_all
 from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import REGIONS, Shape, drawn
@@ -135,7 +135,7 @@ class Simulation:
         calm_down(world)
         mend_all(world, self.memory)
         wait(world)
-        for check in (cure, *ENDS):
+        for check in (redrive_all, *ENDS):
             check(world, self.memory)
         world.tell("all is well")
         world.schedule.stop()

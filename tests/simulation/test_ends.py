@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.errors import NotRecorded, StillBuffered
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender
@@ -58,17 +58,17 @@ def _open(
     """A producer whose batches take so long."""
     threads.belongs(process)
     producer = open_producer(process, buffering, hear)
-    make = producer._desk._make_delivery
+    make = producer._buffer._make_delivery
 
-    def slowed() -> Delivery:
+    def slowed() -> BatchDelivery:
         made = make()
         sender = made.sender
         slow = SlowSender(
             sender.dynamo, sender.table, sender.namespaces, sender.clock, takes_ms=takes_ms
         )
-        return Delivery(slow, made.attempts)
+        return BatchDelivery(slow, made.attempts)
 
-    producer._desk._make_delivery = slowed
+    producer._buffer._make_delivery = slowed
     return producer
 
 

@@ -15,7 +15,7 @@ from countledger.ledger.namespace import Kind
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.errors import SpoolRefused
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import Override, Standing
+from countledger.producers.ingest.expired import LateStatus, Override
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 from tests.simulation import threads
 from tests.simulation.buffer_operations import open_producer
@@ -223,7 +223,7 @@ def test_what_came_too_late_is_not_sent_again_once_its_second_sending_may_be_mer
 
     again = override.late(entry, send=True)
 
-    assert again.standing is Standing.UNKNOWN
+    assert again.standing is LateStatus.UNKNOWN
     assert product.exact.read(entry.counter).sum == 1
 
 
@@ -233,7 +233,7 @@ def test_what_came_too_late_is_not_sent_again_while_its_first_sending_may_still_
     product, override = _override(world)
     entry = _late_entry(product, world.shape.horizon_ms + 1)
 
-    assert override.late(entry, send=True).standing is Standing.UNKNOWN
+    assert override.late(entry, send=True).standing is LateStatus.UNKNOWN
     world.schedule.now_ms -= SECOND_MS
     product.recorder.resend(entry)
 

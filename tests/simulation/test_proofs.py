@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName, label_of
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.stream import ShardName, label_of
+from countledger.consumers.verify import Judgement
 from countledger.ledger.errors import SetupError
 from countledger.producers.event import Event
 from tests.simulation.calm import calm_world

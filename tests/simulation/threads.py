@@ -4,7 +4,7 @@ A buffered producer starts threads that wait for something to be due. Here each 
 all of them runs at a time, whoever takes a lock may be overtaken, a wait for a time takes virtual
 time. The product's code is as it is; the names that its modules import stand for these.
 
-    desk, outcomes, holdings, producer    Thread, Lock, Condition, monotonic, get_ident
+    desk, outcomes, state, producer    Thread, Lock, Condition, monotonic, get_ident
     asynchronous                          Lock, monotonic
     lease                                 Lock, this_process
     producer                              the spool, and no care for the end of Python
@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from countledger.producers.asynchronous import desk as asynchronous
-from countledger.producers.buffer import desk, holdings, outcomes, producer
+from countledger.producers.asynchronous import buffer as asynchronous
+from countledger.producers.buffer import outcomes, producer, state, threaded
 from countledger.producers.sequences import lease
 from tests.simulation.schedule import Killed
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # What the calls of a sender's thread are counted under.
 SENDER: Final = "buffer sender"
-_MODULES: Final = (desk, outcomes, holdings, producer, asynchronous, lease)
+_MODULES: Final = (threaded, outcomes, state, producer, asynchronous, lease)
 # How often whoever takes a lock is overtaken, and for how long at the most.
 _OVERTAKEN: Final = 0.2
 _OVERTAKEN_MS: Final = 2.0

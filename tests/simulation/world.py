@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from botocore.exceptions import ClientError
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.due import DueRules, new_memory
 from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.passed import PassedShards
+from countledger.consumers.namespace_rules import DueRules, new_memory
+from countledger.consumers.watermark import PassedShards
 from countledger.infra.stream_filter import record_filter
 from countledger.infra.template import mapping_settings
-from countledger.ledger import keys, quarantined
+from countledger.ledger import keys, quarantine_record
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
-from countledger.ledger.quarantined import Source
+from countledger.ledger.quarantine_record import QuarantineSource
 from tests.simulation.alert_account import AlertAccount
 from tests.simulation.compaction.world import Wrong
 from tests.simulation.dynamo import SimulatedClient
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Map
     from random import Random
 
-    from countledger.consumers.ttl_cache import TtlCache
+    from countledger.consumers.namespace_rules import TtlCache
     from countledger.ledger.due import DueRule
     from tests.simulation.auditor import Auditor
     from tests.simulation.faults import Faults
@@ -88,7 +88,7 @@ class World:
         auditor: watches every write.
         moves: the stream of totals of each region.
         alarms: bus, topic and dead letters of each region.
-        bells: the queue that tells of each region's quarantine.
+        notices: the queue that tells of each region's quarantine.
         late: how many requests are on their way that nobody waits for.
         zombies: how many invocations go on that were given up, and forks.
         processes: how many were made.
@@ -115,7 +115,7 @@ class World:
     mappings: list[Mapping] = field(default_factory=list)
     moves: dict[str, Stream] = field(default_factory=dict)
     alarms: dict[str, Alarms] = field(default_factory=dict)
-    bells: dict[str, Mailbox] = field(default_factory=dict)
+    notices: dict[str, Mailbox] = field(default_factory=dict)
     late: int = 0
     zombies: int = 0
     processes: int = 0
@@ -170,7 +170,7 @@ class World:
         )
         account.standing.skew_ms = self.shape.skew_ms
         self.alarms[region] = Alarms(Targets(account.take))
-        self.bells[region] = Mailbox(partial(_check_copy, counters))
+        self.notices[region] = Mailbox(partial(_check_copy, counters))
         counters.watchers.append(
             lambda change: account.changed(change, by_hand=self.auditor.by_hand)
         )
@@ -271,7 +271,7 @@ class World:
         materializer = Materializer(
             dynamo,
             COUNTERS,
-            quarantine_of(self, process, Source.LEDGER),
+            quarantine_of(self, process, QuarantineSource.LEDGER),
             process,
             DueRules(dynamo, COUNTERS, process, known),
             shards=self.directories.setdefault(process.region, ShardDirectory()),
@@ -311,6 +311,6 @@ def _note_total(stream: Stream, change: Change) -> None:
 
 def _check_copy(counters: Table, body: str) -> None:
     """Nothing is in the quarantine's queue alone: each message names a copy that is there."""
-    key = quarantined.key_of(json.loads(body)["copy"])
+    key = quarantine_record.key_of(json.loads(body)["copy"])
     if key_of(key) not in counters.items:
         raise Wrong(f"in a queue alone: {body}")

@@ -117,7 +117,7 @@ class HostileServer:
         self._ended.set()
 
     def _talk(self, plain: socket.socket, context: ssl.SSLContext) -> None:
-        # A client that gave up, or whose connection another process spoilt, is gone.
+        # A client that gave up, or whose connection another process corrupt, is gone.
         with suppress(OSError, ValueError), plain:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             channel = context.wrap_socket(plain, server_side=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers.alerts.dead_letters import encode_letter
+from countledger.consumers.alerts.dead_letters import encode_dead_letter
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.publish import FailedAlert
@@ -147,7 +147,7 @@ class Letters:
 
     def put(self, letter: DeadLetter) -> None:
         """Keep, or refuse."""
-        encode_letter(letter)
+        encode_dead_letter(letter)
         if self.refuses:
             self.refuses -= 1
             raise Throttled("the dead-letter queue takes nothing")

@@ -215,15 +215,15 @@ def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(
     """It hides no other."""
     alerts = _alerts(dynamo)
     alerts.create("r", **WISH)
-    alerts.create("spoilt", **WISH)
-    key = keys.rule_key("spoilt")
+    alerts.create("corrupt", **WISH)
+    key = keys.rule_key("corrupt")
     del dynamo.tables[TABLE][key["counter"], key["part"]]["threshold"]
 
     assert [rule.name for rule in alerts.list()] == ["r"]
-    assert list(alerts.unreadable()) == ["spoilt"]
-    with pytest.raises(CorruptItem, match="alert delete spoilt"):
-        list(alerts.apply({"spoilt": WISH}))
-    assert alerts.delete("spoilt")
+    assert list(alerts.unreadable()) == ["corrupt"]
+    with pytest.raises(CorruptItem, match="alert delete corrupt"):
+        list(alerts.apply({"corrupt": WISH}))
+    assert alerts.delete("corrupt")
     assert alerts.unreadable() == {}
 
 

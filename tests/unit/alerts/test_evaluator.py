@@ -1,4 +1,4 @@
-"""The evaluator, case by case: what is told, what waits, what it costs, what is set aside."""
+"""The evaluator, case by case: what is told, what waits, what it costs, what is quarantined."""
 
 from __future__ import annotations
 
@@ -215,13 +215,13 @@ def test_without_rules_nothing_is_evaluated() -> None:
         Unreadable(world.rules).deliver(history([15]))
 
 
-@pytest.mark.parametrize("spoilt", [{"revision": 1}, {"published": 1}, {"firing": {"old": "x"}}])
-def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object]) -> None:
-    """The crossing is set aside with the reason; other counters and rules go on."""
+@pytest.mark.parametrize("corrupt", [{"revision": 1}, {"published": 1}, {"firing": {"old": "x"}}])
+def test_p8_a_state_that_cannot_be_read_blocks_nobody(corrupt: dict[str, object]) -> None:
+    """The crossing is quarantined with the reason; other counters and rules go on."""
     world = World([rule(10)])
     world.deliver(history([15]))
     item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
-    world.dynamo.put(Put(TABLE, {**item, "version": 9, "published": False, **spoilt}))
+    world.dynamo.put(Put(TABLE, {**item, "version": 9, "published": False, **corrupt}))
 
     outcome = world.deliver([record(2, 5, 15), *history([15], counter="c:d")])
 
@@ -232,7 +232,7 @@ def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object])
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [
         {"new": "1E+99"},
         {"region": 7},
@@ -243,12 +243,12 @@ def test_p8_a_state_that_cannot_be_read_blocks_nobody(spoilt: dict[str, object])
         {"revision": "r9"},
     ],
 )
-def test_p8_alerts_that_cannot_be_told_or_marked_block_nobody(spoilt: dict[str, object]) -> None:
-    """Somebody edited what lay in the state untold: set aside with the reason, the others go on."""
+def test_p8_alerts_that_cannot_be_told_or_marked_block_nobody(corrupt: dict[str, object]) -> None:
+    """Somebody edited the state: it is quarantined with the reason, and the others go on."""
     world = World([rule(10)])
     world.deliver(history([15]))
     item = world.dynamo.get(TABLE, keys.alert_state_key(COUNTER, "rule")) or {}
-    firing = {**item["firing"], **spoilt}
+    firing = {**item["firing"], **corrupt}
     world.dynamo.put(Put(TABLE, {**item, "published": False, "firing": firing}))
     batch = [record(2, 5, 15), *history([15], counter="c:d")]
 
@@ -263,13 +263,13 @@ def test_p8_alerts_that_cannot_be_told_or_marked_block_nobody(spoilt: dict[str, 
 def test_p8_a_record_that_cannot_be_understood_lets_the_others_pass() -> None:
     """It lies in the quarantine with the reason and the stream that it came from."""
     world = World([rule(10)])
-    poison = {**record(1, 5, 15), "eventName": "UPSERT"}
+    malformed = {**record(1, 5, 15), "eventName": "UPSERT"}
 
-    outcome = world.deliver([poison, *history([15], counter="c:d")])
+    outcome = world.deliver([malformed, *history([15], counter="c:d")])
 
     assert (outcome.published, outcome.quarantined) == (1, 1)
     ((kept, reason),) = world.quarantine.records
-    assert kept == poison
+    assert kept == malformed
     assert "stream" in reason
 
 

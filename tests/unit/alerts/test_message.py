@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.alerts.alert import Alert, trial_alert
-from countledger.consumers.alerts.dead_letters import DeadLetter, decode_letter, encode_letter
+from countledger.consumers.alerts.dead_letters import (
+    DeadLetter,
+    decode_dead_letter,
+    encode_dead_letter,
+)
 from countledger.consumers.alerts.message import alert_in, body_of
 from countledger.consumers.alerts.publish import subject_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
@@ -98,7 +102,7 @@ def test_an_alert_is_read_as_it_was_told(alert: Alert) -> None:
     letter = DeadLetter(alert, Bus(), "no", START_MS)
 
     assert alert_in(json.loads(body_of(alert))) == alert
-    assert decode_letter(encode_letter(letter)) == letter
+    assert decode_dead_letter(encode_dead_letter(letter)) == letter
 
 
 def test_the_ids_of_different_alerts_differ() -> None:
@@ -159,7 +163,7 @@ def test_the_longest_message_is_small() -> None:
 def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
     """It is reported and left alone; nothing of it is sent."""
     with pytest.raises(BadPayload, match=reason):
-        decode_letter(body)
+        decode_dead_letter(body)
 
 
 @pytest.mark.parametrize(
@@ -176,13 +180,13 @@ def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
 def test_p8_a_dead_letter_that_was_edited_is_told(changed: dict[str, Any], reason: str) -> None:
     """An id that is not that of the alert would be taken for another one."""
     topic = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
-    said = json.loads(encode_letter(DeadLetter(ALERT, topic, "no", START_MS)))
+    said = json.loads(encode_dead_letter(DeadLetter(ALERT, topic, "no", START_MS)))
     if "message" in changed:
         message = {**said["message"], **changed["message"]} if changed["message"] else {}
         changed = {"message": message}
 
     with pytest.raises(BadPayload, match=reason):
-        decode_letter(json.dumps({**said, **changed}))
+        decode_dead_letter(json.dumps({**said, **changed}))
 
 
 def _words(alert: Alert) -> dict[str, Any]:

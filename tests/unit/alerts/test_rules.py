@@ -287,20 +287,20 @@ def test_a_write_that_no_attempt_could_confirm_is_reported(rules: Rules) -> None
 def test_a_rule_that_cannot_be_read_hides_no_other(rules: Rules) -> None:
     """It evaluates nothing, says why, and can be deleted."""
     rules.create(RULE)
-    rules.create(replace(RULE, name="spoilt"))
-    key = keys.rule_key("spoilt")
+    rules.create(replace(RULE, name="corrupt"))
+    key = keys.rule_key("corrupt")
     _dynamo(rules).tables[TABLE][key["counter"], key["part"]]["threshold"] = "many"
 
     cache = RuleCache(rules, rules.clock)
     assert [rule.name for rule in cache.index().rules] == ["r"]
-    assert list(cache.unreadable) == ["spoilt"]
+    assert list(cache.unreadable) == ["corrupt"]
     assert [rule.name for rule in rules.list()] == ["r"]
-    assert "'many'" in rules.read().unreadable["spoilt"]
-    with pytest.raises(CorruptItem, match="alert delete spoilt"):
-        rules.get("spoilt")
+    assert "'many'" in rules.read().unreadable["corrupt"]
+    with pytest.raises(CorruptItem, match="alert delete corrupt"):
+        rules.get("corrupt")
     with pytest.raises(RuleExists):
-        rules.create(replace(RULE, name="spoilt"))
-    assert rules.delete("spoilt")
+        rules.create(replace(RULE, name="corrupt"))
+    assert rules.delete("corrupt")
     assert rules.read().unreadable == {}
 
 

@@ -116,14 +116,14 @@ def test_what_moves_no_total_is_no_move(still: dict[str, Any]) -> None:
     assert _change(still) is None
 
 
-def _spoilt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
+def _corrupt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
     whole = record(3, 3, 5)
     image = {**whole["dynamodb"][which], **changed}
     return with_stream(whole, **{which: {n: v for n, v in image.items() if v is not None}})
 
 
 @pytest.mark.parametrize(
-    ("poison", "reason"),
+    ("malformed", "reason"),
     [
         (with_stream(record(3, 3, 5), SequenceNumber="abc"), "no sequence number"),
         (with_stream(record(3, 3, 5), Keys=None), "lacks its keys"),
@@ -132,42 +132,42 @@ def _spoilt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
         (with_stream(record(3, 3, 5), NewImage=None), "has no NewImage"),
         (with_stream(record(3, 3, 5), OldImage=None), "has no OldImage"),
         (with_stream(record(3, 3, 5), ApproximateCreationDateTime=None), "no creation time"),
-        (_spoilt(total=None), "no well-formed total"),
-        (_spoilt(total={"S": "5"}), "no well-formed total"),
-        (_spoilt(total={"N": "NaN"}), "no well-formed total"),
-        (_spoilt("OldImage", total=None), "no well-formed total"),
-        (_spoilt(version=None), "no well-formed version"),
-        (_spoilt(version={"N": "1.5"}), "no well-formed version"),
-        (_spoilt(version={"N": float("inf")}), "no well-formed version"),
-        (_spoilt(version={"N": 1.5}), "no well-formed version"),
-        (_spoilt(total={"N": float("inf")}), "no well-formed total"),
+        (_corrupt(total=None), "no well-formed total"),
+        (_corrupt(total={"S": "5"}), "no well-formed total"),
+        (_corrupt(total={"N": "NaN"}), "no well-formed total"),
+        (_corrupt("OldImage", total=None), "no well-formed total"),
+        (_corrupt(version=None), "no well-formed version"),
+        (_corrupt(version={"N": "1.5"}), "no well-formed version"),
+        (_corrupt(version={"N": float("inf")}), "no well-formed version"),
+        (_corrupt(version={"N": 1.5}), "no well-formed version"),
+        (_corrupt(total={"N": float("inf")}), "no well-formed total"),
         (with_stream(record(3, 3, 5), ApproximateCreationDateTime=1e300), "no creation time"),
-        (_spoilt(version={"N": "0"}), "out of range"),
-        (_spoilt(version={"N": str(2**53)}), "out of range"),
-        (_spoilt(total={"N": "1E+77"}), "no message of an alert holds"),
-        (_spoilt(total={"N": "-1E+125"}), "no message of an alert holds"),
-        (_spoilt("OldImage", total={"N": "1E-39"}), "no message of an alert holds"),
-        (_spoilt(v={"N": "2"}), "this release reads 1"),
+        (_corrupt(version={"N": "0"}), "out of range"),
+        (_corrupt(version={"N": str(2**53)}), "out of range"),
+        (_corrupt(total={"N": "1E+77"}), "no message of an alert holds"),
+        (_corrupt(total={"N": "-1E+125"}), "no message of an alert holds"),
+        (_corrupt("OldImage", total={"N": "1E-39"}), "no message of an alert holds"),
+        (_corrupt(v={"N": "2"}), "this release reads 1"),
     ],
 )
-def test_p8_a_record_that_cannot_be_understood_is_poison(
-    poison: dict[str, Any], reason: str
+def test_p8_a_record_that_cannot_be_understood_is_malformed(
+    malformed: dict[str, Any], reason: str
 ) -> None:
     """With a reason that a person can act on."""
     with pytest.raises(MalformedRecord, match=reason):
-        _change(poison)
+        _change(malformed)
 
 
 @pytest.mark.parametrize("value", ["9" * 38 + "0" * 39, "-" + "9" * 38, "1E-38", "-1.5E-37"])
 def test_whatever_a_total_may_sum_up_to_is_evaluated(value: str) -> None:
     """More digits than one entry has, and the last place that one has."""
-    found = _change(_spoilt(total={"N": value}, version={"N": str(2**53 - 1)}))
+    found = _change(_corrupt(total={"N": value}, version={"N": str(2**53 - 1)}))
 
     assert found is not None
     assert (found.new, found.version) == (Decimal(value), 2**53 - 1)
 
 
-def test_a_record_older_than_the_stream_keeps_is_poison() -> None:
+def test_a_record_older_than_the_stream_keeps_is_malformed() -> None:
     """The rules of its time may be gone."""
     at_last = START_MS + 30 * HOUR_MS
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.consumers.audit import Audit
-from countledger.consumers.bookmarks import (
+from countledger.consumers.audit import (
+    Audit,
     Bookmarks,
     FileBookmarks,
     ItemBookmarks,
@@ -17,7 +17,7 @@ from countledger.consumers.bookmarks import (
     WalkPosition,
 )
 from countledger.consumers.repair import Remedy, Repair, Repairer
-from countledger.consumers.verdict import Judgement, Verdict
+from countledger.consumers.verify import Judgement, Verdict
 from countledger.consumers.walk import WalkedTable, Walker, WalkSegment, start
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.consumers import watermark
-from countledger.consumers.attempts import next_attempt
-from countledger.consumers.directory import ShardDirectory, known_shards
-from countledger.consumers.lost_progress import ProgressRecovery
+from countledger.consumers.batch import next_attempt
+from countledger.consumers.directory import ProgressRecovery, ShardDirectory, known_shards
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.passed import PASSED_AGE_MS, PassedShards
 from countledger.consumers.progress import ShardProgress, decode_progress, history_after
-from countledger.consumers.shard import ShardName
-from countledger.consumers.verdict import Judgement
+from countledger.consumers.stream import ShardName
+from countledger.consumers.verify import Judgement
+from countledger.consumers.watermark import PASSED_AGE_MS, PassedShards
 from countledger.ledger import keys
 from countledger.ledger.errors import ProgressLost, Throttled
 from countledger.ledger.limits import (
@@ -76,7 +75,7 @@ def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
     assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 100
 
 
-@pytest.mark.parametrize("how", ["gone", "spoilt"])
+@pytest.mark.parametrize("how", ["gone", "corrupt"])
 def test_a_known_shard_without_progress_stops(how: str) -> None:
     """Nothing of it is applied; the error says what to do."""
     dynamo = opened(SHARD)

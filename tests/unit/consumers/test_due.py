@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from countledger.consumers.directory import ShardDirectory
-from countledger.consumers.due import DueMarker, DueRules
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName
+from countledger.consumers.namespace_rules import DueMarker, DueRules
+from countledger.consumers.stream import ShardName
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule, bucket_of, buckets_of, due_query
 from countledger.ledger.errors import RequestRejected, Throttled
@@ -164,16 +164,16 @@ def test_a_crash_between_total_and_mark_is_healed_by_redelivery() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt",
+    "corrupt",
     [
         {**SCHEDULE, "min_entries": "many"},
         {**SCHEDULE, "age_ms": None},
         {**SCHEDULE, "v": 2},
     ],
 )
-def test_a_schedule_that_cannot_be_read_stops_no_total(spoilt: dict[str, Any]) -> None:
+def test_a_schedule_that_cannot_be_read_stops_no_total(corrupt: dict[str, Any]) -> None:
     """It counts as none here; its dispatcher is where it fails."""
-    dynamo = _dynamo({name: value for name, value in spoilt.items() if value is not None})
+    dynamo = _dynamo({name: value for name, value in corrupt.items() if value is not None})
 
     outcome = _materializer(dynamo).apply([record(n) for n in range(100, 110)], SHARD)
 
@@ -191,7 +191,7 @@ def test_a_mark_that_can_never_be_written_stops_no_stream() -> None:
     assert (outcome.retry_from, _total(dynamo)["total"]) == (None, 10)
 
 
-def test_a_count_that_was_spoilt_by_hand_stops_no_stream() -> None:
+def test_a_count_that_was_corrupt_by_hand_stops_no_stream() -> None:
     """What is compacted is no number: the counter stays out of the index."""
     dynamo = _dynamo()
     materializer = _materializer(dynamo)

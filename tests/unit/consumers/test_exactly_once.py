@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countledger.consumers import watermark
-from countledger.consumers.changes import CounterChanges
-from countledger.consumers.fold import after, fold, folded_change
+from countledger.consumers.fold import CounterChanges, after, fold, folded_change
 from countledger.consumers.total_writer import TotalWriter, update_of
 from countledger.ledger.errors import ConditionFailed
 from tests.unit.consumers.records import COUNTER, record
@@ -30,7 +29,7 @@ Delivery = tuple[int, int, int]
 
 
 def _refuse(change: EntryChange, reason: str) -> None:
-    raise AssertionError(f"{change} was set aside: {reason}")
+    raise AssertionError(f"{change} was quarantined: {reason}")
 
 
 def _total(dynamo: MemoryClient) -> tuple[object, object, object]:

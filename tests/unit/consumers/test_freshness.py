@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countledger.consumers.progress import ShardProgress, advance_of, opening_of
-from countledger.consumers.shard import ShardName
-from countledger.consumers.stream import StreamShard
+from countledger.consumers.stream import ShardName, StreamShard
 from countledger.consumers.totals import TotalsReader, freshness_of
 from countledger.ledger import keys
 from countledger.ledger.errors import BadCounterName

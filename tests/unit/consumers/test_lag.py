@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from countledger.consumers.lag import waiting_since_ms
+from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger.limits import SECOND_MS
 from tests.unit.consumers.world import COUNTERS, World

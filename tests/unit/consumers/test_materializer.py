@@ -20,7 +20,7 @@ from countledger.consumers.progress import (
     decode_progress,
     opening_of,
 )
-from countledger.consumers.shard import ShardName, label_of
+from countledger.consumers.stream import ShardName, label_of
 from countledger.ledger import before_send, keys
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import (
@@ -134,22 +134,22 @@ def test_progress_that_cannot_be_written_asks_for_the_last_record_again() -> Non
     assert _totals(dynamo) == {"a:b": 2}
 
 
-def test_poison_goes_to_the_quarantine_and_the_batch_goes_on() -> None:
+def test_a_malformed_record_goes_to_the_quarantine_and_the_batch_goes_on() -> None:
     """Progress passes it."""
     dynamo = MemoryClient()
     quarantine = Collecting()
-    poison = with_stream(record(101), NewImage={})
+    malformed = with_stream(record(101), NewImage={})
 
-    outcome = _materializer(dynamo, quarantine).apply([record(100), poison, record(102)], SHARD)
+    outcome = _materializer(dynamo, quarantine).apply([record(100), malformed, record(102)], SHARD)
 
     assert outcome.quarantined == 1
-    assert [kept for kept, _ in quarantine.kept] == [poison]
+    assert [kept for kept, _ in quarantine.kept] == [malformed]
     assert _totals(dynamo) == {"a:b": 2}
     assert _progress(dynamo).sequence == "102"
 
 
 def test_nothing_is_applied_while_the_quarantine_takes_nothing() -> None:
-    """A watermark that passed the poison would have dropped it silently."""
+    """A watermark that passed the malformed would have dropped it silently."""
     dynamo = MemoryClient()
     records = [with_stream(record(100), NewImage={}), record(101)]
 

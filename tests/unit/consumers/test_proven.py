@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from countledger.consumers.auditor import Auditor
-from countledger.consumers.proven import why_not_exact
+from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.ledger.namespace import Namespaces
 from tests.unit.consumers.world import COUNTER, LEDGER, World
 

@@ -17,12 +17,12 @@ _SQS_MAX_BYTES = 262_144
 
 def test_a_record_is_kept_whole_with_its_reason() -> None:
     """Whoever repairs sees what came, why it was refused, and from where."""
-    poison = record(111, 5)
+    malformed = record(111, 5)
 
-    assert json.loads(body(poison, "no delta", "label/shard-1")) == {
+    assert json.loads(body(malformed, "no delta", "label/shard-1")) == {
         "reason": "no delta",
         "shard": "label/shard-1",
-        "record": poison,
+        "record": malformed,
     }
 
 
@@ -39,7 +39,7 @@ def test_of_a_huge_record_the_keys_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("poison", "reason"),
+    ("malformed", "reason"),
     [
         (with_stream(record(111), NewImage={"a": {"S": "x" * 400_000}}), "y" * 400_000),
         (with_stream(record(111), Keys={"counter": {"S": "x" * 400_000}}), "r"),
@@ -50,15 +50,17 @@ def test_of_a_huge_record_the_keys_are_kept() -> None:
         ([["x" * 400_000]], "r"),
     ],
 )
-def test_every_message_fits_into_the_queue(poison: Any, reason: str) -> None:  # noqa: ANN401
-    """Refused by the queue, a poison record would block its stream for ever."""
-    text = body(poison, reason, "s")
+def test_every_message_fits_into_the_queue(malformed: Any, reason: str) -> None:  # noqa: ANN401
+    """Refused by the queue, a malformed record would block its stream for ever."""
+    text = body(malformed, reason, "s")
 
     assert len(text.encode()) < _SQS_MAX_BYTES
     assert json.loads(text)["reason"].startswith(reason[:100])
 
 
-@pytest.mark.parametrize("poison", [None, 5, "text", {}, {"dynamodb": None}, {"n": Decimal("1.5")}])
-def test_whatever_comes_can_be_kept(poison: Any) -> None:  # noqa: ANN401
-    """Poison has no shape."""
-    assert "record" in json.loads(body(poison, "r", "s"))
+@pytest.mark.parametrize(
+    "malformed", [None, 5, "text", {}, {"dynamodb": None}, {"n": Decimal("1.5")}]
+)
+def test_whatever_comes_can_be_kept(malformed: Any) -> None:  # noqa: ANN401
+    """MalformedRecord has no shape."""
+    assert "record" in json.loads(body(malformed, "r", "s"))

@@ -121,7 +121,7 @@ _MALFORMED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("malformed", "reason"), _MALFORMED)
-def test_a_malformed_record_is_poison_with_its_reason(
+def test_a_malformed_record_is_malformed_with_its_reason(
     malformed: dict[str, Any], reason: str
 ) -> None:
     """It never breaks the batch that it comes in: the records beside it are folded."""
@@ -149,7 +149,7 @@ def test_a_malformed_record_is_poison_with_its_reason(
         with_stream(_GOOD, SequenceNumber=["5"]),
     ],
 )
-def test_a_record_without_sequence_number_is_poison(unnumbered: Any) -> None:  # noqa: ANN401
+def test_a_record_without_sequence_number_is_malformed(unnumbered: Any) -> None:  # noqa: ANN401
     """No watermark could ever pass it."""
     with pytest.raises(MalformedRecord, match="no sequence number"):
         sequence_of(unnumbered)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.consumers.materializer import Materializer
-from countledger.consumers.shard import ShardName, label_of
+from countledger.consumers.stream import ShardName, label_of
 from tests.unit.consumers.world import COUNTERS, World
 
 if TYPE_CHECKING:

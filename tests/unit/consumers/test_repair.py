@@ -13,10 +13,9 @@ from countledger.consumers import watermark
 from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.fold import fold
 from countledger.consumers.repair import Remedy, Repairer, plan_of
-from countledger.consumers.shard import ShardName
+from countledger.consumers.stream import ShardName
 from countledger.consumers.total_writer import TotalWriter
-from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Evidence, Verifier
+from countledger.consumers.verify import Evidence, Judgement, Verifier
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied, ProgressLost, Throttled, Unclear
 from countledger.ledger.limits import HOUR_MS, LATE_WRITE_MS
@@ -357,7 +356,7 @@ def test_a_total_of_a_later_release_is_left_alone(world: World) -> None:
     assert "format 2" in repair.reason
 
 
-def test_a_total_whose_version_is_spoilt_is_left_alone(world: World) -> None:
+def test_a_total_whose_version_is_corrupt_is_left_alone(world: World) -> None:
     """Nothing could tell whether it rests."""
     world.deliver([world.emit(5)])
     world.spoil(version="x")
@@ -512,7 +511,7 @@ def test_after_any_accidents_a_repair_is_exact_and_stays_so(seed: int) -> None:
             world.deliver(records[random.randrange(handled) : handled])
             world.deliver(records[:handled])
         elif act == 2 and world.total():
-            world.spoil(total=random.choice([0, 7, "spoilt"]))
+            world.spoil(total=random.choice([0, 7, "corrupt"]))
         elif act == 3:
             _lose_total(world)
         elif act == 4:

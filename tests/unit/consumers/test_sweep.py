@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.changes import CounterChanges
-from countledger.consumers.fold import Fold, fold, fold_one_by_one, folded_change
+from countledger.consumers.fold import (
+    CounterChanges,
+    Fold,
+    fold,
+    fold_one_by_one,
+    folded_change,
+    sweep,
+)
 from countledger.consumers.record import EntryChange, MalformedRecord, are_sequences, sequence_of
-from countledger.consumers.sweep import sweep
 from countledger.ledger import keys
 from countledger.ledger.limits import STREAM_RECORD_MAX_AGE_MS
 from tests.unit.consumers.records import COUNTER, image, record, with_stream
@@ -40,7 +45,7 @@ def _well_formed(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-_SPOILT_VALUES: st.SearchStrategy[Any] = st.sampled_from(
+_CORRUPT_VALUES: st.SearchStrategy[Any] = st.sampled_from(
     [
         *(None, True, 5, 1.5, float("nan"), float("inf"), [], {}, {"v": {"N": "2"}}),
         *("", "x", "e#", "-5", "1_0", "٣", "a\nb", "\ud800", "1" * 41),
@@ -66,7 +71,7 @@ _PLACES: list[tuple[str, ...]] = [
 
 
 @st.composite
-def _spoilt(draw: st.DrawFn) -> dict[str, Any]:
+def _corrupt(draw: st.DrawFn) -> dict[str, Any]:
     """A record of which one part is something else, or is missing."""
     whole = copy.deepcopy(draw(_well_formed()))
     *path, last = draw(st.sampled_from(_PLACES))
@@ -76,7 +81,7 @@ def _spoilt(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         part.pop(last, None)
     else:
-        part[last] = draw(_SPOILT_VALUES)
+        part[last] = draw(_CORRUPT_VALUES)
     return whole
 
 
@@ -93,12 +98,12 @@ def test_a_sweep_gives_what_one_by_one_gives(records: list[dict[str, Any]]) -> N
     assert _shown(fold(records, NOW_MS)) == _shown(fold_one_by_one(records, NOW_MS))
 
 
-@given(st.lists(_well_formed(), max_size=5), _spoilt(), st.lists(_well_formed(), max_size=5))
+@given(st.lists(_well_formed(), max_size=5), _corrupt(), st.lists(_well_formed(), max_size=5))
 def test_a_sweep_lets_nothing_pass_that_is_refused_one_by_one(
-    before: list[dict[str, Any]], spoilt: dict[str, Any], behind: list[dict[str, Any]]
+    before: list[dict[str, Any]], corrupt: dict[str, Any], behind: list[dict[str, Any]]
 ) -> None:
     """Whatever is wrong with a record, and wherever it stands in its batch."""
-    records = [*before, spoilt, *behind]
+    records = [*before, corrupt, *behind]
 
     carefully = fold_one_by_one(records, NOW_MS)
 

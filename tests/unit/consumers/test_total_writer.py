@@ -25,7 +25,7 @@ from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
-    from countledger.consumers.changes import CounterChanges
+    from countledger.consumers.fold import CounterChanges
     from countledger.consumers.record import EntryChange
 
 TABLE = "counters"
@@ -33,7 +33,7 @@ SHARD = "label/s"
 
 
 class Aside:
-    """Collects what is set aside; fails where told."""
+    """Collects what is quarantined; fails where told."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.sequences: list[int] = []
@@ -95,7 +95,7 @@ def test_changes_of_a_batch_are_one_write() -> None:
 
 @pytest.mark.parametrize("error", [Unclear("lost"), Throttled("slow"), AccessDenied("no")])
 def test_a_counter_that_cannot_be_written_now_says_why(error: ServiceFailed) -> None:
-    """The caller asks for the shard again; nothing is set aside."""
+    """The caller asks for the shard again; nothing is quarantined."""
     aside = Aside()
 
     written = _writer(MemoryClient(faults=[Fault(error)]), aside).write(COUNTER, _changes(1, 2))
@@ -181,7 +181,7 @@ def test_a_total_that_spells_out_this_format_is_written() -> None:
 
 @pytest.mark.parametrize("method", ["atomic", "sequence"])
 def test_an_entry_never_moves_a_strict_counter_or_a_sequence(method: str) -> None:
-    """No producer makes one; what somebody wrote by hand would pass its bounds. It is set aside."""
+    """No producer writes such an entry, and it could pass the bounds: it is quarantined."""
     dynamo, aside = MemoryClient(), Aside()
     strict = {"counter": COUNTER, "part": "total", "method": method, "total": 5, "version": 9}
     dynamo.tables[TABLE] = {(COUNTER, "total"): strict}

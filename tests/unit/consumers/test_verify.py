@@ -11,8 +11,7 @@ import pytest
 
 from countledger.consumers.stream import counts
 from countledger.consumers.totals import TotalsReader
-from countledger.consumers.verdict import Judgement
-from countledger.consumers.verify import Verifier
+from countledger.consumers.verify import Judgement, Verifier
 from countledger.ledger import amount, keys
 from countledger.ledger.errors import BadCounterName
 from countledger.ledger.exact import ExactReader
@@ -148,7 +147,7 @@ def test_a_total_that_never_rests_is_busy(world: World) -> None:
     verdict = next(verifier.verify([COUNTER]))
 
     assert verdict.verdict is Judgement.BUSY
-    assert "moved meanwhile" in verdict.proof
+    assert "changed during the comparison" in verdict.proof
 
 
 def test_a_stream_that_never_pauses_gets_a_verdict_all_the_same(world: World) -> None:
@@ -263,25 +262,25 @@ def test_a_bad_name_is_refused(world: World) -> None:
     [("at", 10**30), ("at", -1), ("events", 10**37), ("delta", Decimal("1E-130"))],
     ids=str,
 )
-def test_an_entry_that_was_spoilt_by_hand_stops_no_other_counter(
+def test_an_entry_that_was_corrupt_by_hand_stops_no_other_counter(
     world: World, attribute: str, value: object
 ) -> None:
     """The service holds numbers that no entry carries; no verdict on the other hangs on them."""
-    for counter in ("a:spoilt", "a:sound"):
+    for counter in ("a:corrupt", "a:sound"):
         world.handle(world.emit(10**37, counter=counter), 10**37)
-    (item,) = (one for one in world.dynamo.items(LEDGER) if one["counter"] == "a:spoilt")
+    (item,) = (one for one in world.dynamo.items(LEDGER) if one["counter"] == "a:corrupt")
     world.dynamo.put(Put(LEDGER, {**item, attribute: value}))
     beside = f"{item['entry'][:-1]}{'1' if item['entry'].endswith('0') else '0'}"
     world.dynamo.put(Put(LEDGER, {**item, "entry": beside, "delta": 10**37}))
 
-    spoilt, sound = world.verifier().verify(["a:spoilt", "a:sound"])
+    corrupt, sound = world.verifier().verify(["a:corrupt", "a:sound"])
 
-    assert spoilt.verdict in (Judgement.UNREADABLE, Judgement.DRIFT)
+    assert corrupt.verdict in (Judgement.UNREADABLE, Judgement.DRIFT)
     assert sound.verdict is Judgement.EXACT
 
 
 @pytest.mark.parametrize("value", [Decimal("1E-130"), Decimal("1E+125"), 10**120], ids=str)
-def test_a_total_that_was_spoilt_by_hand_can_be_told(world: World, value: int | Decimal) -> None:
+def test_a_total_that_was_corrupt_by_hand_can_be_told(world: World, value: int | Decimal) -> None:
     """Whatever number stands there: how far it is off is exact."""
     world.handle(world.emit(10**37), 10**37)
     world.dynamo.tables[COUNTERS][COUNTER, "total"]["total"] = amount.canonical(value)

@@ -10,8 +10,7 @@ from countledger.consumers.directory import ShardDirectory
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.progress import ShardProgress, advance_of, history_after
 from countledger.consumers.repair import Repair, Repairer
-from countledger.consumers.shard import ShardName
-from countledger.consumers.stream import LedgerStream, StreamShard
+from countledger.consumers.stream import LedgerStream, ShardName, StreamShard
 from countledger.consumers.totals import TotalsReader
 from countledger.consumers.verify import Verifier
 from countledger.ledger import keys
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodbstreams import DynamoDBStreamsClient
 
-    from countledger.consumers.outcome import BatchOutcome
-    from countledger.consumers.verdict import Verdict
+    from countledger.consumers.batch import BatchOutcome
+    from countledger.consumers.verify import Verdict
     from countledger.ledger.amount import Amount
 
 LEDGER = "ledger"

@@ -221,7 +221,7 @@ def test_counters_spread_over_the_buckets_of_their_namespace() -> None:
     assert bucket_of("plain").startswith("default#")
 
 
-def test_a_standing_that_was_spoilt_by_hand_is_refused() -> None:
+def test_a_standing_that_was_corrupt_by_hand_is_refused() -> None:
     """Nothing is decided on what is no number."""
     with pytest.raises(CorruptItem, match="compacted"):
         standing_in({"counter": COUNTER, "part": "total", "entries": 3, "compacted": "x"})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.producer import BufferedProducer
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.producers.senders import REGION, sender_on
@@ -33,8 +33,8 @@ def producer_on(
     buffering = buffering or Buffering(linger_ms=PATIENT_MS)
     clock = clock or ManualClock()
 
-    def make_delivery() -> Delivery:
-        return Delivery(sender_on(dynamo, clock), buffering.attempts)
+    def make_delivery() -> BatchDelivery:
+        return BatchDelivery(sender_on(dynamo, clock), buffering.attempts)
 
     return BufferedProducer(
         buffering, make_delivery, EntryMaker(REGION, clock), ledger=ledger, on_failure=on_failure

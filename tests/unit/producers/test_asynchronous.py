@@ -31,8 +31,8 @@ from countledger.producers.buffer.errors import (
     ProducerClosed,
     StillBuffered,
 )
-from countledger.producers.buffer.holdings import Holdings
 from countledger.producers.buffer.spool import Spool
+from countledger.producers.buffer.state import BufferState
 from countledger.producers.event import Event
 from countledger.producers.receipt import Status
 from tests.unit.ledger.clocks import ManualClock
@@ -329,13 +329,13 @@ def test_add_many_says_which_events_were_taken_where_it_fails() -> None:
 def test_of_many_who_wait_for_room_one_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did all look whenever a batch ends, a loop with thousands of them would send nothing."""
     looks: list[int] = []
-    has_headroom = Holdings.has_headroom
+    has_headroom = BufferState.has_headroom
 
-    def counted(holdings: Holdings, entries: int, size: int) -> bool:
+    def counted(state: BufferState, entries: int, size: int) -> bool:
         looks.append(entries)
-        return has_headroom(holdings, entries, size)
+        return has_headroom(state, entries, size)
 
-    monkeypatch.setattr(Holdings, "has_headroom", counted)
+    monkeypatch.setattr(BufferState, "has_headroom", counted)
     dynamo = LoopClient()
 
     async def work() -> None:
@@ -422,9 +422,9 @@ def test_a_delivery_that_is_cancelled_hands_its_batch_back(tmp_path: Path, *, be
     async def work() -> None:
         async with producer_on(dynamo, buffering) as producer:
             pendings = [await producer.add(f"a:{n}", 1) for n in range(30)]
-            producer._desk.holdings.buffer.hurry()
-            producer._desk.wake()
-            sending = set(producer._desk._tasks)
+            producer._buffer.state.queue.hurry()
+            producer._buffer.wake()
+            sending = set(producer._buffer._tasks)
             assert len(sending) == 2
             if begun:
                 await asyncio.sleep(0.01)

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from countledger.ledger.amount import total_of
 from countledger.ledger.entry import Entry
-from countledger.producers.buffer.buffer import Batch, Buffer, size_of
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.pending import Fates, Pending
+from countledger.producers.buffer.queue import EntryBatch, SendQueue, size_of
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
@@ -42,9 +42,9 @@ def pending_of(counter: str, delta: Amount = 1, key: str | None = None) -> Pendi
     return pending
 
 
-def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> Buffer:
+def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> SendQueue:
     """A buffer with so many entries."""
-    buffer = Buffer(buffering())
+    buffer = SendQueue(buffering())
     for number in range(count):
         pending = pending_of(f"a:{number}", key=key and f"{key}-{number}")
         assert buffer.reserve(1, pending.size)
@@ -55,7 +55,7 @@ def filled(count: int, *, now_ms: float = 0, key: str | None = None) -> Buffer:
 def test_a_full_batch_goes_at_once() -> None:
     """The twenty-fifth entry waits for nobody."""
     assert filled(24).take(0) is None
-    assert len(cast("Batch", filled(25).take(0)).pendings) == 25
+    assert len(cast("EntryBatch", filled(25).take(0)).pendings) == 25
 
 
 def test_what_lies_long_enough_goes_alone() -> None:
@@ -69,7 +69,7 @@ def test_what_lies_long_enough_goes_alone() -> None:
 
 def test_a_keyed_entry_goes_at_once_and_alone() -> None:
     """It gains nothing by waiting: a conditional put takes no company."""
-    batch = cast("Batch", filled(2, key="k").take(0))
+    batch = cast("EntryBatch", filled(2, key="k").take(0))
 
     assert batch.keyed
     assert len(batch.pendings) == 1
@@ -83,7 +83,7 @@ def test_entries_of_one_key_go_in_turn() -> None:
         buffer.reserve(1, pending.size)
         buffer.put(pending, 0)
 
-    first = cast("Batch", buffer.take(0))
+    first = cast("EntryBatch", buffer.take(0))
     assert buffer.take(0) is None
     buffer.settle(first, slow_down=False)
     assert buffer.take(0) is not None
@@ -93,7 +93,7 @@ def test_hurry_makes_all_due_and_knows_when_it_is_done() -> None:
     """What comes behind the mark does not count."""
     buffer = filled(3)
     mark = buffer.hurry()
-    batch = cast("Batch", buffer.take(0))
+    batch = cast("EntryBatch", buffer.take(0))
     late = pending_of("a:late")
     buffer.reserve(1, late.size)
     buffer.put(late, 0)
@@ -106,7 +106,7 @@ def test_hurry_makes_all_due_and_knows_when_it_is_done() -> None:
 
 def test_room_is_bounded_by_number_and_size_and_one_large_entry_always_fits() -> None:
     """Else it could never be sent."""
-    buffer = Buffer(Buffering(max_entries=25, max_bytes=1_048_576))
+    buffer = SendQueue(Buffering(max_entries=25, max_bytes=1_048_576))
 
     assert buffer.reserve(1, 5_000_000)
     assert not buffer.reserve(1, 1)
@@ -117,13 +117,13 @@ def test_room_is_bounded_by_number_and_size_and_one_large_entry_always_fits() ->
 
 def test_throttling_halves_what_is_on_its_way_and_success_raises_it_again() -> None:
     """Down to one at a time, and up to the senders there are."""
-    buffer = Buffer(buffering(senders=8))
+    buffer = SendQueue(buffering(senders=8))
     limits = []
     for slow_down in [True] * 4 + [False] * 60:
         pending = pending_of("a:b")
         buffer.reserve(1, pending.size)
         buffer.put(pending, -LINGER_MS)
-        buffer.settle(cast("Batch", buffer.take(0)), slow_down=slow_down)
+        buffer.settle(cast("EntryBatch", buffer.take(0)), slow_down=slow_down)
         limits.append(int(buffer.limit))
 
     assert limits[:4] == [4, 2, 1, 1]
@@ -144,7 +144,7 @@ def test_no_more_is_on_its_way_than_may_be() -> None:
 @pytest.mark.parametrize("events", [49, 50, 51])
 def test_a_window_closes_when_it_is_full(events: int) -> None:
     """One entry for each counter, with the sum and the number of its events."""
-    buffer = Buffer(buffering(window_events=50))
+    buffer = SendQueue(buffering(window_events=50))
     add_all(buffer, ["a:b"] * events)
     batch = buffer.take(0)
 
@@ -155,29 +155,29 @@ def test_a_window_closes_when_it_is_full(events: int) -> None:
 
 def test_a_window_whose_end_is_interrupted_goes_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C strikes anywhere; what went out is not joined by any more events."""
-    buffer = Buffer(buffering())
+    buffer = SendQueue(buffering())
     add_all(buffer, ["a:a", "a:b", "a:c"])
-    queue, calls = Buffer._queue, iter((False, True))
+    queue, calls = SendQueue._queue, iter((False, True))
 
-    def interrupted(buffer: Buffer, pending: Pending) -> None:
+    def interrupted(buffer: SendQueue, pending: Pending) -> None:
         if next(calls):
             raise KeyboardInterrupt
         queue(buffer, pending)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Buffer, "_queue", interrupted)
+        patch.setattr(SendQueue, "_queue", interrupted)
         with pytest.raises(KeyboardInterrupt):
             buffer.hurry()
-    first = cast("Batch", buffer.take(0)).pendings
+    first = cast("EntryBatch", buffer.take(0)).pendings
     add_all(buffer, ["a:a", "a:b"])
     buffer.hurry()
-    rest = cast("Batch", buffer.take(0)).pendings
+    rest = cast("EntryBatch", buffer.take(0)).pendings
 
     assert [(one.counter, one.events) for one in first] == [("a:a", 1)]
     assert {(one.counter, one.events) for one in rest} == {("a:a", 1), ("a:b", 2), ("a:c", 1)}
 
 
-def add_all(buffer: Buffer, counters: list[str]) -> None:
+def add_all(buffer: SendQueue, counters: list[str]) -> None:
     for counter in counters:
         if buffer.join(counter, 1) is None:
             pending = Pending(NOBODY, counter, 1, None)
@@ -187,7 +187,7 @@ def add_all(buffer: Buffer, counters: list[str]) -> None:
 
 def test_a_sum_that_can_grow_no_further_goes_and_another_is_opened() -> None:
     """A coalesced entry keeps to the limit of any entry."""
-    buffer = Buffer(buffering())
+    buffer = SendQueue(buffering())
     largest = 10**20 - 1
     buffer.open(Pending(NOBODY, "a:b", largest, None), 0)
 
@@ -195,7 +195,7 @@ def test_a_sum_that_can_grow_no_further_goes_and_another_is_opened() -> None:
     buffer.open(Pending(NOBODY, "a:b", 1, None), 0)
     buffer.hurry()
 
-    assert [one.delta for one in cast("Batch", buffer.take(0)).pendings] == [largest, 1]
+    assert [one.delta for one in cast("EntryBatch", buffer.take(0)).pendings] == [largest, 1]
 
 
 class Life(RuleBasedStateMachine):
@@ -203,12 +203,12 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.buffer = Buffer(buffering(max_entries=60, senders=2, window_events=20))
+        self.buffer = SendQueue(buffering(max_entries=60, senders=2, window_events=20))
         self.now_ms = 0.0
         self.added: list[Amount] = []
         self.events = 0
         self.out: list[Pending] = []
-        self.under_way: list[Batch] = []
+        self.under_way: list[EntryBatch] = []
 
     @rule(counter=st.sampled_from("abc"), delta=st.integers(-5, 5).filter(bool), key=st.booleans())
     def add_entry(self, counter: str, delta: int, key: bool) -> None:  # noqa: FBT001

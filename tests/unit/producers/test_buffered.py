@@ -25,8 +25,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
-from countledger.producers.buffer.desk import Desk
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -34,6 +33,7 @@ from countledger.producers.buffer.errors import (
     StillBuffered,
 )
 from countledger.producers.buffer.producer import BufferedProducer
+from countledger.producers.buffer.threaded import ThreadedBuffer
 from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
@@ -289,15 +289,15 @@ def test_an_interrupted_add_holds_no_room(
     spool = tmp_path / "spool" if spooled else None
     producer = producer_on(dynamo, Buffering(linger_ms=PATIENT_MS, spool=spool))
     producer.add("a:b", 1)
-    take = Desk._take
+    take = ThreadedBuffer._take
 
-    def interrupted(desk: Desk, pendings: Sequence[Pending]) -> list[Pending]:
+    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[Pending]) -> list[Pending]:
         if taken:
-            take(desk, pendings)
+            take(buffer, pendings)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Desk, "_take", interrupted)
+        patch.setattr(ThreadedBuffer, "_take", interrupted)
         with pytest.raises(KeyboardInterrupt):
             producer.add("a:b", 1)
     waiting = producer.statistics.waiting
@@ -342,7 +342,7 @@ def test_flush_and_close_end_in_time_and_hand_back_what_is_left(gated: GatedDoor
 def test_what_coalesced_and_was_not_sent_comes_back_as_entries(gated: GatedDoor) -> None:
     """Sum and number are in them, ready to be sent again."""
     producer = producer_on(gated, COALESCING)
-    producer._desk.buffer.limit = 0
+    producer._buffer.queue.limit = 0
     for _ in range(3):
         producer.add("a:b", 2)
 
@@ -549,7 +549,7 @@ def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
     sender = replace(sender_on(dynamo, clock), namespaces=Namespaces(reads, TABLE, REGION, REGION))
     with BufferedProducer(
         Buffering(linger_ms=PATIENT_MS),
-        lambda: Delivery(sender, 3),
+        lambda: BatchDelivery(sender, 3),
         EntryMaker(REGION, clock),
         ledger="x",
     ) as producer:
@@ -571,7 +571,7 @@ def test_a_namespace_that_cannot_be_read_fails_its_own_entries_alone() -> None:
 def test_a_setup_that_fails_comes_back_with_each_entry(error: Exception) -> None:
     """Nothing can be sent, and nothing is lost, whatever went wrong."""
 
-    def make_delivery() -> Delivery:
+    def make_delivery() -> BatchDelivery:
         raise error
 
     producer = BufferedProducer(

@@ -23,7 +23,7 @@ from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import Delivery
+from countledger.producers.buffer.delivery import BatchDelivery
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -62,7 +62,7 @@ def crash(producer: BufferedProducer) -> None:
     spool = producer._spool
     assert spool is not None
     assert producer.statistics.under_way == 0
-    producer._desk.buffer.limit = 0
+    producer._buffer.queue.limit = 0
     spool.connection.close()
     buffer_processes.closed(producer)
 
@@ -119,7 +119,7 @@ def test_what_a_crash_leaves_is_sent_at_the_next_start(tmp_path: Path, coalesce:
     """Everything that `add` took, each once, whatever the next process is told to do."""
     dynamo = MemoryClient()
     doomed = producer_on(dynamo, spooling(tmp_path, coalesce=coalesce))
-    doomed._desk.buffer.limit = 0
+    doomed._buffer.queue.limit = 0
     for n in range(40):
         doomed.add("a:b", 1, key=f"k{n}" if n % 7 == 0 else None)
     crash(doomed)
@@ -186,11 +186,11 @@ def test_an_entry_that_finds_no_room_keeps_its_row(tmp_path: Path) -> None:
         producer.flush()
     ((entry, _),) = raised.value.failures
     assert entry is not None
-    producer._desk.buffer.limit = 0
+    producer._buffer.queue.limit = 0
     producer.add_many([Event("a:b", 1)] * 25)
     with pytest.raises(BufferFull):
         producer.resend(entry)
-    producer._desk.buffer.limit = 1
+    producer._buffer.queue.limit = 1
     producer.flush()
     producer.resend(entry)
     producer.close()
@@ -206,10 +206,10 @@ def test_what_no_sender_could_be_made_for_counts_once(tmp_path: Path) -> None:
     dynamo, clock = MemoryClient(), ManualClock()
     failures = [NoCredentials("none")]
 
-    def make_delivery() -> Delivery:
+    def make_delivery() -> BatchDelivery:
         if failures:
             raise failures.pop()
-        return Delivery(sender_on(dynamo, clock), 2)
+        return BatchDelivery(sender_on(dynamo, clock), 2)
 
     buffering = spooling(tmp_path, coalesce=True)
     maker = EntryMaker(REGION, clock)
@@ -262,7 +262,7 @@ def test_what_expired_is_reported_and_put_aside(tmp_path: Path) -> None:
     """It is never sent, and never dropped without a word."""
     dynamo, clock = MemoryClient(), ManualClock()
     doomed = producer_on(dynamo, spooling(tmp_path), clock=clock)
-    doomed._desk.buffer.limit = 0
+    doomed._buffer.queue.limit = 0
     doomed.add("a:b", 1)
     crash(doomed)
     clock.at_ms += DAY_MS + 1
@@ -347,10 +347,10 @@ def test_a_close_reports_no_entry_that_the_spool_does_not_know(tmp_path: Path) -
     gate, under_way, done = threading.Event(), threading.Event(), threading.Event()
     dynamo, clock, buffering = MemoryClient(), ManualClock(), spooling(tmp_path, coalesce=True)
 
-    def make_delivery() -> Delivery:
+    def make_delivery() -> BatchDelivery:
         under_way.set()
         assert gate.wait(20)
-        return Delivery(sender_on(dynamo, clock), 2)
+        return BatchDelivery(sender_on(dynamo, clock), 2)
 
     told: list[Failure] = []
     maker = EntryMaker(REGION, clock)
@@ -390,7 +390,7 @@ def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     """It may not add to it, and its end does not take the file away from under its parent."""
     dynamo = MemoryClient()
     producer = producer_on(dynamo, spooling(tmp_path))
-    producer._desk.buffer.limit = 0
+    producer._buffer.queue.limit = 0
     producer.add("a:b", 1)
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
@@ -410,7 +410,7 @@ def test_a_fork_leaves_its_parents_spool_alone(tmp_path: Path) -> None:
     copied = Spool.open(tmp_path / "copied-spool", ledger=LEDGER)
     assert len(copied.kept()) == 2
     copied.close()
-    producer._desk.buffer.limit = 1
+    producer._buffer.queue.limit = 1
     producer.close()
     assert entries_in(dynamo) == [1, 1]
 
@@ -493,10 +493,10 @@ def test_many_events_are_spooled_by_one_commit(tmp_path: Path) -> None:
     producer._spool.connection.set_trace_callback(
         lambda statement: commits.append(statement) if statement == "COMMIT" else None
     )
-    producer._desk.buffer.limit = 0
+    producer._buffer.queue.limit = 0
     producer.add_many(Event("a:b", 1) for _ in range(400))
     spooled = len(commits)
-    producer._desk.buffer.limit = 8
+    producer._buffer.queue.limit = 8
     producer.close()
 
     assert spooled == 1

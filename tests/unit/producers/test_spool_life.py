@@ -31,11 +31,11 @@ STEPS = ["add", "add", "add", "add keyed", "flush", "crash", "close", *FAULTS]
 
 def kill(producer: BufferedProducer) -> None:
     """Let it die as soon as no request of it is on its way."""
-    desk = producer._desk
-    with desk.lock:
-        desk.outcomes.abandon()
-        for _ in desk.outcomes.waiting(None):
-            if not desk.buffer.pending_under_way():
+    buffer = producer._buffer
+    with buffer.lock:
+        buffer.outcomes.abandon()
+        for _ in buffer.outcomes.waiting(None):
+            if not buffer.queue.pending_under_way():
                 break
     crash(producer)
 

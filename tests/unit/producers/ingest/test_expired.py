@@ -14,7 +14,7 @@ from countledger.ledger.head import NO_HEAD, Head, encode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
-from countledger.producers.ingest.expired import Override, Standing, standing_of
+from countledger.producers.ingest.expired import LateStatus, Override, standing_of
 from countledger.producers.ingest.expired_queue import entries_in
 from countledger.producers.receipt import Status
 from tests.unit.ledger.clocks import NOW_MS
@@ -45,16 +45,16 @@ def override_on(world: World) -> Override:
 @pytest.mark.parametrize(
     ("late", "merged", "standing"),
     [
-        (LATE, NO_HEAD, Standing.UNCOUNTED),
-        (LATE, head(MADE_MS - 9, MADE_MS - 1), Standing.UNCOUNTED),
-        (LATE, head(MADE_MS + 1, MADE_MS + 9), Standing.UNKNOWN),
-        (LATE, head(MADE_MS, MADE_MS + 9), Standing.UNKNOWN),
-        (LATE, head(MADE_MS - 9, MADE_MS), Standing.UNKNOWN),
-        (BARE, NO_HEAD, Standing.UNCOUNTED),
-        (BARE, head(MADE_MS + 1, MADE_MS + 9), Standing.UNKNOWN),
+        (LATE, NO_HEAD, LateStatus.UNCOUNTED),
+        (LATE, head(MADE_MS - 9, MADE_MS - 1), LateStatus.UNCOUNTED),
+        (LATE, head(MADE_MS + 1, MADE_MS + 9), LateStatus.UNKNOWN),
+        (LATE, head(MADE_MS, MADE_MS + 9), LateStatus.UNKNOWN),
+        (LATE, head(MADE_MS - 9, MADE_MS), LateStatus.UNKNOWN),
+        (BARE, NO_HEAD, LateStatus.UNCOUNTED),
+        (BARE, head(MADE_MS + 1, MADE_MS + 9), LateStatus.UNKNOWN),
     ],
 )
-def test_a_head_tells_where_it_can(late: Entry, merged: Head, standing: Standing) -> None:
+def test_a_head_tells_where_it_can(late: Entry, merged: Head, standing: LateStatus) -> None:
     """What was merged is not younger than its head; a bare key may have come at any time."""
     assert standing_of(late, None, merged) is standing
 
@@ -63,8 +63,8 @@ def test_what_is_there_was_counted_or_is_another_change() -> None:
     """Whatever else was merged."""
     there = {"counter": LATE.counter, "entry": "e#", "delta": 7}
 
-    assert standing_of(LATE, there, NO_HEAD) is Standing.COUNTED
-    assert standing_of(LATE, {**there, "delta": 8}, NO_HEAD) is Standing.REFUSED
+    assert standing_of(LATE, there, NO_HEAD) is LateStatus.COUNTED
+    assert standing_of(LATE, {**there, "delta": 8}, NO_HEAD) is LateStatus.REFUSED
 
 
 def test_what_was_never_counted_is_sent_once_however_often_it_is_sent() -> None:
@@ -92,7 +92,7 @@ def test_what_may_have_been_counted_is_sent_only_if_a_person_says_so() -> None:
     kept = override.late(LATE, send=True)
     forced = override.late(LATE, send=True, even_if_counted=True)
 
-    assert (kept.standing, kept.sent, kept.settled) == (Standing.UNKNOWN, None, False)
+    assert (kept.standing, kept.sent, kept.settled) == (LateStatus.UNKNOWN, None, False)
     assert (forced.sent, forced.settled) == (Status.RECORDED, True)
     assert world.deltas() == [7]
 
@@ -104,15 +104,17 @@ def test_what_was_counted_is_never_sent_also_by_force() -> None:
 
     late = override_on(world).late(LATE, send=True, even_if_counted=True)
 
-    assert (late.standing, late.sent, late.settled) == (Standing.COUNTED, None, True)
+    assert (late.standing, late.sent, late.settled) == (LateStatus.COUNTED, None, True)
     assert world.deltas() == [7]
 
 
 @pytest.mark.parametrize(
     ("behind_ms", "standing"),
-    [(30 * MINUTE_MS, Standing.UNKNOWN), (32 * MINUTE_MS, Standing.UNCOUNTED)],
+    [(30 * MINUTE_MS, LateStatus.UNKNOWN), (32 * MINUTE_MS, LateStatus.UNCOUNTED)],
 )
-def test_what_expired_a_moment_ago_may_still_be_written(behind_ms: int, standing: Standing) -> None:
+def test_what_expired_a_moment_ago_may_still_be_written(
+    behind_ms: int, standing: LateStatus
+) -> None:
     """To another clock it has not expired, and a request may be on its way."""
     late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - behind_ms)
 
@@ -125,7 +127,7 @@ def test_a_look_changes_nothing() -> None:
 
     late = override_on(world).late(LATE, send=False)
 
-    assert (late.standing, late.settled) == (Standing.UNCOUNTED, False)
+    assert (late.standing, late.settled) == (LateStatus.UNCOUNTED, False)
     assert world.deltas() == []
 
 

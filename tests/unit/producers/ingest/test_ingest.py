@@ -23,7 +23,7 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind as NamespaceKind
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.event import Event, make_entry
-from countledger.producers.ingest.reading import Kind
+from countledger.producers.ingest.reading import RejectionKind
 from countledger.producers.kinesis.aggregate import pack, unpack
 from countledger.producers.kinesis.message import encode
 from countledger.producers.payload import parse_time
@@ -125,7 +125,11 @@ def test_a_key_used_with_another_delta_is_refused_and_told() -> None:
     outcome = world.apply(keyed(1, "k"), keyed(2, "k"), keyed(1, "k"))
 
     assert world.deltas() == [1]
-    assert (outcome.accepted, outcome.duplicates, outcome.quarantined) == (1, 1, {Kind.REFUSED: 1})
+    assert (outcome.accepted, outcome.duplicates, outcome.quarantined) == (
+        1,
+        1,
+        {RejectionKind.REFUSED: 1},
+    )
     (one,) = world.quarantine.rejected()
     assert (one["kind"], one["sequence"], one["part"]) == ("refused", f"{2:056d}", 0)
     assert json.loads(one["text"])["delta"] == 2
@@ -135,18 +139,18 @@ def test_a_key_used_with_another_delta_is_refused_and_told() -> None:
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"not json", Kind.MALFORMED),
-        (b"", Kind.MALFORMED),
-        (b"\xff\x00", Kind.MALFORMED),
-        (b'{"v": 2}', Kind.MALFORMED),
-        (b'{"v":1,"counter":"a","delta":1}', Kind.MALFORMED),
-        (packed(1, 2)[:-3], Kind.UNREADABLE),
-        (packed(1, 2)[:10], Kind.UNREADABLE),
-        (packed(1, at_ms=NOW_MS - HORIZON_DEFAULT_MS - 1), Kind.EXPIRED),
-        (packed(1, at_ms=NOW_MS + 3_600_000), Kind.REFUSED),
+        (b"not json", RejectionKind.MALFORMED),
+        (b"", RejectionKind.MALFORMED),
+        (b"\xff\x00", RejectionKind.MALFORMED),
+        (b'{"v": 2}', RejectionKind.MALFORMED),
+        (b'{"v":1,"counter":"a","delta":1}', RejectionKind.MALFORMED),
+        (packed(1, 2)[:-3], RejectionKind.UNREADABLE),
+        (packed(1, 2)[:10], RejectionKind.UNREADABLE),
+        (packed(1, at_ms=NOW_MS - HORIZON_DEFAULT_MS - 1), RejectionKind.EXPIRED),
+        (packed(1, at_ms=NOW_MS + 3_600_000), RejectionKind.REFUSED),
     ],
 )
-def test_what_cannot_be_counted_does_not_stop_the_stream(data: bytes, kind: Kind) -> None:
+def test_what_cannot_be_counted_does_not_stop_the_stream(data: bytes, kind: RejectionKind) -> None:
     """Its neighbours are written, and it lies in the quarantine with bytes, place and reason."""
     world = World()
 
@@ -158,7 +162,7 @@ def test_what_cannot_be_counted_does_not_stop_the_stream(data: bytes, kind: Kind
     (one,) = world.quarantine.rejected()
     assert one["reason"]
     assert one["sequence"] == f"{2:056d}"
-    assert len(world.quarantine.expired) == (kind is Kind.EXPIRED)
+    assert len(world.quarantine.expired) == (kind is RejectionKind.EXPIRED)
     assert law_holds(outcome)
 
 
@@ -171,7 +175,7 @@ def test_a_counter_of_another_kind_is_refused() -> None:
     outcome = world.apply(*strict, packed(9))
 
     assert world.deltas() == [9]
-    assert outcome.quarantined == {Kind.REFUSED: 3}
+    assert outcome.quarantined == {RejectionKind.REFUSED: 3}
 
 
 @pytest.mark.parametrize("error", [Throttled("slow"), Unclear("lost"), AccessDenied("no")])
@@ -182,7 +186,7 @@ def test_what_fails_for_now_is_delivered_again_from_its_record_on(error: Excepti
     world.apply(packed(1_000))  # makes the namespace
     world.dynamo.faults.extend([None, *[Fault(error)] * 24])
 
-    outcome = world.apply(many[0], b"broken", many[1], b"spoilt", many[2])
+    outcome = world.apply(many[0], b"broken", many[1], b"corrupt", many[2])
     counted = outcome.payloads
 
     assert outcome.retry_from is not None
@@ -190,10 +194,10 @@ def test_what_fails_for_now_is_delivered_again_from_its_record_on(error: Excepti
     assert law_holds(outcome)
     assert counted == outcome.accepted + len(world.quarantine.rejected())
     world.dynamo.faults.clear()
-    rest = world.apply(*[many[0], b"broken", many[1], b"spoilt", many[2]][outcome.retry_from :])
+    rest = world.apply(*[many[0], b"broken", many[1], b"corrupt", many[2]][outcome.retry_from :])
     assert counted + rest.payloads == 77
     assert sorted(world.deltas()) == [*range(1, 76), 1_000]
-    assert {one["text"] for one in world.quarantine.rejected()} == {"broken", "spoilt"}
+    assert {one["text"] for one in world.quarantine.rejected()} == {"broken", "corrupt"}
 
 
 def test_what_the_service_calls_invalid_goes_to_the_quarantine_alone() -> None:
@@ -205,7 +209,7 @@ def test_what_the_service_calls_invalid_goes_to_the_quarantine_alone() -> None:
     outcome = world.apply(packed(2, 3))
 
     assert sorted(world.deltas()) == [1, 3]
-    assert outcome.quarantined == {Kind.REFUSED: 1}
+    assert outcome.quarantined == {RejectionKind.REFUSED: 1}
 
 
 @pytest.mark.parametrize("fault", [Throttled("slow"), Unclear("lost"), AccessDenied("no")])
@@ -220,7 +224,7 @@ def test_a_record_is_done_with_only_once_its_letter_is_kept(fault: Exception) ->
     again = world.apply(b"broken", last)
 
     assert (outcome.retry_from, outcome.payloads) == (1, 1)
-    assert again.quarantined == {Kind.MALFORMED: 1}
+    assert again.quarantined == {RejectionKind.MALFORMED: 1}
     assert sorted(world.deltas()) == [1, 2]
 
 
@@ -231,7 +235,7 @@ def test_a_bare_key_counts_as_made_when_it_arrived() -> None:
     outcome = world.apply(keyed(1, "k"), arrived_ms=NOW_MS - HORIZON_DEFAULT_MS - 1)
 
     assert world.deltas() == []
-    assert outcome.quarantined == {Kind.EXPIRED: 1}
+    assert outcome.quarantined == {RejectionKind.EXPIRED: 1}
 
 
 def test_a_record_that_is_none_of_kinesis_fails_the_batch() -> None:
@@ -251,7 +255,7 @@ def test_p8_a_time_of_arrival_that_cannot_be_does_not_block_the_shard(arrived_s:
 
     outcome = world.ingest.apply([wrong, good], stream="s", shard="shard")
 
-    assert (outcome.quarantined, outcome.accepted) == ({Kind.UNREADABLE: 1}, 1)
+    assert (outcome.quarantined, outcome.accepted) == ({RejectionKind.UNREADABLE: 1}, 1)
     assert outcome.retry_from is None
 
 
@@ -275,7 +279,7 @@ def test_nothing_is_begun_after_the_deadline() -> None:
 
 
 @st.composite
-def spoilt(draw: st.DrawFn) -> bytes:
+def corrupt(draw: st.DrawFn) -> bytes:
     """A record that may have been flipped, cut, doubled or lengthened on its way."""
     data = bytearray(packed(*draw(st.lists(st.integers(1, 50), min_size=1, max_size=4))))
     for kind in draw(st.lists(st.sampled_from(["flip", "cut", "head", "tail"]), max_size=2)):
@@ -290,7 +294,7 @@ def spoilt(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@given(st.lists(spoilt(), max_size=5), st.data())
+@given(st.lists(corrupt(), max_size=5), st.data())
 def test_whatever_happens_to_records_every_payload_is_counted_in_or_out(
     records: list[bytes], data: st.DataObject
 ) -> None:

@@ -1,4 +1,4 @@
-"""The letters of the quarantine: whatever was rejected fits a queue, with its bytes."""
+"""The messages of the quarantine: whatever was rejected fits a queue, with its bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.limits import MESSAGE_MAX_BYTES
-from countledger.producers.ingest.quarantine import Letter, copy_of, letters
-from countledger.producers.ingest.reading import Kind, Place, Rejected
+from countledger.producers.ingest.quarantine import QuarantineMessage, messages_of, quarantined_of
+from countledger.producers.ingest.reading import RecordPlace, RejectedEvent, RejectionKind
 
 QUEUE_MAX_BYTES = 262_144
 
 
-def rejected(payload: bytes, record: int = 0, reason: str = "no") -> Rejected:
+def rejected(payload: bytes, record: int = 0, reason: str = "no") -> RejectedEvent:
     """One of them."""
-    return Rejected(Place(record, "1", 5, 0), payload, Kind.MALFORMED, reason)
+    return RejectedEvent(RecordPlace(record, "1", 5, 0), payload, RejectionKind.MALFORMED, reason)
 
 
-def bodies(made: list[Letter]) -> list[dict[str, Any]]:
+def bodies(made: list[QuarantineMessage]) -> list[dict[str, Any]]:
     """Their texts."""
     return [json.loads(letter.body) for letter in made]
 
@@ -36,7 +36,7 @@ def payload_of(one: dict[str, Any]) -> bytes:
 @given(st.lists(st.binary(max_size=200) | st.text().map(str.encode), max_size=8))
 def test_the_bytes_are_kept_exactly(payloads: list[bytes]) -> None:
     """As text where they are text, so that a person can read them."""
-    made = list(letters([rejected(one) for one in payloads], "arn", "shard"))
+    made = list(messages_of([rejected(one) for one in payloads], "arn", "shard"))
 
     told = [one for body in bodies(made) for one in body["rejected"]]
     assert [payload_of(one) for one in told] == payloads
@@ -48,7 +48,7 @@ def test_what_is_huge_is_cut_and_says_so(byte: bytes) -> None:
     """It fits; where the rest lies is said by stream, shard and sequence number."""
     payload = byte * 1_000_000
 
-    (letter,) = letters([rejected(payload, reason="€" * 100_000)], "arn", "shard")
+    (letter,) = messages_of([rejected(payload, reason="€" * 100_000)], "arn", "shard")
 
     (one,) = bodies([letter])[0]["rejected"]
     assert len(letter.body.encode()) <= QUEUE_MAX_BYTES
@@ -63,7 +63,7 @@ def test_many_share_a_letter_and_each_letter_fits(sizes: list[int]) -> None:
     """It names the records that it speaks of, so that they come again where it is not kept."""
     many = [rejected(b"x" * size, record=n) for n, size in enumerate(sizes)]
 
-    made = list(letters(many, "arn", "shard"))
+    made = list(messages_of(many, "arn", "shard"))
 
     assert [record for letter in made for record in letter.records] == list(range(len(sizes)))
     assert all(len(letter.body) <= QUEUE_MAX_BYTES for letter in made)
@@ -74,12 +74,12 @@ def test_many_share_a_letter_and_each_letter_fits(sizes: list[int]) -> None:
 
 def letter_copy_id() -> str:
     """The name of the copy of the one that `rejected` makes."""
-    return copy_of(rejected(b"x"), "arn:stream", "shard-7", now_ms=9).id
+    return quarantined_of(rejected(b"x"), "arn:stream", "shard-7", now_ms=9).id
 
 
 def test_a_letter_names_stream_and_shard() -> None:
     """While the stream keeps its records the whole of it can be read there."""
-    (letter,) = letters([rejected(b"x")], "arn:stream", "shard-7")
+    (letter,) = messages_of([rejected(b"x")], "arn:stream", "shard-7")
 
     (body,) = bodies([letter])
     assert (body["format"], body["stream"], body["shard"]) == (1, "arn:stream", "shard-7")

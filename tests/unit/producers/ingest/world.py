@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import RequestRejected
-from countledger.producers.ingest.ingest import Ingest, Outcome
+from countledger.producers.ingest.ingest import Ingest, IngestOutcome
 from countledger.producers.ingest.writing import Writer
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.attributes import Item
-    from countledger.producers.ingest.quarantine import Letter
+    from countledger.producers.ingest.quarantine import QuarantineMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class MemoryQuarantine:
         faults: what the coming messages meet, one each.
     """
 
-    letters: list[Letter] = field(default_factory=list)
-    expired: list[Letter] = field(default_factory=list)
+    letters: list[QuarantineMessage] = field(default_factory=list)
+    expired: list[QuarantineMessage] = field(default_factory=list)
     faults: list[Exception | None] = field(default_factory=list)
 
-    def put(self, letter: Letter, *, expired: bool) -> None:
+    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
         """Keep a message."""
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
@@ -72,7 +72,7 @@ class World:
         """The ingest."""
         return Ingest(Writer(sender_on(self.dynamo, self.clock)), self.quarantine, REGION)
 
-    def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> Outcome:
+    def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> IngestOutcome:
         """Deliver a batch of records."""
         records = [
             delivered(one, sequence=number, arrived_s=arrived_ms / 1_000)
@@ -89,7 +89,7 @@ class World:
         return [item["delta"] for item in self.items()]
 
 
-def law_holds(outcome: Outcome) -> bool:
+def law_holds(outcome: IngestOutcome) -> bool:
     """Every payload is counted once: in = accepted + duplicates + quarantined."""
     out = sum(outcome.quarantined.values())
     return outcome.payloads == outcome.accepted + outcome.duplicates + out

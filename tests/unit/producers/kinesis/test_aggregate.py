@@ -114,14 +114,14 @@ def test_one_flipped_bit_never_alters_an_entry(data: st.DataObject) -> None:
     """It is found by the checksum, or it hits the magic and leaves something that is no JSON."""
     (record,) = pack([entry(delta) for delta in range(1, 20)])
     bit = data.draw(st.integers(0, 8 * len(record.data) - 1))
-    spoilt = bytearray(record.data)
-    spoilt[bit // 8] ^= 1 << bit % 8
+    corrupt = bytearray(record.data)
+    corrupt[bit // 8] ^= 1 << bit % 8
 
     if bit < 8 * len(MAGIC):
-        assert unpack(bytes(spoilt)) == [bytes(spoilt)]
+        assert unpack(bytes(corrupt)) == [bytes(corrupt)]
     else:
         with pytest.raises(BrokenAggregate, match="checksum"):
-            unpack(bytes(spoilt))
+            unpack(bytes(corrupt))
 
 
 @given(st.data())

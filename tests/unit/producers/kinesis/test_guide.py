@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.template import load_template
-from countledger.producers.ingest.reading import Kind
+from countledger.producers.ingest.reading import RejectionKind
 from countledger.producers.kinesis.library import MAGIC
-from countledger.producers.kinesis.message import EVENTS_MAX, VERSION, Message, decode
+from countledger.producers.kinesis.message import EVENTS_MAX, VERSION, KinesisMessage, decode
 from countledger.producers.payload import MAX_BYTES
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.producers.kinesis.entries import ORIGIN
@@ -34,7 +34,7 @@ def test_every_field_is_explained_and_no_other() -> None:
     section = GUIDE.split("## The message, version 1")[1].split("##")[0]
     told = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
-    assert sorted(told) == sorted(Message.model_fields)
+    assert sorted(told) == sorted(KinesisMessage.model_fields)
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
@@ -43,7 +43,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert f"{MAX_BYTES:,} bytes" in GUIDE
     assert EVENTS_MAX == 10**9
     assert MAGIC.hex(" ") in GUIDE
-    for kind in Kind:
+    for kind in RejectionKind:
         assert f"| `{kind}` |" in GUIDE
     for name in ("IngestStream", "IngestShards", "IngestRetentionHours"):
         default = load_template()["Parameters"][name]["Default"]

@@ -144,11 +144,11 @@ def test_5_it_fills_a_record_beyond_what_the_service_takes() -> None:
 def test_6_it_hands_on_what_its_checksum_refuses() -> None:
     """As a plain record, without a word."""
     (record,) = pack([entry()])
-    spoilt = record.data[:-1] + bytes([record.data[-1] ^ 1])
+    corrupt = record.data[:-1] + bytes([record.data[-1] ^ 1])
 
-    assert read_by_the_library(spoilt) == [spoilt]
+    assert read_by_the_library(corrupt) == [corrupt]
     with pytest.raises(BrokenAggregate):
-        unpack(spoilt)
+        unpack(corrupt)
 
 
 def test_7_it_drops_the_rest_of_a_record_behind_a_bad_index(

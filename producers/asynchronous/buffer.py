@@ -1,0 +1,204 @@
+"""The buffer of one event loop: events come in, and tasks send batches (see `threaded`).
+
+A forked child has the loop of its parent in memory, with the parent's connections and event queue,
+and may even go on with it. What is the parent's is sent by the parent alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from countledger.ledger.forks import this_process
+from countledger.producers.asynchronous.delivery import deliver
+from countledger.producers.asynchronous.pending import AsyncOutcomes, AsyncPending
+from countledger.producers.asynchronous.signal import ChangeSignal
+from countledger.producers.buffer.delivery import undeliverable
+from countledger.producers.buffer.errors import ProducerClosed
+from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from countledger.producers.asynchronous.sender import AsyncSender
+    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.coalesce import EntryMaker
+    from countledger.producers.buffer.delivery import Delivered
+    from countledger.producers.buffer.errors import Failure
+    from countledger.producers.buffer.outcomes import Wait
+    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.queue import EntryBatch
+
+
+class AsyncBuffer:
+    """One event loop's buffer and the tasks that empty it; closed at first.
+
+    Args:
+        buffering: the bounds.
+        maker: makes entries.
+        on_failure: told of each failure, in the event loop.
+    """
+
+    sender: AsyncSender
+
+    def __init__(
+        self,
+        buffering: Buffering,
+        maker: EntryMaker,
+        on_failure: Callable[[Failure], object] | None,
+    ) -> None:
+        self.buffering = buffering
+        self._process = this_process()
+        self._lock = Lock()  # held by nobody for longer than a moment: all is one event loop's
+        outcomes = AsyncOutcomes(self._lock, on_failure)
+        self.state = BufferState(buffering, maker, None, outcomes, closed=True)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changes = ChangeSignal()
+        self._turn = asyncio.Lock()
+
+    # ---- processes ----
+
+    @property
+    def is_parents(self) -> bool:
+        """Whether this is a fork of the process that it belongs to."""
+        return self._process != this_process()
+
+    def refuse_in_fork(self) -> None:
+        """Refuse what only its own process may do.
+
+        Raises:
+            ProducerClosed: this is a fork of that one.
+        """
+        if self.is_parents:
+            raise ProducerClosed(
+                "the producer was opened before this process was forked: open one with "
+                "`async with` on an event loop of this process"
+            )
+
+    # ---- taking ----
+
+    async def take_in(self, pendings: Sequence[Pending]) -> list[AsyncPending]:
+        """Take events in, once there is room; each one's own pending, or the one that it joined.
+
+        Raises:
+            BufferFull: there is no room, and the producer is not to wait.
+            ProducerClosed: it is at its end, or another process's.
+            SpoolRefused: they could not be spooled.
+        """
+        self.refuse_in_fork()
+        state = self.state
+        size = sum(pending.size for pending in pendings)
+        # Room is never held while this waits: between here and `take` nobody else runs.
+        if self._turn.locked() or not state.has_headroom(len(pendings), size):
+            self.wake()
+            if self.buffering.when_full == "error":
+                raise state.full()
+            # One of those who wait looks for room, and the next one behind it: thousands that all
+            # look whenever a batch ends would leave the loop no time to send.
+            async with self._turn:
+                while not state.has_headroom(len(pendings), size):
+                    self.wake()
+                    await self._changes.wait()
+        try:
+            if state.spool is not None:
+                state.spool.append([one for one in pendings if one.rows is None])
+        except BaseException:
+            state.queue.release(len(pendings), size)
+            raise
+        taken = [state.take(pending) for pending in pendings]
+        self.wake()
+        return [pending for pending in taken if isinstance(pending, AsyncPending)]
+
+    # ---- sending ----
+
+    def wake(self) -> None:
+        """Send what is due, and mind the time."""
+        if self.is_parents:
+            return
+        buffer, now_ms = self.state.queue, ticks_ms()
+        while (batch := self.state.next_batch(now_ms)) is not None:
+            task = asyncio.create_task(self._deliver(batch))
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._ended, batch))
+        due_ms = buffer.due_in_ms(now_ms)
+        if due_ms is not None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(due_ms / 1_000, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.wake()
+
+    async def _deliver(self, batch: EntryBatch) -> None:
+        if self.is_parents:
+            return
+        spool, attempts = self.state.spool, self.buffering.attempts
+        delivered = await deliver(batch, self.sender, spool, attempts=attempts)
+        if not self.is_parents:
+            self._end(batch, delivered)
+
+    def _ended(self, batch: EntryBatch, task: asyncio.Task[None]) -> None:
+        """A batch's task is done; if it was cancelled, also before it began, the batch ends too."""
+        self._tasks.discard(task)
+        if self.is_parents:
+            return
+        if task.cancelled() and not all(pending.done for pending in batch.pendings):
+            cancelled = asyncio.CancelledError("the task that sent it was cancelled")
+            self._end(batch, undeliverable(batch, self.state.spool, cancelled))
+
+    def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
+        state = self.state
+        with self._lock:
+            state.outcomes.settle(batch.pendings, delivered.outcomes)
+        state.outcomes.tell(batch.pendings)
+        state.ended(batch, delivered)
+        self._changes.signal()
+        self.wake()
+
+    # ---- ending ----
+
+    async def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
+        """Send all that was taken so far, and wait for it; the failures nobody has asked after.
+
+        Raises:
+            StillBuffered: the time was over before.
+            ProducerClosed: it is another process's.
+        """
+        self.refuse_in_fork()
+        buffer, wait = self.state.queue, self.state.wait(timeout_s)
+        mark = buffer.hurry()
+        self.wake()
+        if not await self._until(lambda: buffer.settled_through(mark), wait):
+            raise self.state.still_buffered(timeout_s)
+        return self.state.outcomes.take_failures()
+
+    async def close(self, timeout_s: float | None) -> None:
+        """Take no more, and send all that is left, for as long as that may take."""
+        wait = self.state.wait(timeout_s)
+        self.state.closed = True
+        self._changes.signal()
+        self.state.queue.hurry()
+        self.wake()
+        await self._until(lambda: not self.state.queue.entries, wait)
+
+    def let_go(self) -> tuple[Failure, ...]:
+        """Hand back whatever is left; the failures that nobody could be told of."""
+        under_way = self.state.queue.pending_under_way()
+        with self._lock:
+            left, failures, lost = self.state.hand_back()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for pending in under_way:
+            pending.outcome = not_sent(pending)
+        outcomes = self.state.outcomes
+        outcomes.tell([*left, *under_way])
+        return (*failures, *outcomes.report(lost))
+
+    async def _until(self, holds: Callable[[], bool], wait: Wait) -> bool:
+        tally = self.state.outcomes.tally
+        return await self._changes.until(holds, lambda: wait.left_s(monotonic(), tally.ended))
