@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Received
-    from countledger.consumers.alerts.publish import Publisher
+    from countledger.consumers.alerts.delivery import Publisher
 
 
 @dataclass(frozen=True, slots=True)

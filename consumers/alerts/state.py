@@ -42,8 +42,8 @@ from countledger.consumers.alerts.state_item import AlertState, ScanAlert
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Firing
+    from countledger.consumers.alerts.crossing import TotalChange
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.total_change import TotalChange
 
 
 class AlertStatus(StrEnum):

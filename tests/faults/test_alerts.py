@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.alerts.alert import Firing
-from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.delivery import Notifier
 from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.state import PublishFiring

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.crossing import crossings, is_back, last_passed
+from countledger.consumers.alerts.crossing import TotalChange, crossings, is_back, last_passed
 from countledger.consumers.alerts.rule import Direction
 from countledger.consumers.alerts.state import (
     ACTIONS,
@@ -40,7 +40,6 @@ from countledger.consumers.alerts.state_item import (
     scan_write_of,
     write_of,
 )
-from countledger.consumers.alerts.total_change import TotalChange
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 from tests.simulation.judgement import holds
 from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, rule

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts import state_item
-from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link
-from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.delivery import Notifier
+from countledger.consumers.alerts.evaluator import ChainEvaluator, ChainOutcome, Link
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.state import (
     PublishFiring,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.consumers.alerts.alert import Firing
-    from countledger.consumers.alerts.total_change import TotalChange
+    from countledger.consumers.alerts.crossing import TotalChange
 
 
 class Hasty(ChainEvaluator):
