@@ -21,7 +21,7 @@ from countledger.infra.cli.unread import Unread
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.resend import Resent
+    from countledger.consumers.alerts.dead_letters import Resent
 
 FINDINGS: Final = 1
 
