@@ -13,10 +13,8 @@ from rich.text import Text
 import countledger
 from countledger import CountLedger, Settings
 from countledger.infra.cli.engine import require_engine
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import show_json
-from countledger.infra.cli.progress import Bars, open_progress
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import Bars, open_progress, show_json
 from countledger.infra.demo.checks import Report, problems
 from countledger.infra.demo.git import GitUnusable, open_repository
 from countledger.infra.demo.history import count_commits
