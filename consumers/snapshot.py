@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
 from countledger.ledger.errors import (
     CorruptItem,
@@ -24,7 +25,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.limits import TRANSACTION_ACTIONS
-from countledger.ledger.retry import Backoff
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:

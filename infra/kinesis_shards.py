@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from countledger.infra.delivery import StreamRecord
-from countledger.infra.shards import StartingPosition, StreamShard
+from countledger.infra.shards import ListedShard, StartingPosition
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -28,15 +28,15 @@ class KinesisSource:
     client: "KinesisClient"
     arn: str
 
-    def shards(self) -> list[StreamShard]:
+    def shards(self) -> list[ListedShard]:
         """All shards that the service still shows. One call per thousand shards."""
-        found: list[StreamShard] = []
+        found: list[ListedShard] = []
         which: dict[str, Any] = {"StreamARN": self.arn}
         while True:
             answer = self.client.list_shards(**which)
             # The child of two merged shards waits for one of them: no order rests on the other.
             found += [
-                StreamShard(one["ShardId"], one.get("ParentShardId")) for one in answer["Shards"]
+                ListedShard(one["ShardId"], one.get("ParentShardId")) for one in answer["Shards"]
             ]
             if "NextToken" not in answer:
                 return found

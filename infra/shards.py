@@ -21,26 +21,26 @@ StartingPosition = Literal["TRIM_HORIZON", "LATEST"]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamShard:
+class ListedShard:
     """A shard of a stream, and the one it was split from."""
 
     shard_id: str
     parent_id: str | None
 
 
-def list_shards(streams: "DynamoDBStreamsClient", stream_arn: str) -> Iterator[StreamShard]:
+def list_shards(streams: "DynamoDBStreamsClient", stream_arn: str) -> Iterator[ListedShard]:
     """All shards of the stream that the service still shows. One call per hundred shards."""
     after: dict[str, Any] = {}
     while True:
         answer = streams.describe_stream(StreamArn=stream_arn, **after)["StreamDescription"]
         for shard in answer["Shards"]:
-            yield StreamShard(shard["ShardId"], shard.get("ParentShardId"))
+            yield ListedShard(shard["ShardId"], shard.get("ParentShardId"))
         if "LastEvaluatedShardId" not in answer:
             return
         after = {"ExclusiveStartShardId": answer["LastEvaluatedShardId"]}
 
 
-def readable(shards: Collection[StreamShard], finished: Collection[str]) -> list[StreamShard]:
+def readable(shards: Collection[ListedShard], finished: Collection[str]) -> list[ListedShard]:
     """The shards whose turn it is: not finished, and their parent is finished or long gone."""
     known = {shard.shard_id for shard in shards}
     return [
@@ -69,7 +69,7 @@ class ShardSource(Protocol):
     def arn(self) -> str:
         """The stream's name in events."""
 
-    def shards(self) -> list[StreamShard]:
+    def shards(self) -> list[ListedShard]:
         """All shards that the service still shows."""
 
     def reader(self, shard_id: str, start: StartingPosition) -> ShardReader:
@@ -90,7 +90,7 @@ class StreamSource:
     arn: str
     passes: Callable[[Mapping[str, Any]], bool]
 
-    def shards(self) -> list[StreamShard]:
+    def shards(self) -> list[ListedShard]:
         """All shards that the service still shows. One call per hundred shards."""
         return list(list_shards(self.streams, self.arn))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.attributes import Item, Key, decode, encode
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -26,7 +27,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import BATCH_GET_KEYS
 from countledger.ledger.meter import Meter
 from countledger.ledger.operations import Page, Query, action
-from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:

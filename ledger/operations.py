@@ -9,7 +9,7 @@ from countledger.ledger.attributes import Item, Key, encode
 from countledger.ledger.expressions import Clause, Condition, Placeholders, encode_update
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,39 @@ def action(write: Write) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Transact:
+    """Write all of these or none, under a client request token."""
+
+    writes: Sequence[Write]
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutBatch:
+    """Write up to 25 items without condition; the answer is those that the service did not take."""
+
+    table: str
+    items: Sequence[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read one item, consistently unless said otherwise."""
+
+    table: str
+    key: Key
+    consistent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TransactGet:
+    """Read up to 100 items as of one moment."""
+
+    table: str
+    keys: Sequence[Key]
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """Read the items of one partition in key order.
 
@@ -178,6 +211,12 @@ class Scan:
             **({"ExclusiveStartKey": encode(self.after)} if self.after else {}),
             **placeholders.arguments(),
         }
+
+
+# Everything that one request to DynamoDB can ask for.
+Operation: TypeAlias = (
+    Put | Update | Delete | Transact | PutBatch | Get | TransactGet | Query | Scan
+)
 
 
 def _conditional(

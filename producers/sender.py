@@ -1,11 +1,8 @@
-"""Sending entries: until the ledger has them, or nobody may send them any more.
+"""Sends entries to the ledger: conditional puts of one entry, and batches without condition.
 
-The SDK's own retries are off. The horizon is asked before *every* attempt, and once more when its
-request is signed and leaves: a process that was frozen and wakes too late must not send what
-compaction may have taken in the meantime.
-
-What to do next is decided by generators that do nothing themselves, so the rules are the same for
-whoever carries them out: a thread here, an event loop in `producers.asynchronous`.
+The SDK's own retries are off: the attempt driver repeats a request, and checks the age of each
+entry before every attempt and again when the request leaves. A process that was suspended and wakes
+too late must not send an entry that a compaction may have merged and deleted in the meantime.
 """
 
 from __future__ import annotations
@@ -13,9 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from countledger.ledger.before_send import guarded
+from countledger.ledger.attempts import (
+    PASSING,
+    Again,
+    Attempts,
+    Backoff,
+    Done,
+    GiveUp,
+    Recheck,
+    Send,
+    attempt,
+    otherwise,
+    run,
+)
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.entry import check_age, encode_entry
 from countledger.ledger.errors import (
@@ -26,28 +35,62 @@ from countledger.ledger.errors import (
     KeyExpired,
     RequestRejected,
     Throttled,
-    Unclear,
-    Unreachable,
 )
+from countledger.ledger.expressions import Absent
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
-from countledger.ledger.retry import Backoff
-from countledger.producers.course import Attempt, Pause, carry_out
+from countledger.ledger.operations import Put, PutBatch
+from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.receipt import Receipt, Status, judge_existing, unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.connection import Connection
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespace, Namespaces
-    from countledger.producers.course import Course, Step
 
 Outcome: TypeAlias = Receipt | CountledgerError
 
-_AGAIN: Final = (Throttled, Unclear, Unreachable)
+
+@dataclass(frozen=True, slots=True)
+class AddressedEntry:
+    """An entry as it is stored, with the namespace that its age is compared by."""
+
+    entry: Entry
+    namespace: Namespace
+    item: Item
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its key in the table."""
+        return self.item["counter"], self.item["entry"]
+
+    @property
+    def recorded(self) -> Receipt:
+        """Its acknowledgement."""
+        return Receipt(self.entry.counter, self.entry.id, Status.RECORDED)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """Where a batch is: what is still to be sent, and what became of the rest.
+
+    Attributes:
+        pending: by their number in the batch.
+        outcomes: of the others.
+    """
+
+    pending: Mapping[int, AddressedEntry]
+    outcomes: Mapping[int, Outcome]
+
+    def with_outcomes(self, outcomes: Mapping[int, Outcome]) -> BatchProgress:
+        """The same with these outcomes, whose entries are not pending any more."""
+        left = {n: one for n, one in self.pending.items() if n not in outcomes}
+        return BatchProgress(left, {**self.outcomes, **outcomes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,152 +123,142 @@ class Sender:
             KeyExpired, ClockSkew: it was made too long ago, or lies ahead.
             Unacknowledged: no attempt was answered clearly, or one was not and a later one failed.
         """
-        return carry_out(self.sending(entry), self._do)
+        return run(self.sending(entry), self._perform)
 
     def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """Send up to 25 entries whose ids were made here, without condition.
-
-        Returns:
-            One outcome for each entry, in their order; an error is this entry's own.
-        """
-        return carry_out(self.sending_batch(entries), self._do)
+        """Send up to 25 entries whose ids were made here, without condition: an outcome of each."""
+        return run(self.sending_batch(entries), self._perform)
 
     def outcome_of(self, entry: Entry) -> Outcome:
         """`send`, with an error as a value."""
-        return carry_out(self.sending_alone(entry), self._do)
+        return run(self.sending_alone(entry), self._perform)
 
-    # ---- what to do next, decided without doing it ----
+    # ---- the protocols, for a thread or an event loop ----
 
-    def sending(self, entry: Entry, *, lost: bool = False) -> Course[Receipt]:
-        """How one entry is sent.
+    def sending(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Receipt]:
+        """Send one entry.
+
+        The answers mean:
+
+            done                         recorded
+            condition failed             after a lost answer this very item: recorded; else an entry
+                                         of this id exists: a duplicate, or its key was reused
+            too old, or dated ahead      raised
+            throttle, no answer          again
+            anything else                raised; unacknowledged, if an attempt may have been applied
 
         Args:
             entry: the entry.
-            lost: whether an attempt that was never answered may have been applied.
+            maybe_applied: whether an earlier request for it may have been applied.
         """
-        namespace = self._namespace(entry)
-        item = _stored_form(entry, namespace)
-        waits_ms = self.backoff.waits_ms(self.random)
-        still_young = partial(self._check_age, entry, namespace)
-        while True:
-            still_young()
-            try:
-                yield Attempt([item], still_young)
-            except (KeyExpired, ClockSkew):
-                raise
-            except ConditionFailed as failed:
-                if failed.item is None:
-                    raise
-                # After a lost answer, finding our very item means that it was applied.
-                if lost and failed.item == item:
-                    break
-                return judge_existing(entry, failed.item)
-            except CountledgerError as error:
-                lost = lost or isinstance(error, Unclear)
-                if (wait_ms := _wait_ms(error, waits_ms)) is None:
-                    raise _given_up(entry, error, lost=lost) from error
-                yield Pause(wait_ms)
-            else:
-                break
-        return Receipt(entry.counter, entry.id, Status.RECORDED)
+        addressed = self._addressed(entry)
+        write = Put(self.table, addressed.item, Absent("entry"))
 
-    def sending_batch(self, entries: Sequence[Entry]) -> Course[list[Outcome]]:
-        """How a batch is sent."""
-        outcomes: dict[int, Outcome] = {}
-        pending = dict(enumerate(entries))
-        waits_ms = self.backoff.waits_ms(self.random)
-        lost = False
-        while pending:
-            namespaces, refused = self._refuse_too_old(pending)
-            outcomes |= refused
-            if not pending:
-                break
-            try:
-                taken, error = yield from self._attempting_batch(pending, namespaces)
-            except RequestRejected:
-                # The service names no culprit. Sent one by one, only it fails.
-                for number, entry in pending.items():
-                    outcomes[number] = yield from self.sending_alone(entry, lost=lost)
-                break
-            if isinstance(error, KeyExpired | ClockSkew):
-                continue  # one of them grew too old on its way out; the others are sent again
-            outcomes |= taken
-            pending = {n: entry for n, entry in pending.items() if n not in outcomes}
-            lost = lost or isinstance(error, Unclear)
-            if not pending:
-                break
-            if (wait_ms := _wait_ms(error, waits_ms)) is None:
-                outcomes |= {n: _given_up(e, error, lost=lost) for n, e in pending.items()}
-                break
-            yield Pause(wait_ms)
+        def interpret(reply: Reply[None]) -> Verdict[None, Receipt]:
+            match reply.answer:
+                case ConditionFailed(item=found) if found is not None:
+                    mine = reply.maybe_applied and found == write.item
+                    return Done(addressed.recorded if mine else judge_existing(entry, found))
+                case KeyExpired() | ClockSkew():
+                    raise reply.answer
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(addressed.recorded)
+
+        def give_up(exhausted: Exhausted[None]) -> Receipt:
+            raise _not_recorded(entry, exhausted) from exhausted.error
+
+        def request(_: None) -> Send:
+            return Send(write, partial(self._check_age, entry, addressed.namespace))
+
+        attempts = Attempts(self.clock, self.random, self.backoff, maybe_applied=maybe_applied)
+        return (yield from attempt(None, request, interpret, give_up, attempts))
+
+    def sending_batch(self, entries: Sequence[Entry]) -> Steps[list[Outcome]]:
+        """Send a batch.
+
+        The answers mean:
+
+            done                         recorded; what the service left is sent again
+            one of them is too old       the others are sent at once
+            rejected                     sent one by one: the service does not say which is invalid
+            throttle, no answer          again
+            anything else                the outcome of each entry that is pending
+        """
+        attempts = Attempts(self.clock, self.random, self.backoff)
+        progress = self._admitted(entries)
+        if progress.pending:
+            progress = yield from attempt(
+                progress, self._batch_request, self._interpret_batch, _give_up_batch, attempts
+            )
+        outcomes = dict(progress.outcomes)
+        for number, one in progress.pending.items():
+            outcomes[number] = yield from self.sending_alone(
+                one.entry, maybe_applied=attempts.maybe_applied
+            )
         return [outcomes[number] for number in range(len(outcomes))]
 
-    def sending_alone(self, entry: Entry, *, lost: bool = False) -> Course[Outcome]:
+    def sending_alone(self, entry: Entry, *, maybe_applied: bool = False) -> Steps[Outcome]:
         """`sending`, with an error as a value."""
         try:
-            return (yield from self.sending(entry, lost=lost))
+            return (yield from self.sending(entry, maybe_applied=maybe_applied))
         except CountledgerError as error:
             return error
 
-    def _attempting_batch(
-        self, pending: dict[int, Entry], namespaces: dict[int, Namespace]
-    ) -> Course[tuple[dict[int, Outcome], CountledgerError]]:
-        """One attempt: the receipts of what was taken, and why the rest was not."""
-        items = {n: _stored_form(e, namespaces[n]) for n, e in pending.items()}
-        # All of them may leave from the one moment to the other: as they leave, one comparison.
-        from_ms = max(e.at_ms for e in pending.values()) - self.clock_skew_ms
-        to_ms = min(e.at_ms + namespaces[n].horizon_ms for n, e in pending.items())
+    def _batch_request(self, progress: BatchProgress) -> Send:
+        pending = progress.pending.values()
+        # All of them may leave within one period: when they leave, one comparison.
+        from_ms = max(one.entry.at_ms for one in pending) - self.clock_skew_ms
+        to_ms = min(one.entry.at_ms + one.namespace.horizon_ms for one in pending)
 
-        def still_young() -> None:
+        def check_ages() -> None:
             if not from_ms <= self.clock.now_ms() <= to_ms:
-                self._check_ages(pending, namespaces)
+                for one in pending:
+                    self._check_age(one.entry, one.namespace)
 
-        try:
-            unprocessed = yield Attempt(list(items.values()), still_young, batch=True)
-        except RequestRejected:
-            raise
-        except CountledgerError as error:
-            return {}, error
-        left = {(item["counter"], item["entry"]) for item in unprocessed}
-        return {
-            n: Receipt(pending[n].counter, pending[n].id, Status.RECORDED)
-            for n, item in items.items()
-            if (item["counter"], item["entry"]) not in left
-        }, Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
+        return Send(PutBatch(self.table, [one.item for one in pending]), check_ages)
 
-    # ---- doing it ----
-
-    def _do(self, step: Step) -> Sequence[Item]:
-        """The items that the service left."""
-        if isinstance(step, Pause):
-            self.clock.sleep_ms(step.wait_ms)
-            return ()
-        with guarded(step.look):
-            if step.batch:
-                return self.dynamo.put_batch(self.table, step.items)
-            self.dynamo.put(step.put(self.table))
-            return ()
+    def _interpret_batch(
+        self, reply: Reply[BatchProgress]
+    ) -> Verdict[BatchProgress, BatchProgress]:
+        match reply.answer:
+            case RequestRejected():
+                return Done(reply.state)
+            case KeyExpired() | ClockSkew():
+                progress = reply.state.with_outcomes(self._refused(reply.state.pending))
+                return Recheck(progress) if progress.pending else Done(progress)
+            case CountledgerError():
+                again = isinstance(reply.answer, PASSING)
+                return Again(reply.state) if again else GiveUp(reply.answer)
+        left = {(item["counter"], item["entry"]) for item in reply.answer}
+        pending = reply.state.pending.items()
+        taken: dict[int, Outcome] = {n: one.recorded for n, one in pending if one.place not in left}
+        progress = reply.state.with_outcomes(taken)
+        unprocessed = Throttled(f"BatchWriteItem on {self.table}: left unprocessed")
+        return Again(progress, unprocessed) if progress.pending else Done(progress)
 
     # ---- what may be sent ----
 
-    def _refuse_too_old(
-        self, pending: dict[int, Entry]
-    ) -> tuple[dict[int, Namespace], dict[int, Outcome]]:
-        """Take out of `pending` what may not be sent (any more); the namespaces of the rest."""
-        namespaces: dict[int, Namespace] = {}
+    def _admitted(self, entries: Sequence[Entry]) -> BatchProgress:
+        """The entries that may be sent, and why the others may not."""
+        pending: dict[int, AddressedEntry] = {}
         refused: dict[int, Outcome] = {}
-        for number, entry in list(pending.items()):
+        for number, entry in enumerate(entries):
             try:
-                namespaces[number] = self._namespace(entry)
-                self._check_age(entry, namespaces[number])
+                pending[number] = self._addressed(entry)
             except BadInput as error:
                 refused[number] = error
-                del pending[number]
-        return namespaces, refused
+        return BatchProgress(pending, refused).with_outcomes(self._refused(pending))
 
-    def _check_ages(self, pending: dict[int, Entry], namespaces: dict[int, Namespace]) -> None:
-        for number, entry in pending.items():
-            self._check_age(entry, namespaces[number])
+    def _refused(self, pending: Mapping[int, AddressedEntry]) -> dict[int, Outcome]:
+        """Those that are too old, or dated too far ahead."""
+        refused: dict[int, Outcome] = {}
+        for number, one in pending.items():
+            try:
+                self._check_age(one.entry, one.namespace)
+            except BadInput as error:
+                refused[number] = error
+        return refused
 
     def _check_age(self, entry: Entry, namespace: Namespace) -> None:
         check_age(
@@ -235,8 +268,13 @@ class Sender:
             clock_skew_ms=self.clock_skew_ms,
         )
 
-    def _namespace(self, entry: Entry) -> Namespace:
-        return self.namespaces.for_use(entry.counter, Kind.LEDGER)
+    def _addressed(self, entry: Entry) -> AddressedEntry:
+        namespace = self.namespaces.for_use(entry.counter, Kind.LEDGER)
+        return AddressedEntry(entry, namespace, encode_entry(entry, namespace.spread))
+
+    @property
+    def _perform(self) -> DynamoPerformer:
+        return DynamoPerformer(self.dynamo, self.dynamo, self.clock)
 
 
 def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
@@ -249,17 +287,13 @@ def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
     )
 
 
-def _stored_form(entry: Entry, namespace: Namespace) -> Item:
-    return encode_entry(entry, namespace.spread)
+def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
+    pending = exhausted.state.pending.items()
+    return exhausted.state.with_outcomes({n: _not_recorded(a.entry, exhausted) for n, a in pending})
 
 
-def _wait_ms(error: CountledgerError, waits_ms: Iterator[float]) -> float | None:
-    """How long until the next attempt; None: there is none."""
-    return next(waits_ms, None) if isinstance(error, _AGAIN) else None
-
-
-def _given_up(entry: Entry, cause: CountledgerError, *, lost: bool) -> CountledgerError:
-    """What the caller gets: the entry itself wherever it may be in, or may simply be sent again."""
-    if not lost and not isinstance(cause, Throttled):
-        return cause
-    return unacknowledged(entry, cause)
+def _not_recorded(entry: Entry, exhausted: Exhausted[Any]) -> CountledgerError:
+    """The error of an entry: with the entry itself where sending it again is the thing to do."""
+    if not exhausted.maybe_applied and not isinstance(exhausted.error, Throttled):
+        return exhausted.error
+    return unacknowledged(entry, exhausted.error)

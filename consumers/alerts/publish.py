@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
 from countledger.consumers.alerts.rule import Bus
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     CorruptItem,
@@ -22,7 +23,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.limits import CALL_MESSAGES, SECOND_MS
-from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from countledger.consumers.alerts.rule import check_rule_name
 from countledger.consumers.alerts.rule_changes import followed, plan_delete, plan_put
 from countledger.consumers.alerts.rule_items import RuleSnapshot, decode_stamp, snapshot_of
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -31,7 +32,6 @@ from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
 from countledger.ledger.operations import Query
-from countledger.ledger.retry import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

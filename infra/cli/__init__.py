@@ -10,7 +10,7 @@ from typing import NoReturn
 def main() -> None:
     """Run the command line of this process and exit with its code."""
     try:
-        from countledger.infra.cli.run import run  # noqa: PLC0415 - typer and rich are an extra
+        from countledger.infra.cli.app import run  # noqa: PLC0415 - typer and rich are an extra
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in {"typer", "rich"}:

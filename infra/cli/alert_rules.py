@@ -10,11 +10,9 @@ import typer
 from typer.core import TyperCommand
 
 from countledger.infra.cli.alert_rows import rule_document, rule_row
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.rule_options import DirectionName, RuleText, check_spec, read_rules
-from countledger.infra.cli.unread import tell_unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import notice, show, show_json, tell_unread
+from countledger.infra.cli.settings_file import DirectionName, RuleText, check_spec, read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

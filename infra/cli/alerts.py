@@ -1,11 +1,28 @@
-"""`countledger alert`: rules for totals that cross thresholds, and what they told."""
+"""`countledger alert`: the commands of rules, and test, log and resend of alerts."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, Final
+
 import typer
 
-from countledger.infra.cli import alert_log, alert_rules
+from countledger.infra.cli import alert_rules
+from countledger.infra.cli.alert_rows import (
+    alert_document,
+    alert_row,
+    logged_document,
+    logged_row,
+    resent_document,
+    resent_row,
+)
 from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.consumers.alerts.dead_letters import Resent
+
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -22,12 +39,94 @@ def alert(_options: Options) -> None:
     """
 
 
+FINDINGS: Final = 1
+
+
+Limit = Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)]
+
+
+@shared
+def test(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The rule whose target to try.")],
+    counter: Annotated[
+        str, typer.Argument(metavar="COUNTER", help="The counter to name; the rule watches it.")
+    ],
+) -> None:
+    """Send a test message the way that a rule's alerts take.
+
+    Its id begins with test/, and it carries "test": true. If the target does not take it, that is
+    an error; nothing goes to the dead letters.
+
+    Examples:
+      countledger alert test busy likes:post-1
+    """
+    alert = options.client().alerts.test(name, counter)
+    show(options, [{"sent": True, "id": alert.id, **alert_row(alert)}], alert_document(alert))
+
+
+@shared
+def log(
+    options: Options,
+    counter: Annotated[
+        str | None,
+        typer.Argument(metavar="[COUNTER]", help="Of one counter only.", show_default=False),
+    ] = None,
+    *,
+    limit: Limit = None,
+) -> int:
+    """List the alerts of the last ninety days, newest first.
+
+    One that its target did not take stands there with the reason, also when resend has sent it. An
+    item that cannot be read is named, and the exit code is 1.
+
+    Examples:
+      countledger alert log --limit 20
+      countledger alert log likes:post-1 --json
+    """
+    unread = Unread()
+    found = options.client().alerts.log(counter, limit=limit, on_corrupt=unread.note)
+    if options.json:
+        show_json_array(unread.behind(logged_document(each) for each in found))
+    else:
+        show_rows(logged_row(each) for each in found)
+    return unread.tell()
+
+
+@shared
+def resend(options: Options, *, limit: Limit = None) -> int:
+    """Send the alerts again that their targets did not take.
+
+    They lie in the dead-letter queue. One that is taken leaves it; one that is refused again stays,
+    and the exit code is 1. A message may arrive twice, always with the same id.
+
+    Examples:
+      countledger alert resend
+    """
+    failed = 0
+
+    def counted(feed: Iterator[Resent]) -> Iterator[Resent]:
+        nonlocal failed
+        for resent in feed:
+            failed += resent.reason is not None
+            yield resent
+
+    found = counted(options.client().alerts.resend(limit))
+    if options.json:
+        show_json_array(resent_document(each) for each in found)
+    else:
+        show_rows(resent_row(each) for each in found)
+        if failed:
+            notice(f"{failed} were refused again and stay in the queue")
+    return FINDINGS if failed else 0
+
+
 app.command("create", cls=alert_rules.TargetCommand)(alert_rules.create)
 app.command("set", cls=alert_rules.TargetCommand)(alert_rules.set_rule)
 app.command("list")(alert_rules.list_all)
 app.command("show")(alert_rules.show_one)
 app.command("delete")(alert_rules.delete)
 app.command("apply")(alert_rules.apply)
-app.command("test")(alert_log.test)
-app.command("log")(alert_log.log)
-app.command("resend")(alert_log.resend)
+app.command("test")(test)
+app.command("log")(log)
+app.command("resend")(resend)

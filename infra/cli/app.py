@@ -1,15 +1,29 @@
-"""The command line `countledger`: its page of help, and what every command takes."""
+"""The command line `countledger`: its page of help, and from arguments to an exit code.
+
+What went wrong is one line on stderr, never a traceback. Further exit codes: 130 interrupted, 141
+the output is not read any more, 143 terminated.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from importlib.metadata import version
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer import Abort
+from typer.exceptions import TyperException
 
 from countledger.infra.cli.commands import CommandsOnDemand
 from countledger.infra.cli.options import Options, reflowed, shared
-from countledger.infra.cli.output import show_text
+from countledger.infra.cli.output import OutputClosed, show_text
+from countledger.ledger.errors import CountledgerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 HELP = """Counters on DynamoDB in which a retry never counts twice.
 
@@ -33,6 +47,7 @@ Exit codes:
   4  refused: by a bound, by an owner, or because nothing is left
   5  a sum needs more than the 38 digits of a stored number
 """
+
 
 app = typer.Typer(
     cls=CommandsOnDemand,
@@ -64,3 +79,62 @@ def main(
     ] = False,
 ) -> None:
     """Stand in front of every command."""
+
+
+BAD_USAGE: Final = 2
+
+
+UNEXPECTED: Final = 3
+
+
+INTERRUPTED: Final = 130
+
+
+BROKEN_PIPE: Final = 141
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and say what came of it."""
+    try:
+        # Asked for with a return value, so that only this function turns errors into codes.
+        code = app(args=list(arguments), prog_name="countledger", standalone_mode=False)
+        sys.stdout.flush()
+    except (OutputClosed, BrokenPipeError):
+        return _drop_output()
+    except TyperException as error:
+        return _complain_of_usage(error)
+    except (Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except CountledgerError as error:
+        return _complain(str(error), error.exit_code, arguments)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a person reads this
+        message = f"unexpected {type(error).__name__}: {error} (with --debug: where it came from)"
+        return _complain(message, UNEXPECTED, arguments)
+    return int(code or 0)
+
+
+def _complain(message: str, code: int, arguments: Sequence[str]) -> int:
+    """Say what went wrong in one line; under debugging, where as well."""
+    if "--debug" in arguments or os.environ.get("COUNTLEDGER_DEBUG", "0") not in {"", "0"}:
+        traceback.print_exc()
+    print(f"countledger: {' '.join(message.split())}", file=sys.stderr)  # noqa: T201 - the user's
+    return code
+
+
+def _complain_of_usage(error: TyperException) -> int:
+    """Say in one line what was wrong with the arguments, and where help is."""
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", "countledger")
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # Typer has printed the help itself by now.
+        return BAD_USAGE
+    line = f"{path}: {' '.join(message.split())} (help: {path} --help)"
+    print(line, file=sys.stderr)  # noqa: T201 - the user's terminal
+    return BAD_USAGE
+
+
+def _drop_output() -> int:
+    """Whoever read the output is gone; keep the interpreter from trying to flush it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE

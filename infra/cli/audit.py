@@ -9,10 +9,8 @@ import typer
 
 from countledger import Audit, Judgement, Remedy, Repair, Verdict
 from countledger.consumers.walk import SEGMENTS_DEFAULT, SEGMENTS_MAX
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cli.progress import open_progress
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import notice, open_progress, show_json, show_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

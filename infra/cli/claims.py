@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from countledger import Claim, ItemChange, ItemRemoval, NewItem
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import show
-from countledger.infra.cli.own_items import parse_item
-from countledger.infra.cli.usage import BadUsage
+from countledger.ledger.errors import BadItem, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.cli.output import Row
 
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
+
 Scope = Annotated[str, typer.Argument(help="Within which it is unique, as user-email.")]
+
+
 Value = Annotated[list[str], typer.Argument(help="The value; several are one combination.")]
+
+
 Owner = Annotated[str, typer.Option(help="Who has it, as the id of a user.")]
+
+
 Id = Annotated[
     str | None,
     typer.Option("--claim-id", help="The id of the claim, as `show` prints it: that claim alone."),
 ]
+
+
 Table = Annotated[
     str | None, typer.Option(help="A table of your own, written in the same transaction.")
 ]
+
+
 Key = Annotated[
     str | None, typer.Option(metavar="JSON", help="The key of its item, as a JSON object.")
 ]
@@ -200,3 +213,43 @@ def _answer(options: Options, status: str, claimed: Claim) -> None:
         "owner": claimed.owner,
     }
     show(options, [row], {**row, "value": list(claimed.parts)})
+
+
+def parse_item(what: str, text: str) -> dict[str, Any]:
+    """An object of JSON; its numbers stay exact.
+
+    Args:
+        what: the option, for messages.
+        text: as typed.
+
+    Raises:
+        BadItem: it is no JSON object.
+    """
+    try:
+        item = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise BadItem(f"{what} {shown(text)} is no JSON object: {error}") from None
+    if not isinstance(item, dict):
+        raise BadItem(f"{what} {shown(text)} is no JSON object: give it as {{...}}")
+    return item
+
+
+def parse_key_part(what: str, text: str) -> tuple[str, str | int]:
+    """Name and value of a key attribute: `post=p-1` is text, `post:=17` an integer.
+
+    Raises:
+        BadItem: it has neither form.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadItem(f"{what} {shown(text)} is not NAME=TEXT or NAME:=INTEGER")
+    if not name.endswith(":"):
+        return name, value
+    try:
+        return name.removesuffix(":"), int(value)
+    except ValueError:
+        raise BadItem(f"{what} {shown(text)}: {shown(value)} is no integer") from None
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")

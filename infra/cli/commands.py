@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from countledger.infra.cli.arguments import SignedCommand
+from countledger.infra.cli.options import SignedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "emit": Command(_COUNT, "emit", "emit", "Record an event, or a file of them.", SignedCommand),
     "set": Command(
-        _COUNT, "transaction", "set_value", "Set a counter to a value; 0 resets it.", SignedCommand
+        _COUNT,
+        "strict_change",
+        "set_value",
+        "Set a counter to a value; 0 resets it.",
+        SignedCommand,
     ),
     "namespace": Command(
         _COUNT,

@@ -9,11 +9,8 @@ import typer
 from countledger import CountLedger, Kind
 from countledger.compaction.assembly import index_of
 from countledger.compaction.report import CompactionPlan, RunOutcome
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cli.progress import open_progress
-from countledger.infra.cli.unread import Unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import Unread, notice, open_progress, show_json, show_rows
 from countledger.ledger import keys
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, CorruptItem, WrongKind

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger.compaction.retire import Retire
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show_json, show_rows
-from countledger.infra.cli.usage import BadUsage
 from countledger.infra.cost import Workload, bill, dollars, savings
 from countledger.infra.measured import measure, regions_of, retire_of
 from countledger.infra.prices import AS_OF, BATCH_RECORDS, BATCH_UNITS
@@ -26,9 +25,7 @@ def cost(
     *,
     events_per_day: Annotated[
         float | None,
-        typer.Option(
-            help="CompactionPlan with so many; nothing is asked of AWS.", show_default=False
-        ),
+        typer.Option(help="Plan with so many; nothing is asked of AWS.", show_default=False),
     ] = None,
     events_per_entry: Annotated[
         float, typer.Option(help="How many events share an entry, where they are coalesced.")

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from countledger.infra.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json, show_text
-from countledger.infra.cli.progress import open_progress
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import notice, open_progress, show, show_json, show_text
 from countledger.infra.code_bucket import default_bucket, make_bucket, take_bucket, upload
 from countledger.infra.deploy import Deployment, Proposal, StackEvent
 from countledger.infra.entry_tags import tag_entries

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from countledger.infra.cli.namespaces import Limit, show_top
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json_array, show_rows
-from countledger.infra.cli.rankings import Limit, show_top
+from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
 from countledger.infra.cli.totals import total_document, total_row
-from countledger.infra.cli.unread import Unread
 from countledger.ledger.amount import add as added_up
 from countledger.ledger.amount import to_text
 

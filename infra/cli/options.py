@@ -1,26 +1,32 @@
-"""What every command takes, written once: where AWS is, and how to print.
-
-The options stand before or after a command's name; the nearer to the command wins.
-"""
+"""Arguments and options that commands share, and how texts as people type them become values."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass, fields
 from functools import wraps
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Literal, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, Literal, ParamSpec
 
 import typer
+from typer.core import TyperCommand
+
+from countledger.ledger.errors import BadInput, BadSetting
+from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Sequence
 
     from countledger import CountLedger, Settings
     from countledger.ledger.connection import Connection
 
+
 P = ParamSpec("P")
+
+
 Format = Literal["table", "json"]
+
 
 _PANEL = "Where AWS is, and how to print"
 
@@ -182,3 +188,73 @@ def reflowed(text: str) -> str:
         for indented, lines in groupby(paragraph.split("\n"), key=lambda line: line[:1] == " "):
             blocks.append(("\n" if indented else " ").join(lines))
     return "\n\n".join(blocks)
+
+
+_NEGATIVE: Final = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
+
+
+_END_OF_OPTIONS: Final = "--"
+
+
+class SignedCommand(TyperCommand):
+    """A command whose last argument may be a negative number without a `--` before it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own type
+        """Sort the arguments, then parse them."""
+        valued = {
+            spelling
+            for option in self.params
+            if not getattr(option, "is_flag", True)
+            for spelling in option.opts
+        }
+        return super().parse_args(ctx, negative_last(args, valued))
+
+
+def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]:
+    """The same arguments, with a negative number behind the end of the options.
+
+    `likes:1 -5 --key k` becomes `likes:1 --key k -- -5`. For a command whose last positional
+    argument is the number that may be negative.
+
+    Args:
+        arguments: as typed, without the command.
+        valued: the options that take the argument behind them, whatever it looks like.
+    """
+    kept: list[str] = []
+    negative: list[str] = []
+    left = list(arguments)
+    while left:
+        argument = left.pop(0)
+        if argument == _END_OF_OPTIONS:
+            return [*kept, _END_OF_OPTIONS, *negative, *left]
+        if _NEGATIVE.match(argument):
+            negative.append(argument)
+            continue
+        kept.append(argument)
+        if argument in valued and left:
+            kept.append(left.pop(0))
+    return [*kept, _END_OF_OPTIONS, *negative] if negative else kept
+
+
+_UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
+
+
+_DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
+
+
+def parse_duration_ms(text: str) -> int:
+    """A duration such as `24h`, `90m`, `7d`, `30s` or `1500ms`, in milliseconds.
+
+    Raises:
+        BadSetting: it is no whole number with a unit.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise BadSetting(
+            f"duration {text!r} is not a whole number with a unit: give 90m, 24h or 7d"
+        )
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+class BadUsage(BadInput):
+    """Arguments that exclude or need each other."""

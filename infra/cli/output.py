@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -24,13 +25,20 @@ from rich.table import Table
 from countledger.ledger.amount import to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.progress import Progress, TaskID
 
     from countledger.infra.cli.options import Options
+    from countledger.ledger.errors import CorruptItem
+
 
 Row: TypeAlias = Mapping[str, object]
 
+
 _EXACT_IN_JSON: Final = 2**53 - 1
+
+
 _EMPTY_CELL: Final = "-"
 
 
@@ -149,3 +157,104 @@ def _plain(value: object) -> object:
 def _moment(value: datetime) -> str:
     text = value.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+FINDINGS: Final = 1
+
+
+# More than that is read in JSON, or in the file of an export.
+SHOWN_MAX: Final = 10
+
+
+class Unread:
+    """The items that one command could not read."""
+
+    def __init__(self) -> None:
+        """All were read so far."""
+        self._errors: list[CorruptItem] = []
+
+    def note(self, error: CorruptItem) -> None:
+        """One more."""
+        self._errors.append(error)
+
+    def rows(self) -> list[Row]:
+        """Each as programs read it: its partition key, its sort key, and the reason."""
+        return [
+            {
+                "unreadable": None if one.key is None else one.key[0],
+                "item": None if one.key is None else one.key[1],
+                "reason": str(one),
+            }
+            for one in self._errors
+        ]
+
+    def behind(self, documents: Iterable[Row]) -> Iterator[Row]:
+        """Documents, and after the last of them those of what could not be read."""
+        yield from documents
+        yield from self.rows()
+
+    def tell(self) -> int:
+        """Name the first few on stderr; the exit code."""
+        return tell_unread([str(one) for one in self._errors])
+
+
+def tell_unread(reasons: list[str]) -> int:
+    """Name the first few reasons on stderr; the exit code: 1 if there are any."""
+    for reason in reasons[:SHOWN_MAX]:
+        notice(f"not read: {reason}")
+    if len(reasons) > SHOWN_MAX:
+        notice(f"not read: {len(reasons) - SHOWN_MAX} more")
+    return FINDINGS if reasons else 0
+
+
+class Bar:
+    """One line of progress."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def advance(self, by: int = 1) -> None:
+        """Go on by so much."""
+        self._progress.advance(self._task, by)
+
+    def set(self, done: int, total: int | None = None) -> None:
+        """Show so much; a total replaces the one before."""
+        self._progress.update(self._task, completed=done, total=total)
+
+
+class Bars:
+    """Lines of progress, one below the other."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def add(self, label: str, total: int | None = None) -> Bar:
+        """One more line; without a total it only counts."""
+        return Bar(self._progress, self._progress.add_task(label, total=total))
+
+    def say(self, text: str) -> None:
+        """One line of text above the bars."""
+        self._progress.console.print(text, highlight=False, markup=False)
+
+
+@contextmanager
+def open_progress() -> Iterator[Bars]:
+    """Show progress while the block lasts."""
+    from rich.progress import (  # noqa: PLC0415 - few commands show it
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield Bars(progress)

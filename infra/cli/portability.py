@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.infra.cli.emit_lines import numbered_lines, opened
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_text
-from countledger.infra.cli.progress import open_progress
-from countledger.infra.cli.unread import tell_unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.emit import numbered_lines, opened
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import notice, open_progress, show, show_text, tell_unread
 from countledger.infra.portability.export_file import continued_file, new_file, place_beside
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult, missing
@@ -24,7 +21,7 @@ from countledger.ledger.errors import BadInput, CountledgerError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countledger.infra.cli.progress import Bar
+    from countledger.infra.cli.output import Bar
     from countledger.infra.portability.lines import ExportLine, Line
 
 FINDINGS = 1

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json, show_json_array, show_rows
-from countledger.infra.cli.unread import Unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import Unread, notice, show, show_json, show_json_array, show_rows
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput
 from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource

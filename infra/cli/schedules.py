@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from countledger import Retire, Schedule
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.schedule_options import ScheduleText, read_schedules
-from countledger.infra.cli.unread import Unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage, Options, shared
+from countledger.infra.cli.output import Unread, notice, show, show_json
+from countledger.infra.cli.settings_file import ScheduleText, read_schedules
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MIN_ENTRIES_DEFAULT
 
@@ -127,7 +125,7 @@ def set_schedule(
     retire: How = None,
     archive: Archive = None,
 ) -> None:
-    """ScheduleChange the schedule of a namespace; what is not named stays.
+    """Change the schedule of a namespace; what is not named stays.
 
     Examples:
       countledger schedule set likes --every 1h

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from countledger import Collection
-from countledger.infra.cli.options import Options, shared
+from countledger.infra.cli.claims import parse_item, parse_key_part
+from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import show
-from countledger.infra.cli.own_items import parse_item, parse_key_part
-from countledger.infra.cli.usage import BadUsage
 
 if TYPE_CHECKING:
     from countledger.infra.cli.output import Row

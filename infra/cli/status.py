@@ -1,23 +1,33 @@
-"""`countledger status`: how the stack is, and which action is required."""
+"""`countledger status`: how the stack is, for people and for programs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger import CountLedger
 from countledger.infra.cli.engine import document_of, engine_is_installed
 from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json
-from countledger.infra.cli.status_view import document, show_facts
+from countledger.infra.cli.output import notice, show, show_json, show_rows, show_text
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
+from countledger.ledger.clock import show_duration, to_datetime
 from countledger.ledger.errors import BadSetting, StackNotFound, Unreachable
+from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.settings import Settings
 
 if TYPE_CHECKING:
-    from countledger.infra.background import Running
+    from collections.abc import Sequence
+
+    from countledger.infra.cli.output import Row
+    from countledger.infra.running import Running
+    from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
+    from countledger.infra.status.findings import StatusFinding
+
 
 FINDINGS: Final = 1
+
+
 # A shell outlives the stack that `up` pointed it at.
 _ENDED: Final = (
     'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
@@ -90,3 +100,153 @@ def _client_of(running: Running) -> CountLedger:
 
     settings = Settings.of_stack(running.stack_name)
     return CountLedger(settings, session=session_of(), endpoint_url=running.url)
+
+
+def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | None) -> None:
+    """Print them for people."""
+    for heading, rows in (
+        ("", _stack(facts, running)),
+        ("event source mappings", _mappings(facts)),
+        ("totals", _totals(facts)),
+        ("queues", _queues(facts)),
+        ("quarantine", _quarantined(facts)),
+        ("alarms", _alarms(facts)),
+        ("schedules", [_schedule(one, facts.at_ms) for one in facts.schedules]),
+    ):
+        if rows:
+            if heading:
+                show_text(f"\n{heading}")
+            show_rows(rows)
+    show_text("")
+    for one in found:
+        show_text(f"! {one.subject}: {one.says}\n  -> {one.do}")
+    show_text(f"action required: {len(found)}" if found else "no action required")
+
+
+def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:
+    """The same for programs; times are ISO 8601 as everywhere, ages and counts are numbers."""
+    told = _times(asdict(facts))
+    return {
+        "healthy": not found,
+        "findings": [asdict(one) for one in found],
+        **told,
+    }
+
+
+def _times(value: Any) -> Any:  # noqa: ANN401 - any part of a document
+    """Every `..._at_ms`, `..._since_ms` and `..._through_ms` as the moment that it is."""
+    if isinstance(value, dict):
+        return dict(_named(name, part) for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return [_times(one) for one in value]
+    return value
+
+
+def _named(name: str, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - any part of a document
+    moment = name.removesuffix("_ms")
+    if moment == name or not f"_{moment}".endswith(("_at", "_since", "_through")):
+        return name, _times(value)
+    return moment, None if value is None else to_datetime(value)
+
+
+def _stack(facts: Facts, running: Running | None) -> list[Row]:
+    if facts.stack is None:
+        return []
+    here: dict[str, object] = {}
+    if running is not None:
+        pids = " ".join(map(str, running.pids))
+        here = {"url": running.url, "since": running.started_at, "pids": pids, "log": running.log}
+    changed = to_datetime(facts.stack.changed_at_ms)
+    return [
+        {
+            "stack": facts.stack.name,
+            "status": facts.stack.status,
+            "changed": changed,
+            "bundle": facts.stack.bundle.rpartition("/")[2],
+            **here,
+        }
+    ]
+
+
+def _mappings(facts: Facts) -> list[Row]:
+    ages = {one.name.removesuffix("Function"): one.age_ms for one in facts.iterators}
+    return [
+        {
+            "mapping": one.name.removesuffix("Mapping"),
+            "state": _state(one),
+            "iterator age": _duration(ages.get(one.name.removesuffix("Mapping"))),
+            "last result": one.result,
+        }
+        for one in facts.mappings
+    ]
+
+
+def _state(mapping: MappingFact) -> str:
+    return "played by a pump here" if mapping.played else mapping.state
+
+
+def _totals(facts: Facts) -> list[Row]:
+    fresh = facts.freshness
+    if fresh is None:
+        return []
+    through_ms, since_ms = fresh.handled_through_ms, fresh.waiting_since_ms
+    behind = None if since_ms is None else _duration(max(0, facts.at_ms - since_ms))
+    return [
+        {
+            "oldest total": "complete" if behind is None else f"{behind} behind",
+            "last change": None if through_ms is None else to_datetime(through_ms),
+            "idle shards": fresh.idle,
+        }
+    ]
+
+
+def _queues(facts: Facts) -> list[Row]:
+    return [
+        {
+            "queue": one.name,
+            "waiting": one.waiting,
+            "in flight": one.in_flight,
+            "oldest": _duration(one.oldest_ms),
+        }
+        for one in facts.queues
+    ]
+
+
+def _quarantined(facts: Facts) -> list[Row]:
+    return [
+        {"source": one.source, "waiting": one.waiting, "oldest": _duration(one.oldest_ms)}
+        for one in facts.quarantined
+    ]
+
+
+def _alarms(facts: Facts) -> list[Row]:
+    states = [one.state for one in facts.alarms]
+    counts = {name: states.count(name) for name in ("ALARM", "OK", "INSUFFICIENT_DATA")}
+    return [{name.lower().replace("_", " "): n for name, n in counts.items()}] if states else []
+
+
+def _schedule(fact: ScheduleFact, now_ms: int) -> Row:
+    last = fact.last
+    row: dict[str, object] = {
+        "namespace": fact.schedule.namespace,
+        "when": fact.schedule.expression,
+        "trigger": fact.state,
+        "due": fact.due if fact.due < fact.due_max else f"{fact.due} or more",
+        "last run": None if last is None else f"{_duration(now_ms - last.ticked_at_ms)} ago",
+    }
+    if last is None:
+        return {**row, "compacted": None, "merged": None, "failed": None, "tampered": None}
+    work = last.work
+    return {
+        **row,
+        "compacted": work.counters,
+        "merged": work.merged,
+        "failed": work.failed,
+        "tampered": work.tampered,
+    }
+
+
+def _duration(duration_ms: int | None) -> str | None:
+    if duration_ms is None:
+        return None
+    return show_duration(duration_ms // SECOND_MS * SECOND_MS) if duration_ms else "0 s"

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from countledger.infra.cli import strict_change, transaction
-from countledger.infra.cli.amounts import NO_BOUND, parse_amount, parse_bound
-from countledger.infra.cli.arguments import SignedCommand
-from countledger.infra.cli.durations import parse_duration_ms
-from countledger.infra.cli.options import Options, shared
-from countledger.infra.cli.output import notice, show, show_json_array, show_rows
-from countledger.infra.cli.strict_rows import document, row, warnings
-from countledger.infra.cli.unread import Unread
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli import strict_change
+from countledger.infra.cli.options import (
+    BadUsage,
+    Options,
+    SignedCommand,
+    parse_duration_ms,
+    shared,
+)
+from countledger.infra.cli.output import Unread, notice, show, show_json_array, show_rows
+from countledger.infra.cli.strict_answers import document, row, warnings
+from countledger.infra.cli.strict_change import NO_BOUND, parse_amount, parse_bound
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import (
@@ -106,8 +108,8 @@ def create(
 
 app.command("change", cls=SignedCommand)(strict_change.change)
 app.command("withdraw")(strict_change.withdraw)
-app.command("transfer", cls=SignedCommand)(transaction.transfer)
-app.command("together")(transaction.together)
+app.command("transfer", cls=SignedCommand)(strict_change.transfer)
+app.command("together")(strict_change.together)
 
 
 @app.command("show")

@@ -9,12 +9,12 @@ import typer
 
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import (
+    Unread,
     notice,
     show_json,
     show_json_array,
     show_rows,
 )
-from countledger.infra.cli.unread import Unread
 from countledger.ledger.amount import add, to_text
 from countledger.ledger.errors import CorruptItem
 

@@ -1,11 +1,10 @@
-"""The one client to git: a repository's objects, seen through no configuration but our own.
+"""The one client to git: a repository's objects, read through no configuration but our own.
 
-What git prints depends on more than the history: on the user's and the repository's configuration
-(`diff.*`, `core.quotepath`, `log.*`, `i18n.*`), on attributes (`.gitattributes`, `info/attributes`
-with their text conversions and `-diff`), on mail maps, replacement refs and the environment. A
-count must not. So the history is read through a *view*: an empty bare repository of our own in a
-temporary directory, that borrows the objects of the real one (and its shallow boundary) and
-nothing else. The real repository is asked only where its objects are and what HEAD is.
+What git prints depends on more than the history: on the configuration of user and repository, on
+attributes, mail maps, replacement refs and the environment. A count must not. So the history is
+read through a *view*: an empty bare repository in a temporary directory that borrows the objects
+(and the shallow boundary) of the real one. The real repository is asked only where its objects are
+and what HEAD is.
 """
 
 from __future__ import annotations
@@ -18,12 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from countledger.infra.demo.errors import EmptyRepository, GitFailed, GitMissing, NotARepository
+from countledger.ledger.errors import SetupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _CHUNK_BYTES: Final = 1 << 16
+# One command line has space for so many.
+_OBJECTS_AT_ONCE: Final = 500
+# Grep ends so where no file has a line.
+_NO_MATCH: Final = (1, "grep")
 _SHA256_HEX_DIGITS: Final = 64
 _PLAIN: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -41,6 +44,11 @@ _OPTIONS: Final = (
     *("-c", "mailmap.blob=none-of-them"),
     "--no-pager",
 )
+_PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
+
+
+class GitUnusable(SetupError):
+    """Git, the repository, its first commit or an object is missing; the message says which."""
 
 
 class View:
@@ -57,91 +65,91 @@ class View:
         self.head = head
         self.shallow = (directory / "shallow").exists()
         self._directory = directory
-        self._environment = _environment(keep=()) | _PLAIN
-        self._environment |= {
-            "GIT_DIR": str(directory),
-            "GIT_OBJECT_DIRECTORY": str(objects),
-            # Before 2.32 only this hides the user's own configuration.
-            "HOME": str(directory),
-            "XDG_CONFIG_HOME": str(directory),
-        }
+        self._environment = _environment() | _PLAIN
+        self._environment |= {"GIT_DIR": str(directory), "GIT_OBJECT_DIRECTORY": str(objects)}
+        # Before 2.32 only this hides the user's own configuration.
+        self._environment |= {"HOME": str(directory), "XDG_CONFIG_HOME": str(directory)}
 
-    @contextmanager
-    def process(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A running git command; leaving checks that it went well, and ends it in any case.
+    def tokens(self, *arguments: str, end: bytes = b"\0") -> Iterator[bytes]:
+        """The output of a git command, cut at each end mark.
 
         Raises:
-            GitFailed: it ended with an error; the text is git's own.
+            GitUnusable: the command failed; the text is git's own.
         """
         with (
-            tempfile.TemporaryFile() as complaints,
+            tempfile.TemporaryFile() as errors,
             subprocess.Popen(  # noqa: S603 - arguments are ours, and no shell reads them
                 ["git", *_OPTIONS, *arguments],  # noqa: S607 - the user's git, from PATH
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=complaints,
+                stderr=errors,
                 cwd=self._directory,
                 env=self._environment,
             ) as running,
         ):
+            if running.stdout is None:
+                raise AssertionError("the process was made with a pipe")
             try:
-                yield running
-                code = _finished(running)
-            except BaseException:
+                rest = b""
+                while chunk := running.stdout.read(_CHUNK_BYTES):
+                    *whole, rest = (rest + chunk).split(end)
+                    yield from whole
+                if rest:
+                    yield rest
+                code = running.wait()
+            finally:
                 running.kill()
-                raise
-            no_match = code == 1 and arguments[0] == "grep"
-            if code and not no_match:
-                complaints.seek(0)
-                raise self._failed(arguments[0], complaints.read())
+            if code and (code, arguments[0]) != _NO_MATCH:
+                errors.seek(0)
+                reason = _first_line(errors.read())
+                raise GitUnusable(
+                    f"git {arguments[0]} failed in {self.root}: {reason} ({_PARTIAL})"
+                )
 
-    def tokens(self, *arguments: str, end: bytes = b"\0") -> Iterator[bytes]:
-        """What a git command prints, piece by piece, however much it is."""
-        with self.process(*arguments) as running:
-            yield from _split(running, end)
+    def lines(self, objects: Sequence[str]) -> dict[str, int]:
+        """The lines of objects as git counts them, by object; 0 for a binary one.
 
-    def _failed(self, command: str, complaints: bytes) -> GitFailed:
-        said = _first_line(complaints)
-        return GitFailed(
-            f"git {command} failed in {self.root}: {said}"
-            " (is this a partial clone? then `git fetch --refetch --no-filter` brings the rest)"
-        )
+        A last line without a newline is a line.
+        """
+        counts = dict.fromkeys(objects, 0)
+        count = ("grep", "-I", "--count", "--null", "--no-color", "-e", "")
+        for n in range(0, len(objects), _OBJECTS_AT_ONCE):
+            chosen = objects[n : n + _OBJECTS_AT_ONCE]
+            for token in self.tokens(*count, *chosen, end=b"\n"):
+                oid, _, lines = token.partition(b"\0")
+                counts[oid.decode()] = int(lines)
+        return counts
 
 
 @contextmanager
 def open_repository(path: Path) -> Iterator[View]:
-    """The repository that the path lies in, bare or not, from any of its directories.
+    """The repository that holds the path, bare or not, from any of its directories.
 
     Raises:
-        GitMissing: there is no git.
-        NotARepository: the path is in no repository, or git refuses to open it.
-        EmptyRepository: HEAD names no commit yet.
+        GitUnusable: git is not installed, the path is in no repository that git opens, or HEAD
+            names no commit.
     """
     if not path.is_dir():
-        raise NotARepository(f"{path} is no directory: give the path of a git repository")
+        raise GitUnusable(f"{path} is not a directory: give the path of a git repository")
     objects = Path(_ask(path, "rev-parse", "--git-path", "objects"))
-    shallow = Path(_ask(path, "rev-parse", "--git-path", "shallow"))
+    shallow = path / _ask(path, "rev-parse", "--git-path", "shallow")
     try:
         head = _ask(path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    except NotARepository:
-        raise EmptyRepository(f"{path} has no commit at HEAD: there is nothing to count") from None
+    except GitUnusable:
+        raise GitUnusable(f"{path} has no commit at HEAD: nothing can be counted") from None
     with tempfile.TemporaryDirectory(prefix="countledger-git-") as name:
         directory = Path(name)
-        _make_view(directory, head)
-        if (path / shallow).exists():
-            (directory / "shallow").write_bytes((path / shallow).read_bytes())
+        # Written by hand: no template, no hook; and of the same hash function.
+        config = "[core]\n\tbare = true\n\trepositoryformatversion = 0\n"
+        if len(head) == _SHA256_HEX_DIGITS:
+            config = config.replace("= 0", "= 1") + "[extensions]\n\tobjectformat = sha256\n"
+        (directory / "config").write_text(config)
+        (directory / "HEAD").write_text(f"{head}\n")
+        (directory / "refs").mkdir()
+        (directory / "objects").mkdir()
+        if shallow.exists():
+            (directory / "shallow").write_bytes(shallow.read_bytes())
         yield View(path, head, directory, (path / objects).resolve())
-
-
-def _make_view(directory: Path, head: str) -> None:
-    """An empty bare repository of the same hash function, written by hand: no template, no hook."""
-    config = "[core]\n\tbare = true\n\trepositoryformatversion = 0\n"
-    if len(head) == _SHA256_HEX_DIGITS:
-        config = config.replace("= 0", "= 1") + "[extensions]\n\tobjectformat = sha256\n"
-    (directory / "config").write_text(config)
-    (directory / "HEAD").write_text(f"{head}\n")
-    (directory / "refs").mkdir()
-    (directory / "objects").mkdir()
 
 
 def _ask(path: Path, *arguments: str) -> str:
@@ -150,21 +158,21 @@ def _ask(path: Path, *arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 - arguments are ours, and no shell reads them
             ["git", *arguments],  # noqa: S607 - the user's git, from PATH
             cwd=path,
-            env=_environment(keep=("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY")) | {"LC_ALL": "C"},
+            env=_environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY") | {"LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
         )
     except FileNotFoundError:
-        raise GitMissing("git was not found: install git, the demo counts a repository") from None
+        raise GitUnusable("git was not found: install git, the demo counts a repository") from None
     except OSError as error:
-        raise NotARepository(f"{path} cannot be opened: {error.strerror}") from error
+        raise GitUnusable(f"{path} cannot be opened: {error.strerror}") from error
     if done.returncode:
-        raise NotARepository(f"{path} cannot be opened: {_first_line(done.stderr)}")
+        raise GitUnusable(f"{path} cannot be opened: {_first_line(done.stderr)}")
     return os.fsdecode(done.stdout.removesuffix(b"\n"))
 
 
-def _environment(*, keep: tuple[str, ...]) -> dict[str, str]:
+def _environment(*keep: str) -> dict[str, str]:
     """The environment without what would point git elsewhere or change what it prints."""
     return {
         name: value
@@ -173,27 +181,7 @@ def _environment(*, keep: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _finished(running: subprocess.Popen[bytes]) -> int:
-    """The exit code, once its standard input has ended."""
-    if running.stdin is not None:
-        running.stdin.close()
-    return running.wait()
-
-
-def _split(running: subprocess.Popen[bytes], end: bytes) -> Iterator[bytes]:
-    """The output cut at each end mark; a last piece without one comes too."""
-    if running.stdout is None:
-        raise AssertionError("the process was made with a pipe")
-    rest = b""
-    while chunk := running.stdout.read(_CHUNK_BYTES):
-        *whole, rest = (rest + chunk).split(end)
-        yield from whole
-    if rest:
-        yield rest
-
-
-def _first_line(said: bytes) -> str:
+def _first_line(text: bytes) -> str:
     """Git's own reason in one printable line."""
-    text = said.decode(errors="replace").strip()
-    line = text.splitlines()[0] if text else "git gave no reason"
-    return re.sub(r"^fatal: ", "", line)
+    lines = text.decode(errors="replace").strip().splitlines()
+    return re.sub(r"^fatal: ", "", lines[0]) if lines else "git gave no reason"

@@ -1,96 +1,68 @@
-"""A git repository as a stream of counter events.
+r"""A git repository as a stream of counter events, and what git itself says that they add up to.
 
 For every commit along the first parent of HEAD, oldest first: `commits:<author>` +1 under the key
 `<commit>`, and for every text file that it touched `lines:<path>` by the lines added minus the
 lines removed, under the key `<commit>:<path>`. A merge counts against its first parent, so the
-deltas of a path add up to the lines that it has in the tree of HEAD. What counts as what:
+deltas of a path add up to the lines that it has in the tree of HEAD:
 
-- A **text file** is what git calls one by content alone: no NUL in its first 8,000 bytes.
-  Attributes and configuration have no say (see `git.py`). A file that turns from text to binary
-  loses its lines, and has them again when it turns back: git prints no numbers for such a step,
-  so both sides are counted by themselves. A binary file has 0 lines.
-- A **symbolic link** has the lines of its target's text (one), as for git.
-- A **submodule** is no file: it has 0 lines, also when it replaces a file or a file replaces it.
-- Nothing is a rename: the old path loses its lines and the new one has them.
-- A step of 0 (a new mode, a line replaced) is no event.
-- An **author** is the name in the commit itself; a mail map is not applied.
-- In a **shallow clone** the history begins at its boundary: the commit there counts as the first
-  one, with all the files that it has.
+- A **text file** has no NUL in its first 8,000 bytes; attributes and configuration have no say. A
+  binary file has 0 lines. Git prints no numbers for a step between text and binary, so both sides
+  are counted.
+- A **symbolic link** has the lines of its target's text; a **submodule** has 0 lines.
+- Nothing is a rename, and a step of 0 is no event. A mail map is not applied to authors.
+- In a **shallow clone** the commit at the boundary counts as the first one, with all its files.
+
+The truth comes from other commands than the events: `git grep` counts the lines of every file in
+the tree of HEAD, `git shortlog` the commits of authors.
+
+A counter is named after the bytes that git has. Those that a counter name may not hold are written
+as `%XX` and `%` as `%25`; nothing is `%`; a name of more than 512 bytes is cut and ends in `%~` and
+its SHA-256. So different names give different counters.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from countledger.infra.demo.blobs import Blobs, open_blobs
-from countledger.infra.demo.names import counter_name
+from countledger import Event
+from countledger.ledger.keys import has_control_characters
+from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from countledger.infra.demo.git import View
 
-LINES = "lines"
-COMMITS = "commits"
+LINES: Final = "lines"
+COMMITS: Final = "commits"
+# One event in so many is sent twice, after so many others, as a retry would be.
+RESEND_EVERY: Final = 10
+RESEND_DELAY: Final = 250
 
-_SUBMODULE = "160000"
-_LOG = (
-    "log",
-    "--first-parent",
-    "-m",
-    "--reverse",
-    "--no-show-signature",
-    "--encoding=UTF-8",
-    "--format=tformat:>%H%x00%an",
-    "-z",
-    "--raw",
-    "--numstat",
-    "--no-abbrev",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--submodule=short",
+_HALF_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
+_SUBMODULE: Final = "160000"
+# What shortlog prints for a commit whose author line cannot be read; for log it is nobody.
+_UNREADABLE_AUTHOR: Final = b"%aN"
+_LOG: Final = (
+    *("log", "--first-parent", "-m", "--reverse", "--no-show-signature", "--encoding=UTF-8"),
+    *("--format=tformat:>%H%x00%an", "-z", "--raw", "--numstat", "--no-abbrev", "--no-renames"),
+    *("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short"),
     "--ignore-submodules=none",
 )
+# Mode and object of a path, in hex, on one side of a commit.
+_Side: TypeAlias = "tuple[str, str]"
 
 
-class Step(NamedTuple):
-    """One event to emit."""
-
-    counter: str
-    delta: int
-    key: str
-
-
-class Side(NamedTuple):
-    """What a path was on one side of a commit: its mode and its object, in hex."""
-
-    mode: str
-    oid: str
-
-    @property
-    def is_file(self) -> bool:
-        """Whether git keeps content here: neither nothing nor a submodule."""
-        return self.mode != _SUBMODULE and self.oid.strip("0") != ""
-
-
-class Change(NamedTuple):
-    """What one commit did to one path."""
-
-    path: bytes
-    old: Side
-    new: Side
-    delta: int | None
-    """Lines added minus lines removed; None where git prints no numbers."""
-
-
-class Commit(NamedTuple):
-    """One commit and all that it changed."""
-
+@dataclass(slots=True)
+class _Commit:
     oid: str
     author: bytes
-    changes: list[Change]
+    sides: dict[bytes, tuple[_Side, _Side]] = field(default_factory=dict)
+    deltas: dict[bytes, int] = field(default_factory=dict)
 
 
 def count_commits(view: View) -> int:
@@ -99,68 +71,113 @@ def count_commits(view: View) -> int:
     return int(answer)
 
 
-def read_steps(view: View) -> Iterator[list[Step]]:
+def read_events(view: View) -> Iterator[list[Event]]:
     """The events of the history, oldest first, a commit at a time."""
-    with open_blobs(view) as blobs:
-        for commit in parse_log(view.tokens(*_LOG, view.head)):
-            yield steps_of(commit, blobs)
+    for commit in _parse_log(view.tokens(*_LOG, view.head)):
+        events = [Event(counter_name(COMMITS, commit.author), 1, key=commit.oid)]
+        for path, delta in (commit.deltas | _counted(view, commit)).items():
+            if delta:
+                # The counter's spelling of the path: valid in a key, and never too long.
+                counter = counter_name(LINES, path)
+                key = f"{commit.oid}:{counter.removeprefix(LINES + ':')}"
+                events.append(Event(counter, delta, key=key))
+        yield events
 
 
-def steps_of(commit: Commit, blobs: Blobs) -> list[Step]:
-    """The events of one commit."""
-    steps = [Step(counter_name(COMMITS, commit.author), 1, commit.oid)]
-    for change in commit.changes:
-        delta = _delta(change, blobs)
-        if delta:
-            counter = counter_name(LINES, change.path)
-            # The counter's spelling of the path: valid in a key too, and never too long.
-            key = f"{commit.oid}:{counter.removeprefix(LINES + ':')}"
-            steps.append(Step(counter, delta, key))
-    return steps
-
-
-def _delta(change: Change, blobs: Blobs) -> int:
-    """Lines added minus removed; asked of the objects where git's diff does not say it."""
-    plain = all(side.mode != _SUBMODULE for side in (change.old, change.new))
-    if change.delta is not None and plain:
-        return change.delta
-    return _lines(change.new, blobs) - _lines(change.old, blobs)
-
-
-def _lines(side: Side, blobs: Blobs) -> int:
-    return blobs.lines(side.oid) if side.is_file else 0
-
-
-def parse_log(tokens: Iterator[bytes]) -> Iterator[Commit]:
+def _parse_log(tokens: Iterator[bytes]) -> Iterator[_Commit]:
     r"""Commits from what `git log -z --raw --numstat` prints in this module's format.
 
     The pieces between NULs, in order: `>commit`, author; then for each path
-    `:mode mode oid oid letter` (the first of a commit behind a newline) and the path itself;
-    then for each path `added\tremoved\tpath`. A path is never looked at to tell what it is.
+    `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself;
+    then for each path `added\tremoved\tpath`, with `-` for numbers that git does not print.
     """
-    commit: Commit | None = None
-    sides: dict[bytes, tuple[Side, Side]] = {}
+    commit: _Commit | None = None
     for token in tokens:
         if token.startswith(b">"):
             if commit is not None:
-                yield _with_leftovers(commit, sides)
-            commit, sides = Commit(token[1:].decode(), next(tokens), []), {}
+                yield commit
+            commit = _Commit(token[1:].decode(), next(tokens))
             continue
         if commit is None:
             raise AssertionError(f"git log began with {token!r}")
         fact = token.removeprefix(b"\n")
         if fact.startswith(b":"):
             old_mode, new_mode, old_oid, new_oid, _ = fact[1:].decode().split(" ")
-            sides[next(tokens)] = (Side(old_mode, old_oid), Side(new_mode, new_oid))
+            commit.sides[next(tokens)] = (old_mode, old_oid), (new_mode, new_oid)
         else:
             added, removed, path = fact.split(b"\t", 2)
-            delta = None if added == b"-" else int(added) - int(removed)
-            commit.changes.append(Change(path, *sides.pop(path), delta))
+            if added != b"-":
+                commit.deltas[path] = int(added) - int(removed)
     if commit is not None:
-        yield _with_leftovers(commit, sides)
+        yield commit
 
 
-def _with_leftovers(commit: Commit, sides: dict[bytes, tuple[Side, Side]]) -> Commit:
-    """The commit with the paths that git named but gave no numbers for."""
-    commit.changes.extend(Change(path, old, new, None) for path, (old, new) in sides.items())
-    return commit
+def _counted(view: View, commit: _Commit) -> dict[bytes, int]:
+    """The deltas of paths for which git's diff has no such number, counted in the objects."""
+    unknown = {
+        path: sides
+        for path, sides in commit.sides.items()
+        if path not in commit.deltas or any(mode == _SUBMODULE for mode, _ in sides)
+    }
+    files = {oid for sides in unknown.values() for mode, oid in sides if _is_file(mode, oid)}
+    lines = view.lines(sorted(files))
+    return {
+        path: lines.get(new, 0) - lines.get(old, 0)
+        for path, ((_, old), (_, new)) in unknown.items()
+    }
+
+
+def _is_file(mode: str, oid: str) -> bool:
+    """Whether git keeps content here: neither nothing nor a submodule."""
+    return mode != _SUBMODULE and oid.strip("0") != ""
+
+
+def with_resends(
+    events: Iterable[Event], *, every: int = RESEND_EVERY, delay: int = RESEND_DELAY
+) -> Iterator[tuple[Event, bool]]:
+    """All events in their order, and every so-many-th once more, later; true for the second."""
+    waiting: deque[tuple[int, Event]] = deque()
+    for number, event in enumerate(events, start=1):
+        yield event, False
+        if number % every == 0:
+            waiting.append((number + delay, event))
+        while waiting and waiting[0][0] <= number:
+            yield waiting.popleft()[1], True
+    for _, event in waiting:
+        yield event, True
+
+
+def read_truth(view: View) -> dict[str, int]:
+    """Every counter that is not zero at HEAD, and its value, as git itself says."""
+    files: dict[bytes, str] = {}
+    for token in view.tokens("ls-tree", "-r", "-z", "--full-tree", view.head):
+        facts, _, path = token.partition(b"\t")
+        mode, _, oid = facts.decode().split(" ")
+        if _is_file(mode, oid):
+            files[path] = oid
+    lines_of = view.lines(sorted(set(files.values())))
+    truth = {counter_name(LINES, path): lines_of[oid] for path, oid in files.items()}
+    summary = ("shortlog", "--summary", "--first-parent", "--encoding=UTF-8", view.head)
+    for line in view.tokens(*summary, end=b"\n"):
+        commits, _, author = line.partition(b"\t")
+        counter = counter_name(COMMITS, b"" if author == _UNREADABLE_AUTHOR else author)
+        truth[counter] = truth.get(counter, 0) + int(commits)
+    return {counter: value for counter, value in truth.items() if value}
+
+
+def counter_name(namespace: str, name: bytes) -> str:
+    """The counter of a git name (a path, an author) in a namespace; see the module's docstring."""
+    rest = "".join(map(_spelled, name.decode("utf-8", "surrogateescape"))) or "%"
+    limit = COUNTER_NAME_MAX_BYTES - len(f"{namespace}:".encode())
+    if len(rest.encode()) > limit:
+        digest = f"%~{sha256(name).hexdigest()}"
+        cut = rest.encode()[: limit - len(digest)].decode(errors="ignore")
+        rest = _HALF_ESCAPE.sub("", cut) + digest
+    return f"{namespace}:{rest}"
+
+
+def _spelled(char: str) -> str:
+    """One character as itself, or its bytes as `%XX` where a counter name may not hold it."""
+    if char not in "%#" and not has_control_characters(char):
+        return char
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import (
     CountledgerError,
     IdempotencyKeyReused,
@@ -13,7 +14,6 @@ from countledger.ledger.errors import (
     WrongKind,
 )
 from countledger.ledger.namespace import Kind
-from countledger.ledger.retry import Backoff
 from countledger.producers.buffer.coalesce import keep
 from countledger.producers.receipt import Receipt, unacknowledged
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
@@ -15,7 +16,6 @@ from countledger.ledger.errors import (
     Unreachable,
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
-from countledger.ledger.retry import Backoff
 from countledger.ledger.service_errors import translated
 from countledger.producers.kinesis.aggregate import Aggregate, pack
 from countledger.producers.receipt import unacknowledged

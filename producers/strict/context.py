@@ -5,36 +5,39 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
+from countledger.ledger import attempts as driver
+from countledger.ledger.attempts import PASSING as PASSING  # noqa: PLC0414 - for its importers
+from countledger.ledger.attempts import Backoff, Send, run
+from countledger.ledger.attempts import RetryPeriodOver as RetryPeriodOver  # noqa: PLC0414
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, Throttled, Unclear, Unreachable
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
-from countledger.ledger.retry import Backoff
+from countledger.ledger.operations import Get
+from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Exhausted, Steps
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import StrictOutcome
 
-# After these another attempt may go through. Only an `Unclear` one may have been carried out.
-PASSING: Final = (Throttled, Unclear, Unreachable)
+_T = TypeVar("_T")
+
 # How often a call is tried; a method that meets others more often has a policy of its own.
 POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
 
 
 class StaleDefinition(CountledgerError):
     """The counter is not the one that was read: it was deleted or recreated (inner use)."""
-
-
-class RetryPeriodOver(CountledgerError):
-    """What would make a request safe may be forgotten by now: it must not leave (inner use)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class MethodContext:
     new_id: Callable[[int], str] = new_id
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
+    def run(self, steps: Steps[_T]) -> _T:
+        """Carry the steps of a protocol out in this thread."""
+        return run(steps, DynamoPerformer(self.dynamo, self.reads, self.clock))
+
     def read(self, key: Key) -> Item:
         """An item as it is now: one read unit for each 4 KB.
 
@@ -81,6 +88,17 @@ class MethodContext:
             raise StaleDefinition("the counter was recreated")
         return item
 
+    def reading(self, definition: Definition) -> Steps[Item]:
+        """A counter's main item, if its incarnation is still that of the definition: one read unit.
+
+        Raises:
+            StaleDefinition: it was deleted or recreated: its markers and tokens mean nothing.
+        """
+        item: Item | None = yield Send(Get(self.table, definition.main))
+        if item is None or item.get("incarnation") != definition.incarnation:
+            raise StaleDefinition(f"counter {definition.counter!r} was deleted or recreated")
+        return item
+
     def value_after(self, key: Key) -> Amount | None:
         """The value right after a transaction, which answers with none: one read unit."""
         try:
@@ -91,14 +109,8 @@ class MethodContext:
         return value
 
 
-class Attempts:
-    """The attempts of one call, at whatever place: how many, and whether one is in doubt.
-
-    Attributes:
-        made: attempts that failed so far.
-        maybe_applied: whether one of them may have been carried out, or may still be.
-        until_ms: when what makes another attempt safe may be forgotten, or None.
-    """
+class Attempts(driver.Attempts):
+    """The attempts of one call, for a method whose loop is written by hand."""
 
     def __init__(
         self, context: MethodContext, backoff: Backoff, advice: str, *, until_ms: int | None = None
@@ -112,22 +124,21 @@ class Attempts:
             until_ms: when what makes another attempt safe may be forgotten. A process that was
                 frozen and wakes later must not send again.
         """
-        self.made = 0
-        self.maybe_applied = False
-        self._clock = context.clock
-        self._waits_ms = backoff.waits_ms(context.random)
+        super().__init__(context.clock, context.random, backoff, until_ms)
         self._advice = advice
-        self.until_ms = until_ms
 
     def again(self, error: CountledgerError) -> bool:
         """Note a failure and wait before the next attempt; False: there is none left."""
-        self.made += 1
         self.maybe_applied = self.maybe_applied or isinstance(error, Unclear)
-        wait_ms = next(self._waits_ms, None)
+        wait_ms = self.next_wait_ms()
         if wait_ms is None:
             return False
-        self._clock.sleep_ms(wait_ms)
-        return not self._late
+        self.clock.sleep_ms(wait_ms)
+        try:
+            self.check()
+        except RetryPeriodOver:
+            return False
+        return True
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -136,7 +147,7 @@ class Attempts:
         Raises:
             RetryPeriodOver: it is too late for this one; it was not sent.
         """
-        with guarded(self._refuse_late):
+        with guarded(self.check):
             yield
 
     def fenced(self, counter: str, fence: Callable[[], StrictOutcome]) -> StrictOutcome:
@@ -160,14 +171,6 @@ class Attempts:
                 raise
             return self.unknown(counter)
 
-    @property
-    def _late(self) -> bool:
-        return self.until_ms is not None and self._clock.now_ms() > self.until_ms
-
-    def _refuse_late(self) -> None:
-        if self._late:
-            raise RetryPeriodOver("this process stood still for longer than the key is remembered")
-
     def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
         """What is left to say when no attempt is.
 
@@ -183,3 +186,46 @@ class Attempts:
     def unknown(self, counter: str) -> Unknown:
         """The method cannot tell."""
         return Unknown(counter, self._advice)
+
+
+def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Contended:
+    """What a method ends with when no attempt is left.
+
+    Args:
+        exhausted: what is known of the attempts.
+        counter: its name.
+        advice: what a caller can do when the outcome stays unknown.
+
+    Raises:
+        Unreachable: nothing ever answered, so nothing was sent.
+    """
+    if exhausted.maybe_applied:
+        return Unknown(counter, advice)
+    if isinstance(exhausted.error, Unreachable):
+        raise exhausted.error
+    return Contended(counter, exhausted.attempts, str(exhausted.error))
+
+
+def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
+    """End a call that was not done.
+
+    Args:
+        exhausted: what is known of its attempts.
+        what: what was to be done, for the message.
+        advice: what a caller can do when the outcome stays unknown.
+
+    Raises:
+        Unclear: an attempt may have been applied.
+        Throttled: each attempt was clearly refused.
+        Unreachable: nothing ever answered.
+    """
+    error = exhausted.error
+    if exhausted.maybe_applied:
+        raise Unclear(
+            f"{what}: no clear answer in {exhausted.attempts} attempts; {advice}"
+        ) from error
+    if isinstance(error, Unreachable):
+        raise error
+    raise Throttled(
+        f"{what}: nothing was written in {exhausted.attempts} attempts ({error}); try again later"
+    ) from error

@@ -1,60 +1,61 @@
 """Method `marker`: the change and a marker of it in one transaction. Four write units.
 
-The marker lies where the key alone says, whichever bin the change goes to; it is put only where
-there is none of this incarnation of the counter. It carries the delta, the time, the note, and
-which call made it, and expires after the counter's window (time to live; a marker that is still
-there counts). A cancelled transaction is read by its reasons, the marker's first: the change itself
-may be what used up the headroom:
+The key alone determines where the marker is stored, whichever bin the change goes to. The marker
+carries the delta, the time, the note and the id of the call that wrote it, and expires after the
+counter's window (time to live; an expired marker that still exists counts). The transaction is
+conditional on there being no marker of this incarnation of the counter. `MarkerChange.at` and
+`withdrawing` hold the answer tables. Three rules behind them:
 
-    marker there, same call           applied, by a request of this call that got no answer
-    marker there, same delta          duplicate
-    marker there, other delta         the key was used for another change
-    marker there, void                given up
-    no marker, condition failed       no room, as of now; the marker is looked for once more
-    conflict, throttle                not applied: sent again
-    no answer                         sent again: the marker will tell
+- A cancelled transaction is read by its reasons, the marker's first: the change itself may have
+  taken the last headroom.
+- Nothing promises that a cancelled transaction names every condition that failed. So "bound
+  reached" is said only after a consistent read of the marker (one read unit, on refusals only).
+- "Bound reached" is not final while a request of this call got no answer: it may still be applied,
+  and find headroom. Then a void marker is written first. If that finds the marker, the change was
+  applied meanwhile.
 
-What it cannot know: a key that comes again after its window. A key with a time is refused then; a
-bare one counts again.
-
-That a cancelled transaction names every condition that failed, and not the first one alone, is
-nowhere promised. So "no room" is not said before the marker was looked for by itself, with a
-consistent read: one read unit, on refusals alone.
-
-"No room" is not final while a request of this call got no answer: it may still land, and find room.
-Then a void marker is put in its way. If that finds the marker, the request has landed meanwhile.
+A key that is used again after its window is refused if it has a time; a bare one counts again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
-from countledger.ledger.errors import CountledgerError, TransactionCancelled
+from countledger.ledger.attempts import (
+    PASSING,
+    Attempts,
+    Done,
+    Reply,
+    RetryPeriodOver,
+    Send,
+    attempt,
+    otherwise,
+)
+from countledger.ledger.errors import CountledgerError, TransactionCancelled, Unreachable
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
-from countledger.ledger.operations import Check, Put
-from countledger.producers.strict.context import (
-    PASSING,
-    POLICY,
-    Attempts,
-    MethodContext,
-    RetryPeriodOver,
-    StaleDefinition,
+from countledger.ledger.operations import Check, Get, Put, Transact
+from countledger.producers.strict.context import POLICY, StaleDefinition, end
+from countledger.producers.strict.outcome import (
+    Applied,
+    BoundReached,
+    Duplicate,
+    Unknown,
+    Withdrawn,
 )
-from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
 from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
     from countledger.producers.strict.change import StrictChange
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
     from countledger.producers.strict.sending import Part
@@ -71,7 +72,7 @@ def window_ms(definition: Definition) -> int:
 
 
 def put_marker(context: MethodContext, definition: Definition, change_id: str, facts: Item) -> Put:
-    """The write of a marker, where there is none of this incarnation of the counter."""
+    """The write of a marker, on condition that this incarnation of the counter has none."""
     now_ms = context.clock.now_ms()
     life_ms = window_ms(definition) + context.clock_skew_ms
     item = {
@@ -90,7 +91,7 @@ def put_marker(context: MethodContext, definition: Definition, change_id: str, f
 
 @dataclass(slots=True)
 class MarkerChange:
-    """A change on its way by method marker."""
+    """One change by method marker."""
 
     context: MethodContext
     definition: Definition
@@ -106,99 +107,116 @@ class MarkerChange:
         """Nothing sent yet.
 
         Raises:
-            KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
+            KeyExpired, ClockSkew: its key is too old, or dated too far ahead.
         """
         change.check_age(context.clock.now_ms(), window_ms(definition), context.clock_skew_ms)
         until_ms = change.remembered_until(window_ms(definition))
-        attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+        attempts = Attempts(context.clock, context.random, POLICY, until_ms)
         call = context.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
         marker = put_marker(context, definition, change.id, facts)
         return cls(context, definition, change, attempts, marker, call)
 
     def at(self, parts: Sequence[Part]) -> StrictOutcome:
-        """Bring it in at these items: two write units each and two for the marker; one read unit.
+        """Apply it at these items: two write units each and two for the marker; one read unit.
 
         Raises:
             IdempotencyKeyReused: the key was used with another delta.
-            StaleDefinition: the counter is not the one that was read.
+            StaleDefinition: the counter was deleted or recreated.
         """
-        updates = [
-            update_of(self.context.table, self.definition, part, self.change.at_ms)
-            for part in parts
-        ]
-        token = self.context.new_id(self.change.at_ms)
-        while True:
-            failure: CountledgerError
-            try:
-                with self.attempts.sending():
-                    self.context.dynamo.transact([self.marker, *updates], token)
-            except RetryPeriodOver as late:
-                return self.attempts.end(self.change.counter, late)
-            except TransactionCancelled as cancelled:
-                outcome = self._cancelled(parts, cancelled.reasons)
-                if outcome is not None:
-                    return outcome
-                failure = cancelled
-            except PASSING as error:
-                failure = error
-            else:
-                return Applied(self.change.counter, self._value())
-            if not self.attempts.again(failure):
-                return self.attempts.end(self.change.counter, failure)
+        return self.context.run(self._applying(parts))
 
     def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
-        """Look for the marker, which the reasons may have kept to themselves: one read unit.
+        """Make a refusal final: one read unit for the marker.
 
-        Where a request may still land, put a void marker in its way instead: four write units.
+        While a request may still be applied, write a void marker instead: four write units.
         """
+        return self.context.run(self._confirming(refused))
+
+    def _applying(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
+        """Send the transaction.
+
+        Its answers mean:
+
+        done                              applied
+        marker exists, of this call       applied, by a request that got no answer
+        marker exists, of another call    what `_meaning_of` that marker says
+        no marker, a bound is reached     refused, as of now
+        another incarnation               the definition is stale; unknown while in doubt
+        conflict, throttle, no answer     again: the marker will say
+        """
+        at_ms = self.change.at_ms
+        updates = [update_of(self.context.table, self.definition, part, at_ms) for part in parts]
+        transaction = Transact([self.marker, *updates], self.context.new_id(at_ms))
+
+        def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
+            match reply.answer:
+                case TransactionCancelled(reasons=(marker, *_)) if marker.item is not None:
+                    return Done(marker.item)
+                case TransactionCancelled(reasons=(marker, *others)) if not marker.passing:
+                    refused = self._refused_among(parts, others, reply)
+                    return otherwise(reply) if refused is None else Done(refused)
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(Applied(self.change.counter, None))
+
+        ended = yield from attempt(
+            None,
+            lambda _: Send(transaction),
+            interpret,
+            lambda exhausted: end(exhausted, self.change.counter, _ADVICE),
+            self.attempts,
+        )
+        if isinstance(ended, dict):
+            return (yield from self._meaning_of(ended))
+        return (yield from self._with_value(ended))
+
+    def _refused_among(
+        self, parts: Sequence[Part], reasons: Sequence[Reason], reply: Reply[None]
+    ) -> StrictOutcome | None:
+        try:
+            return refused_among(self.definition, parts, reasons)
+        except StaleDefinition:
+            if not reply.maybe_applied:
+                raise
+            return self._unknown
+
+    def _confirming(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not self.attempts.maybe_applied:
-            return self._refused(refused)
+            return (yield from self._confirming_by_marker(refused))
         until_ms = self.attempts.until_ms
-        fence = partial(withdraw, self.context, self.definition, self.change.id, until_ms)
-        ended = self.attempts.fenced(self.change.counter, fence)
+        try:
+            ended = yield from withdrawing(self.context, self.definition, self.change.id, until_ms)
+        except Unreachable:
+            return self._unknown
         if isinstance(ended, Withdrawn):
             return refused
         if isinstance(ended, Duplicate):
-            return Applied(self.change.counter, self._value())
-        # The way could not be closed: the old request may still land.
-        return self.attempts.unknown(self.change.counter)
+            return (yield from self._with_value(Applied(self.change.counter, None)))
+        # No void marker could be written: the old request may still be applied.
+        return self._unknown
 
-    def _cancelled(self, parts: Sequence[Part], reasons: Sequence[Reason]) -> StrictOutcome | None:
-        """What a cancelled transaction says; None: nothing yet, try again."""
-        marker, *others = reasons
-        if marker.condition_failed and marker.item is not None:
-            return self._marked(marker.item)
-        if marker.passing:
-            return None
-        try:
-            return refused_among(self.definition, parts, others)
-        except StaleDefinition:
-            if not self.attempts.maybe_applied:
-                raise
-            return self.attempts.unknown(self.change.counter)
-
-    def _refused(self, refused: Refusal) -> StrictOutcome:
+    def _confirming_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not isinstance(refused, BoundReached):
             return refused
         key = {name: self.marker.item[name] for name in ("counter", "part")}
         try:
-            marker = self.context.reads.get(self.context.table, key, consistent=True)
+            marker = yield Send(Get(self.context.table, key))
         except PASSING:
-            return self.attempts.unknown(self.change.counter)
+            return self._unknown
         if marker is None or marker.get("incarnation") != self.definition.incarnation:
             return refused
-        return self._marked(marker)
+        return (yield from self._meaning_of(marker))
 
-    def _marked(self, marker: Item) -> StrictOutcome:
-        """What a marker that is there says of this change."""
+    def _meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
+        """What a marker that exists says of this change: one read unit."""
         if marker.get("call") == self.call:
-            return Applied(self.change.counter, self._value())
-        # Of this incarnation as this process knows it; the counter may have been made again since.
+            return (yield from self._with_value(Applied(self.change.counter, None)))
+        # It is of the incarnation that this process knows; the counter may have been recreated.
         try:
-            main = self.context.read_incarnation(self.definition.main, self.definition.incarnation)
+            main = yield from self.context.reading(self.definition)
         except PASSING:
-            return self.attempts.unknown(self.change.counter)
+            return self._unknown
         if "void" in marker:
             return Withdrawn(self.change.counter, self.change.id)
         if marker.get("delta") != self.change.delta:
@@ -206,69 +224,86 @@ class MarkerChange:
         value = None if self.definition.bins > 1 else main.get("total")
         return Duplicate(self.change.counter, value)
 
-    def _value(self) -> Amount | None:
-        if self.definition.bins > 1:
-            return None
-        return self.context.value_after(self.definition.main)
+    def _with_value(self, outcome: StrictOutcome) -> Steps[StrictOutcome]:
+        """An applied change with the counter's value, if that can be read: one read unit."""
+        if not isinstance(outcome, Applied) or self.definition.bins > 1:
+            return outcome
+        try:
+            main = yield Send(Get(self.context.table, self.definition.main))
+        except CountledgerError:
+            # The change is applied; a read that fails must not make it look otherwise.
+            return outcome
+        return replace(outcome, value=(main or {}).get("total"))
+
+    @property
+    def _unknown(self) -> Unknown:
+        return Unknown(self.change.counter, _ADVICE)
 
 
 def withdraw(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> StrictOutcome:
-    """Put a void marker where a change would put its own: four write units.
+    """`withdrawing`, in this thread."""
+    return context.run(withdrawing(context, definition, change_id, until_ms))
 
-    In a transaction that also checks the incarnation: a process whose definition is stale would
-    otherwise overwrite a marker of the next incarnation.
+
+def withdrawing(
+    context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
+) -> Steps[StrictOutcome]:
+    """Write a void marker where a change would write its own: four write units.
+
+    In a transaction that checks the counter's incarnation: a void marker of an earlier incarnation
+    would replace a marker of the current one. Its answers mean:
+
+        done                             withdrawn
+        another incarnation              the definition is stale
+        void marker exists               withdrawn before
+        marker exists                    duplicate: the change is applied
+        too late                         unknown: the change's own marker may have expired
+        conflict, throttle, no answer    again
 
     Args:
         context: what to work with.
         definition: of the counter.
-        change_id: what the key of the change stands for.
+        change_id: the id of the change's key.
         until_ms: when the change's own marker may have expired; None: nobody can tell.
 
     Returns:
-        `Withdrawn`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
-        clear answer.
+        `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied.
+        `Unknown`: no clear answer.
 
     Raises:
-        StaleDefinition: the counter is not the one that was read.
+        StaleDefinition: the counter was deleted or recreated.
     """
     counter = definition.counter
-    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
     void = put_marker(context, definition, change_id, {"void": 1})
-    same = Check(context.table, definition.main, of(definition.incarnation))
-    token = context.new_id(context.clock.now_ms())
-    while True:
-        failure: CountledgerError
-        try:
-            with attempts.sending():
-                context.dynamo.transact([void, same], token)
-        except RetryPeriodOver:
-            return attempts.unknown(counter)
-        except TransactionCancelled as cancelled:
-            there, same_counter = cancelled.reasons
-            if same_counter.condition_failed:
-                raise StaleDefinition("the counter was deleted or recreated") from cancelled
-            if there.condition_failed:
-                return _given(context, definition, change_id, there.item or {}, attempts)
-            failure = cancelled
-        except PASSING as error:
-            failure = error
-        else:
-            return Withdrawn(counter, change_id)
-        if not attempts.again(failure):
-            return attempts.end(counter, failure)
+    unchanged = Check(context.table, definition.main, of(definition.incarnation))
+    transaction = Transact([void, unchanged], context.new_id(context.clock.now_ms()))
 
+    def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
+        match reply.answer:
+            case TransactionCancelled(reasons=(_, same)) if same.condition_failed:
+                raise StaleDefinition("the counter was deleted or recreated") from reply.answer
+            case TransactionCancelled(reasons=(marker, _)) if marker.condition_failed:
+                return Done(marker.item or {})
+            case RetryPeriodOver():
+                return Done(Unknown(counter, _ADVICE))
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(Withdrawn(counter, change_id))
 
-def _given(
-    context: MethodContext, definition: Definition, change_id: str, marker: Item, attempts: Attempts
-) -> StrictOutcome:
-    """What a marker that is in the way says, if the counter is still that one."""
+    ended = yield from attempt(
+        None,
+        lambda _: Send(transaction),
+        interpret,
+        lambda exhausted: end(exhausted, counter, _ADVICE),
+        Attempts(context.clock, context.random, POLICY, until_ms),
+    )
+    if not isinstance(ended, dict):
+        return ended
     try:
-        # Nothing promises that a cancelled transaction names all that failed.
-        context.read_incarnation(definition.main, definition.incarnation)
+        # Nothing promises that a cancelled transaction names every condition that failed.
+        yield from context.reading(definition)
     except PASSING:
-        return attempts.unknown(definition.counter)
-    if "void" in marker:
-        return Withdrawn(definition.counter, change_id)
-    return Duplicate(definition.counter, None)
+        return Unknown(counter, _ADVICE)
+    return Withdrawn(counter, change_id) if "void" in ended else Duplicate(counter, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
-from countledger.ledger.retry import Backoff
 from countledger.producers.strict.context import PASSING, Attempts, MethodContext, StaleDefinition
 from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
 from countledger.producers.strict.outcome import Applied, Contended, Duplicate

@@ -16,8 +16,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import CorruptItem, Throttled, TokenMismatch, TransactionCancelled
-from countledger.ledger.retry import Backoff
 from countledger.producers.strict import bins
 from countledger.producers.strict.context import PASSING, StaleDefinition
 from countledger.producers.strict.definition import Method

@@ -13,7 +13,7 @@ from io import BytesIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from countledger.infra.cli.run import run
+from countledger.infra.cli.app import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.cli.run import run
+from countledger.infra.cli.app import run
 from tests.e2e.command import Command, Process
 
 if TYPE_CHECKING:

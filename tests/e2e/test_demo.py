@@ -11,8 +11,8 @@ import pytest
 
 from countledger import CountLedger
 from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.job import Job
-from countledger.infra.demo.names import counter_name
+from countledger.infra.demo.history import counter_name
+from countledger.infra.demo.run import Run
 from countledger.infra.local_stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.settings import Settings
@@ -216,14 +216,13 @@ def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
     own_stack.pump.stop()
     try:
         with open_repository(made.path) as view:
-            job = Job(client_of(own_stack), view, clock=HastyClock(), on_stage=lambda _stage: None)
-            report = job.run(started_s=0.0)
+            report = Run(client_of(own_stack), view, HastyClock()).report(started_s=0.0)
     finally:
         own_stack.pump.start()
 
-    assert not report.good
-    assert report.missing == report.events == 2
-    assert {wrong.counter for wrong in report.wrong} == {
+    assert not report["good"]
+    assert report["missing"] == report["events"] == 2
+    assert {wrong["counter"] for wrong in report["wrong_totals"]} == {
         "commits:Nobody Yet",
         "lines:never seen",
     }
@@ -236,12 +235,12 @@ def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_p
         made.commit({b"long": b"line\n" * lines})
 
     with open_repository(made.path) as view:
-        job = Job(client_of(own_stack), view, clock=SystemClock(), on_stage=lambda _stage: None)
-        report = job.run(started_s=0.0)
+        run = Run(client_of(own_stack), view, SystemClock())
+        report = run.report(started_s=0.0)
 
-    assert report.alerts.good
-    assert {alert.counter for alert in report.alerts.alerts} == {"lines:long"}
-    assert report.alerts.latency_max_s is not None
+    assert run.alerts.good
+    assert {alert.counter for alert in run.alerts.alerts} == {"lines:long"}
+    assert report["alert_max_seconds"] is not None
 
 
 class HastyClock(SystemClock):

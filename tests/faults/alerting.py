@@ -84,7 +84,8 @@ class Telling:
         """Every client of the evaluator."""
         publisher: Any = self.evaluator.publisher
         letters: Any = self.evaluator.dead_letters
-        return (
+        dead_letters = letters.queue.client
+        return (self.evaluator.dynamo.client, publisher.events, publisher.topics, dead_letters)
             self.evaluator.dynamo.client,
             publisher.events,
             publisher.topics,

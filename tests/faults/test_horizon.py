@@ -5,12 +5,11 @@ from itertools import repeat
 
 import pytest
 
-from countledger.ledger import connection
+from countledger.ledger import connection, performer
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import KeyExpired, Unacknowledged
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Namespace
-from countledger.producers import sender as sender_module
 from countledger.producers.event import Event
 from countledger.producers.sender import Sender
 from tests.engines.clock import HandClock
@@ -42,7 +41,7 @@ def retries_of_the_sdk_left_on(patch: pytest.MonkeyPatch) -> None:
 
     Each rule alone holds: the second is there for what freezes behind the first.
     """
-    patch.setattr(sender_module, "guarded", lambda _look: nullcontext())
+    patch.setattr(performer, "guarded", lambda _look: nullcontext())
     patch.setitem(connection._RETRIES, "none", connection._RETRIES["standard"])
 
 

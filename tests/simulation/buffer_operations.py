@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
-from countledger.ledger.retry import Backoff
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.coalesce import EntryMaker
 from countledger.producers.buffer.delivery import BatchDelivery

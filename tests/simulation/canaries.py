@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from countledger.compaction import plan
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.run import Run
 from countledger.consumers import (
     fold,
@@ -27,13 +27,13 @@ from countledger.consumers import repair as repairing
 from countledger.consumers.batch import BatchOutcome, complete_outcome
 from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
+from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
-from countledger.producers import course, sender
-from countledger.producers.strict import context, sending, spread, token_set, tokens
+from countledger.producers import sender
+from countledger.producers.strict import sending, spread, token_set, tokens
 from countledger.producers.strict.crt import CrtChange
 from countledger.producers.strict.marker import MarkerChange
 from countledger.producers.strict.optimistic import OptimisticChange
@@ -193,7 +193,7 @@ def _put_without_condition(patch: pytest.MonkeyPatch) -> None:
     def unconditional(table: str, item: Item, condition: object) -> Put:  # noqa: ARG001
         return put(table, item)
 
-    patch.setattr(course, "Put", unconditional)
+    patch.setattr(sender, "Put", unconditional)
 
 
 # ---- compaction ----
@@ -311,7 +311,7 @@ def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(context.Attempts, "_late", property(lambda attempts: False))  # noqa: ARG005
+    patch.setattr(attempts.Attempts, "check", lambda attempts: None)  # noqa: ARG005
 
 
 def _markers_of_a_short_life(patch: pytest.MonkeyPatch) -> None:
@@ -354,12 +354,13 @@ CANARIES = [
     Canary("verify behind a proof", _verify_without_proof, "totals"),
     Canary("verify behind a settled stream", _verify_without_settling, "totals"),
     Canary("repair on condition of the version", _repair_without_version, "totals"),
+    Canary("repair raises watermarks", consumers.repairs_raise_no_watermarks, "repairs"),
     Canary("the horizon", _send_without_a_last_look, "compaction"),
     Canary("the condition of an entry", _put_without_condition),
     Canary("compaction takes only the old", _merge_the_young, "compaction"),
     Canary("the condition of publish", _publish_without_condition, "compaction"),
     Canary("await", _skip("_await"), "compaction"),
-    Canary("settle", _skip("_settle"), "compaction"),
+    Canary("wait until deleted", _skip("_wait_until_deleted"), "compaction"),
     Canary("the head is read twice", _one_head_read, "compaction"),
     Canary("covers of the first head", _covers_of_the_first_head, "compaction"),
     Canary("due marks come again", _due_forgets_redelivery, "due"),

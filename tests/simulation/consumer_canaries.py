@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers import directory, materializer, proof, watermark
-from countledger.consumers.alerts import judged, rule_items
+from countledger.consumers import directory, materializer, proof, repair, watermark
+from countledger.consumers.alerts import rule_items, state
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
@@ -18,13 +18,24 @@ from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.limits import MINUTE_MS
 from countledger.producers.strict.context import MethodContext
-from tests.simulation import evaluating, transactions, world
+from tests.simulation import (
+    evaluating,
+    faults,
+    running_operations,
+    transactions,
+    world,
+)
 from tests.simulation.accidents import ACCIDENTS
+from tests.simulation.faults import Fault
+from tests.simulation.shape import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from random import Random
 
     import pytest
+
+    from tests.simulation.shape import Shape
 
 
 def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
@@ -41,8 +52,8 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_scan_alert_hides_the_way_there(patch: pytest.MonkeyPatch) -> None:
-    """Moves up to where a total was told to stand count as judged."""
-    patch.setattr(judged, "up_to", lambda state, _move: state)
+    """Changes up to the total of an initial scan count as evaluated."""
+    patch.setattr(state, "state_before", lambda known, _change: known)
 
 
 def told_before_it_is_in_force(patch: pytest.MonkeyPatch) -> None:
@@ -152,6 +163,24 @@ def updates_leave_late(patch: pytest.MonkeyPatch) -> None:
     """No look at the time is taken as an update leaves."""
     _accidents(patch, "remake", "split", "storm")
     patch.setattr(Deadline, "check", lambda _deadline: None)
+
+
+def repairs_raise_no_watermarks(patch: pytest.MonkeyPatch) -> None:
+    """A repair relies on the progress alone, also for shards that were handled a moment ago.
+
+    Here totals are deleted and repaired while requests of earlier invocations are under way for as
+    long as a minute; little else happens.
+    """
+    _accidents(patch, "remake", "split")
+    patch.setattr(repair, "_raised", lambda *_: ())
+    patch.setattr(running_operations, "DELETED", 1.0)
+    patch.setitem(faults._RATES, Fault.LATE, (0.15,))
+
+    def slow_requests(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
+        shape = drawn(random, operations, focus)
+        return replace(shape, life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0)
+
+    patch.setattr("tests.simulation.simulation.drawn", slow_requests)
 
 
 def lost_progress_is_zero(patch: pytest.MonkeyPatch) -> None:

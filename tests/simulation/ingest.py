@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.infra.kinesis_shards import KinesisSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
 from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource, decode_quarantined
 from countledger.ledger.quarantine_store import QuarantineStore, quarantine_ids_in
-from countledger.ledger.retry import Backoff
 from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.handler import answer_of, source_of
 from countledger.producers.ingest.ingest import Ingest

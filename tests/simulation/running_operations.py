@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.report import RunOutcome
 from countledger.consumers.repair import Remedy
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.simulation.client import Client
 
 NAMESPACE = "n"
+# How often a total is deleted rather than edited by hand.
+DELETED: Final = 0.3
 
 
 def compact(client: Client) -> None:
@@ -102,7 +104,7 @@ def spoil(client: Client) -> None:
     excused = auditor.ledger.accounts[counter].excused
     excused[client.region] = client.world.schedule.now_ms, "edited by hand"
     auditor.by_hand = True
-    gone = client.random.random() < 0.3
+    gone = client.random.random() < DELETED
     table.store(key, None if gone else {**there, "total": there["total"] + 7})
     auditor.by_hand = False
     client.tell(f"total of {counter} {'deleted' if gone else 'edited'} by hand")

@@ -71,7 +71,7 @@ def test_recording_loads_producers_and_the_core() -> None:
 
 def test_help_loads_no_command_and_no_sdk() -> None:
     """The page is made from the table of commands."""
-    loaded = _loaded_by("from countledger.infra.cli.run import run\nassert run(['--help']) == 0")
+    loaded = _loaded_by("from countledger.infra.cli.app import run\nassert run(['--help']) == 0")
 
     modules = {f"countledger.infra.cli.{one.module}" for one in COMMANDS.values()}
     assert not modules & loaded

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion_mark import DeletionMark
-from countledger.compaction.deletion_plan import empty_head
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.deletion import DeletionMark, empty_head
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.retire import Retire
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import BadInput, ConditionFailed, ServiceFailed
 from countledger.ledger.exact import ExactReader
@@ -30,7 +30,6 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.operations import Delete
-from countledger.ledger.retry import Backoff
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
 from tests.simulation.compaction.dynamo import SimulatedClient

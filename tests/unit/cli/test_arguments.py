@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.infra.cli.arguments import negative_last
+from countledger.infra.cli.options import negative_last
 
 
 @pytest.mark.parametrize(

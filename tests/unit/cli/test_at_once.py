@@ -2,8 +2,8 @@
 
 import pytest
 
-from countledger.infra.cli.transaction import answer, parse_change
-from countledger.infra.cli.usage import BadUsage
+from countledger.infra.cli.options import BadUsage
+from countledger.infra.cli.strict_change import answer, parse_change
 from countledger.ledger.errors import BadDelta
 from countledger.producers.strict.outcome import (
     Applied,

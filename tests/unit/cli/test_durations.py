@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.infra.cli.durations import parse_duration_ms
+from countledger.infra.cli.options import parse_duration_ms
 from countledger.ledger.errors import BadSetting
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.infra.cli.alert_rules import without_topic
-from countledger.infra.cli.rule_options import RuleText, read_rules
-from countledger.infra.cli.settings_file import commands_for
+from countledger.infra.cli.settings_file import RuleText, commands_for, read_rules
 from countledger.ledger.errors import BadRule, BadSetting
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.infra.cli import app as module
 from countledger.infra.cli import options
-from countledger.infra.cli import run as module
-from countledger.infra.cli.run import run
+from countledger.infra.cli.app import run
 from tests.unit.demo.repositories import Repository
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["schedule", "apply", "/no/such.toml"], "/no/such.toml: No such file"),
         (["up", "--stack-name", "no_name"], "stack name 'no_name'"),
         (["demo", "--via", "post"], "'post' is not one of"),
-        (["demo", "--repo", "/no/such/place"], "/no/such/place is no directory"),
+        (["demo", "--repo", "/no/such/place"], "/no/such/place is not a directory"),
         (["emti"], "Did you mean 'emit'"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Retire
-from countledger.infra.cli.schedule_options import ScheduleText, read_schedules
+from countledger.infra.cli.settings_file import ScheduleText, read_schedules
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 

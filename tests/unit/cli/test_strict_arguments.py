@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.infra.cli.amounts import parse_amount, parse_bound
-from countledger.infra.cli.run import run
+from countledger.infra.cli.app import run
+from countledger.infra.cli.strict_change import parse_amount, parse_bound
 from countledger.ledger.errors import BadBounds
 from countledger.producers.strict.bounds import KEEP
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from countledger.infra.cli.strict_rows import document, row, warnings
+from countledger.infra.cli.strict_answers import document, row, warnings
 from countledger.producers.strict.definition import Method
 from countledger.producers.strict.reader import StrictCounter
 

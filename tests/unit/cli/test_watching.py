@@ -12,8 +12,7 @@ from countledger import Total
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.alert_log import LoggedAlert
 from countledger.consumers.alerts.rule import Direction
-from countledger.infra.cli.watch import follow
-from countledger.infra.cli.watch_view import alert_line, signed, table_of
+from countledger.infra.cli.watch import alert_line, follow, signed, table_of
 from countledger.infra.cli.watching import WatchState
 from countledger.ledger.errors import Throttled
 from tests.unit.ledger.clocks import ManualClock

@@ -6,26 +6,27 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import Step, read_steps
-from countledger.infra.demo.truth import read_truth
+from countledger.infra.demo.history import read_events, read_truth
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from countledger import Event
+
 ANN = "commits:Ann Author"
 
 
-def steps_of(path: Path) -> list[Step]:
+def steps_of(path: Path) -> list[Event]:
     """All events of the repository."""
     with open_repository(path) as view:
-        return [step for steps in read_steps(view) for step in steps]
+        return [step for steps in read_events(view) for step in steps]
 
 
-def sums_of(steps: list[Step]) -> dict[str, int]:
+def sums_of(steps: list[Event]) -> dict[str, int]:
     """What the counters come to, without those at zero."""
     sums: Counter[str] = Counter()
     for step in steps:
-        sums[step.counter] += step.delta
+        sums[step.counter] += int(step.delta)
     return {counter: total for counter, total in sums.items() if total}
 
 

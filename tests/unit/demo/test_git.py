@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.demo.errors import EmptyRepository, GitFailed, GitMissing, NotARepository
-from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import read_steps
+from countledger.infra.demo.git import GitUnusable, open_repository
+from countledger.infra.demo.history import read_events
 from countledger.ledger.errors import CountledgerError
 from tests.unit.demo.repositories import Repository, git
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def refusal(path: Path) -> CountledgerError:
     """The error that the repository is refused with; one line, exit 2."""
     with pytest.raises(CountledgerError) as caught, open_repository(path) as view:
-        list(read_steps(view))
+        list(read_events(view))
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
     return caught.value
@@ -29,7 +28,7 @@ def test_a_directory_that_is_no_repository_is_refused(tmp_path: Path) -> None:
     """The error names the path and says what git said."""
     error = refusal(tmp_path)
 
-    assert isinstance(error, NotARepository)
+    assert isinstance(error, GitUnusable)
     assert str(tmp_path) in str(error)
     assert "not a git repository" in str(error)
 
@@ -38,15 +37,15 @@ def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     """A missing directory and a file are no repositories."""
     (tmp_path / "file").touch()
 
-    assert isinstance(refusal(tmp_path / "missing"), NotARepository)
-    assert isinstance(refusal(tmp_path / "file"), NotARepository)
+    assert isinstance(refusal(tmp_path / "missing"), GitUnusable)
+    assert isinstance(refusal(tmp_path / "file"), GitUnusable)
 
 
 def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     """There is nothing to count before the first commit."""
     made = Repository(tmp_path / "empty")
 
-    assert isinstance(refusal(made.path), EmptyRepository)
+    assert isinstance(refusal(made.path), GitUnusable)
 
 
 def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +56,7 @@ def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.Mo
 
     error = refusal(made.path)
 
-    assert isinstance(error, GitMissing)
+    assert isinstance(error, GitUnusable)
     assert "install git" in str(error)
 
 
@@ -73,7 +72,7 @@ def test_a_partial_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:
 
     error = refusal(clone)
 
-    assert isinstance(error, GitFailed)
+    assert isinstance(error, GitUnusable)
     assert "--no-filter" in str(error)
 
 
@@ -90,6 +89,6 @@ def test_the_view_is_gone_when_the_count_is_over(
 
     with open_repository(made.path) as view:
         assert list(scratch.iterdir())
-        next(read_steps(view))
+        next(read_events(view))
 
     assert not list(scratch.iterdir())

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger import Event
 from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import Step, count_commits
+from countledger.infra.demo.history import count_commits
 from tests.unit.demo.repositories import (
     EXECUTABLE,
     LINK,
@@ -52,7 +53,7 @@ def test_every_event_has_a_key_of_its_own_and_no_delta_is_zero(tmp_path: Path) -
 
     assert len({(step.counter, step.key) for step in steps}) == len(steps)
     assert all(step.delta for step in steps)
-    assert all(len(step.key.encode()) <= 1024 for step in steps)
+    assert all(len(str(step.key).encode()) <= 1024 for step in steps)
 
 
 def test_events_come_oldest_first_under_the_keys_of_their_commits(repository: Repository) -> None:
@@ -61,10 +62,10 @@ def test_events_come_oldest_first_under_the_keys_of_their_commits(repository: Re
     second = repository.commit({b"a": b"1\n"})
 
     assert steps_of(repository.path) == [
-        Step(ANN, 1, first),
-        Step("lines:a", 2, f"{first}:a"),
-        Step(ANN, 1, second),
-        Step("lines:a", -1, f"{second}:a"),
+        Event(ANN, 1, first),
+        Event("lines:a", 2, f"{first}:a"),
+        Event(ANN, 1, second),
+        Event("lines:a", -1, f"{second}:a"),
     ]
 
 
@@ -142,7 +143,7 @@ def test_a_merge_counts_against_its_first_parent(repository: Repository) -> None
     steps = steps_of(repository.path)
 
     assert lines_of(repository.path) == {"a": 2, "b": 2, "c": 1}
-    assert Step("lines:b", 2, f"{merge}:b") in steps
+    assert Event("lines:b", 2, f"{merge}:b") in steps
     assert sums_of(steps)[ANN] == 3
 
 

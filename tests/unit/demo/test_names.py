@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countledger.infra.demo.names import counter_name
+from countledger.infra.demo.history import counter_name
 from countledger.ledger.keys import check_counter
 from tests.unit.demo.repositories import ODD_NAMES
 
@@ -71,7 +71,7 @@ def test_the_documented_spellings_hold(name: bytes, counter: str) -> None:
 
 
 def test_a_long_name_keeps_its_beginning_and_never_half_a_character() -> None:
-    """Shortening cuts between characters and between `%XX`, and fills the room."""
+    """Shortening cuts between characters and between `%XX`, and fills the space."""
     for name in ("é".encode() * 600, b"#" * 600, b"a" * 600):
         counter = counter_name("lines", name)
         kept = counter.removeprefix("lines:").partition("%~")[0]

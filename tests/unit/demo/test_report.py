@@ -1,69 +1,110 @@
-"""When a run is good, and which repository is counted by default."""
+"""When a run is good, what its summary says, and which repository is counted by default."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import countledger
-from countledger.infra.demo.checkout import own_repository
-from countledger.infra.demo.errors import NotARepository
-from countledger.infra.demo.long_files import AlertCheck
-from countledger.infra.demo.report import Report, Wrong
+from countledger.consumers.alerts.alert import Alert
+from countledger.consumers.alerts.rule import Direction
+from countledger.infra.cli.demo import _own_repository, print_summary
+from countledger.infra.demo.checks import problems
+from countledger.infra.demo.git import GitUnusable
+from countledger.infra.demo.run import Lag
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-GOOD = Report(
-    repo="/r",
-    head="0" * 40,
-    shallow=False,
-    commits=3,
-    events=20,
-    resent=2,
-    duplicates=2,
-    counters=5,
-    wrong=(),
-    missing=0,
-    emit_s=2.0,
-    end_to_end_s=4.0,
-    seconds=5.0,
-    lag_p50_s=0.1,
-    lag_max_s=0.5,
-    producer_write_units=22.0,
-    materializer_write_units=18.0,
-    largest={"lines:a": 7},
-    alerts=AlertCheck(),
+GOOD: dict[str, Any] = {
+    "repo": "/r",
+    "head": "0" * 40,
+    "shallow": False,
+    "commits": 3,
+    "events": 20,
+    "entries": None,
+    "resent": 2,
+    "duplicates": 2,
+    "counters": 5,
+    "wrong": 0,
+    "wrong_totals": [],
+    "missing": 0,
+    "emit_events_per_second": 10.0,
+    "end_to_end_events_per_second": 5.0,
+    "seconds": 5.0,
+    "lag_p50_seconds": 0.1,
+    "lag_max_seconds": 0.5,
+    "producer_write_units_per_event": 1.1,
+    "materializer_write_units_per_event": 0.9,
+    "largest": {"lines:a": 7},
+    "alerts": 1,
+    "alerts_missing": 0,
+    "alerts_unexpected": 0,
+    "alerts_silent": [],
+    "alert_p50_seconds": 2.0,
+    "alert_max_seconds": 4.0,
+}
+ALERT = Alert(
+    rule="demo-long-files",
+    revision="r",
+    counter="lines:a",
+    direction=Direction.RISING,
+    threshold=1_000,
+    old=990,
+    new=1_020,
+    version=7,
+    region="us-east-1",
+    at_ms=0,
 )
 
 
 def test_a_run_is_good_only_if_nothing_at_all_is_wrong() -> None:
-    """A wrong total, a missing event and a retry that was counted are each enough."""
-    assert GOOD.good
-    assert replace(GOOD, duplicates=3).good
-    assert not replace(GOOD, duplicates=1).good
-    # A way in that does not tell leaves it to the totals.
-    assert replace(GOOD, duplicates=None).good
-    assert not replace(GOOD, missing=1).good
-    assert not replace(GOOD, alerts=AlertCheck(silent=("lines:a",))).good
-    assert not replace(GOOD, wrong=(Wrong("lines:a", 7, 7, 8),)).good
+    """A wrong total, a missing event, a retry that was counted, an alert: each is enough."""
+    assert not problems(GOOD)
+    assert not problems(GOOD | {"duplicates": 3})
+    # Through Kinesis the totals decide.
+    assert not problems(GOOD | {"duplicates": None})
+    for wrong in (
+        {"duplicates": 1},
+        {"missing": 1},
+        {"wrong": 1},
+        {"alerts_missing": 1},
+        {"alerts_unexpected": 1},
+        {"alerts_silent": ["lines:a"]},
+    ):
+        assert len(problems(GOOD | wrong)) == 1
 
 
-def test_the_document_has_rates_and_costs_and_names_wrong_totals() -> None:
-    """It is one flat object of JSON; `wrong` is a number."""
-    document = json.loads(json.dumps(replace(GOOD, wrong=(Wrong("lines:a", 7, 7, 8),)).document()))
+def test_the_summary_of_a_good_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the rates, the cost, the alerts with their latencies, and the verdict."""
+    print_summary(GOOD, [ALERT], own_engine=True)
 
-    assert document["wrong"] == 1
-    assert document["wrong_totals"] == [
-        {"counter": "lines:a", "total": 7, "emitted": 7, "truth": 8}
-    ]
-    assert document["emit_events_per_second"] == 10.0
-    assert document["end_to_end_events_per_second"] == 5.0
-    assert document["write_units_per_event"] == 2.0
-    assert (document["alerts"], document["alert_p50_seconds"]) == (0, None)
+    said = capsys.readouterr().out
+    assert "2.00 per event: 1.10 producer (resends included), 0.90 materializer" in said
+    assert "1 of files that passed 1,000 lines, 2.0 s after the event (median), 4.0 s at" in said
+    assert "   990 to   1020  lines:a" in said
+    assert "Every alert was due, and no alert is missing." in said
+
+
+def test_an_alert_that_is_missing_makes_the_run_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the summary says how many of each."""
+    print_summary(GOOD | {"alerts_missing": 1, "alerts_silent": ["lines:b"]}, [], own_engine=True)
+
+    said = capsys.readouterr().out
+    assert "WRONG: 1 alerts are missing, 0 were not due, 1 long files never alerted" in said
+
+
+def test_lag_is_the_age_of_the_oldest_event_that_is_missing() -> None:
+    """It grows while the materializer stands still; nothing missing is no lag."""
+    lag = Lag()
+    lag.sample(0, 0, 1.0)
+    lag.sample(5, 5, 10.0)
+    lag.sample(9, 5, 12.0)
+    lag.sample(9, 8, 13.5)  # the ninth has waited since 12.0
+    lag.sample(9, 9, 14.0)
+
+    assert lag.samples_s == [0, 0, 0, 1.5, 0]
 
 
 def test_by_default_the_own_checkout_is_counted_and_never_one_around_an_installation(
@@ -75,10 +116,10 @@ def test_by_default_the_own_checkout_is_counted_and_never_one_around_an_installa
     monkeypatch.setattr(countledger, "__file__", str(package / "__init__.py"))
     (tmp_path / ".git").mkdir()
 
-    with pytest.raises(NotARepository, match="--repo PATH"):
-        own_repository()
+    with pytest.raises(GitUnusable, match="--repo PATH"):
+        _own_repository()
 
     (tmp_path / "lib" / ".git").mkdir()
     (tmp_path / "lib" / "pyproject.toml").touch()
 
-    assert tmp_path / "lib" == own_repository()
+    assert tmp_path / "lib" == _own_repository()

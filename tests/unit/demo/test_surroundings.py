@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import count_commits, read_steps
-from countledger.infra.demo.truth import read_truth
+from countledger.infra.demo.history import count_commits, read_events, read_truth
 from tests.unit.demo.repositories import (
     SUBMODULE,
     At,
@@ -179,5 +178,5 @@ def test_the_environment_does_not_point_elsewhere(
         monkeypatch.setenv(name, value)
 
     with open_repository(repository.path) as view:
-        steps = [step for made in read_steps(view) for step in made]
+        steps = [step for made in read_events(view) for step in made]
         assert {ANN: 1, "lines:a": 1} == sums_of(steps) == read_truth(view)

@@ -1,9 +1,9 @@
 """Whose turn it is among the shards of a stream."""
 
-from countledger.infra.shards import StreamShard, readable
+from countledger.infra.shards import ListedShard, readable
 
-PARENT = StreamShard("parent", None)
-LEFT, RIGHT = StreamShard("left", "parent"), StreamShard("right", "parent")
+PARENT = ListedShard("parent", None)
+LEFT, RIGHT = ListedShard("left", "parent"), ListedShard("right", "parent")
 
 
 def test_children_wait_for_their_parent() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.clock import SystemClock, show_duration, to_datetime, to_ms
 from countledger.ledger.errors import BadTime
 from countledger.ledger.meter import Meter
-from countledger.ledger.retry import Backoff
 from tests.unit.ledger.clocks import ManualClock
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.rule import Direction
-from countledger.infra.demo.long_files import THRESHOLD, AlertCheck, Step, compare, step_of
+from countledger.infra.demo.checks import (
+    THRESHOLD,
+    AlertCheck,
+    TotalUpdate,
+    compare,
+    update_in,
+)
 
 
 def _alert(counter: str, version: int) -> Alert:
@@ -22,20 +28,20 @@ def _alert(counter: str, version: int) -> Alert:
     )
 
 
-STEPS = [
-    Step("lines:a", 1, 0, 999),
-    Step("lines:a", 2, 999, 1000),
-    Step("lines:a", 3, 1000, 1500),
-    Step("lines:a", 4, 1500, 10),
-    Step("lines:a", 5, 10, 2000),
-    Step("lines:b", 1, 0, 5),
+UPDATES = [
+    TotalUpdate("lines:a", 1, 0, 999),
+    TotalUpdate("lines:a", 2, 999, 1000),
+    TotalUpdate("lines:a", 3, 1000, 1500),
+    TotalUpdate("lines:a", 4, 1500, 10),
+    TotalUpdate("lines:a", 5, 10, 2000),
+    TotalUpdate("lines:b", 1, 0, 5),
 ]
 DUE = [_alert("lines:a", 2), _alert("lines:a", 5)]
 
 
 def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
     """Each update that passes the threshold upwards, and no other."""
-    found = compare(DUE, STEPS, ["lines:a"], fresh=True)
+    found = compare(DUE, UPDATES, ["lines:a"], fresh=True)
 
     assert found == AlertCheck(alerts=tuple(DUE))
     assert found.good
@@ -43,9 +49,9 @@ def test_alerts_that_are_all_and_the_only_ones_due_are_good() -> None:
 
 def test_an_alert_that_is_missing_is_found() -> None:
     """By the update that should have made it."""
-    found = compare(DUE[:1], STEPS, ["lines:a"], fresh=True)
+    found = compare(DUE[:1], UPDATES, ["lines:a"], fresh=True)
 
-    assert found.missing == (STEPS[4],)
+    assert found.missing == (UPDATES[4],)
     assert not found.good
 
 
@@ -53,7 +59,7 @@ def test_an_alert_that_was_not_due_is_found() -> None:
     """Of an update above the threshold, or of another counter."""
     extra = [_alert("lines:a", 3), _alert("lines:b", 1)]
 
-    found = compare(DUE + extra, STEPS, ["lines:a"], fresh=True)
+    found = compare(DUE + extra, UPDATES, ["lines:a"], fresh=True)
 
     assert found.unexpected == tuple(extra)
     assert not found.good
@@ -61,12 +67,12 @@ def test_an_alert_that_was_not_due_is_found() -> None:
 
 def test_a_long_file_that_never_alerted_is_found() -> None:
     """On a stack that counted before, only one that was seen below the threshold."""
-    assert compare(DUE, STEPS, ["lines:a", "lines:c"], fresh=True).silent == ("lines:c",)
-    assert compare(DUE, STEPS, ["lines:a", "lines:c"], fresh=False).good
-    assert compare([], STEPS, ["lines:a"], fresh=False).silent == ("lines:a",)
+    assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=True).silent == ("lines:c",)
+    assert compare(DUE, UPDATES, ["lines:a", "lines:c"], fresh=False).good
+    assert compare([], UPDATES, ["lines:a"], fresh=False).silent == ("lines:a",)
 
 
-def test_a_stream_record_is_read_without_the_judge() -> None:
+def test_a_stream_record_is_read_without_the_evaluator() -> None:
     """The first update of a total goes from nothing; what is no file's lines is passed over."""
     key = {"counter": {"S": "lines:a"}, "part": {"S": "total"}}
     new = {**key, "total": {"N": "7"}, "version": {"N": "1"}}
@@ -74,8 +80,10 @@ def test_a_stream_record_is_read_without_the_judge() -> None:
     other = {"counter": {"S": "commits:a"}, "part": {"S": "total"}}
     state = {"counter": {"S": "lines:a"}, "part": {"S": "alert#r"}}
 
-    assert step_of({"Keys": key, "NewImage": new}) == Step("lines:a", 1, 0, 7)
-    assert step_of({"Keys": key, "NewImage": new, "OldImage": old}) == Step("lines:a", 1, 5, 7)
-    assert step_of({"Keys": key, "OldImage": old}) is None
-    assert step_of({"Keys": other, "NewImage": new}) is None
-    assert step_of({"Keys": state, "NewImage": state}) is None
+    assert update_in({"Keys": key, "NewImage": new}) == TotalUpdate("lines:a", 1, 0, 7)
+    assert update_in({"Keys": key, "NewImage": new, "OldImage": old}) == TotalUpdate(
+        "lines:a", 1, 5, 7
+    )
+    assert update_in({"Keys": key, "OldImage": old}) is None
+    assert update_in({"Keys": other, "NewImage": new}) is None
+    assert update_in({"Keys": state, "NewImage": state}) is None

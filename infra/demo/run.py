@@ -1,0 +1,286 @@
+"""The demo's run: a repository's history goes in, and every total is checked against git.
+
+rule         a file that passes 1,000 lines alerts
+emit         every event, every tenth a second time, later
+wait         until the totals have all of them, or nothing moves any more
+check        every counter of the history and of git's truth; every alert
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from countledger import Buffering, CountledgerError, Receipt
+from countledger.infra.demo.checks import AlertCheck, LongFiles, Report, problems
+from countledger.infra.demo.history import (
+    LINES,
+    read_events,
+    read_truth,
+    with_resends,
+)
+from countledger.ledger.limits import SECOND_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger import CountLedger, Event, Pending, Total
+    from countledger.infra.demo.git import View
+    from countledger.ledger.clock import Clock
+    from countledger.producers.kinesis.sender import Sent
+
+    Outcome: TypeAlias = Receipt | Sent | CountledgerError
+
+# A look at the materializer's progress costs a few reads.
+_LOOK_EVERY_S: Final = 0.5
+_WAIT_MS: Final = 100
+# After so long without any movement the materializer has stopped, and waiting does not help.
+_STALLED_S: Final = 60.0
+_LARGEST: Final = 8
+# How many coalesced events are sent before the first of them is waited for.
+_AHEAD: Final = 20_000
+
+
+class Via(StrEnum):
+    """How events reach the ledger."""
+
+    DYNAMODB = "dynamodb"
+    KINESIS = "kinesis"
+
+
+@dataclass
+class Lag:
+    """How far totals lag behind what was acknowledged, from counts on one clock.
+
+    A sample is the age of the oldest acknowledged event that is not in its total yet, or 0.
+    """
+
+    samples_s: list[float] = field(default_factory=list)
+    _counts: list[int] = field(default_factory=lambda: [0])
+    _at_s: list[float] = field(default_factory=lambda: [0.0])
+
+    def sample(self, acknowledged: int, materialized: int, at_s: float) -> None:
+        """By now so many events were acknowledged, and so many are in their totals."""
+        if acknowledged > self._counts[-1]:
+            self._counts.append(acknowledged)
+            self._at_s.append(at_s)
+        oldest_missing = bisect_left(self._counts, materialized + 1)
+        late = oldest_missing < len(self._counts)
+        self.samples_s.append(at_s - self._at_s[oldest_missing] if late else 0.0)
+
+
+@dataclass
+class Run:
+    """One run over one repository.
+
+    Attributes:
+        client: of the stack to count on.
+        view: the repository.
+        clock: gives the time, and waits.
+        on_progress: is called with the commits read, the events recorded and those materialized.
+        via: how events reach the ledger.
+        coalesce: whether events of one counter share entries.
+        drain: returns once nothing is on its way any more, where that can be known.
+        fresh: whether nothing was ever counted on the stack.
+        alerts: what was found of alerts.
+    """
+
+    client: CountLedger
+    view: View
+    clock: Clock
+    on_progress: Callable[[int, int, int], None] = lambda *_: None
+    via: Via = Via.DYNAMODB
+    coalesce: bool = False
+    drain: Callable[[], None] = lambda: None
+    fresh: bool = False
+    alerts: AlertCheck = field(default_factory=AlertCheck)
+    _facts: Counter[str] = field(default_factory=Counter)
+    _events_of: Counter[str] = field(default_factory=Counter)
+    _sum_of: Counter[str] = field(default_factory=Counter)
+    _sent: deque[tuple[Event, bool]] = field(default_factory=deque)
+    _entries: set[str] = field(default_factory=set)
+    _lag: Lag = field(default_factory=Lag)
+    _looked_s: float = 0.0
+
+    def report(self, started_s: float) -> Report:
+        """Make the rule, emit, wait, check.
+
+        Args:
+            started_s: when the user started waiting, on the run's clock.
+
+        Raises:
+            CountledgerError: an event could not be recorded.
+        """
+        self._before = self._handled()
+        self._long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
+        rule = self._long_files.begin()
+        units_before, begun_s = self.client.write_units, self._now_s()
+        self._emit()
+        emitted_s = self._now_s()
+        self._await(self._totals_arrived)
+        # An event counted twice may come after the last event that was missing.
+        self.drain()
+        totals = self.client.totals(self._events_of)
+        arrived_s = self._now_s()
+        truth = read_truth(self.view)
+        totals |= self.client.totals(sorted(truth.keys() - totals.keys()))
+
+        def alerts_arrived() -> int | None:
+            self.alerts = self._long_files.check(rule, totals)
+            return None if self.alerts.good else len(self.alerts.alerts)
+
+        self._await(alerts_arrived)
+        events = self._facts["events"]
+        wrong = [
+            {"counter": n, "total": one.total, "emitted": self._sum_of[n], "truth": truth.get(n, 0)}
+            for n, one in sorted(totals.items())
+            if one.total != truth.get(n, 0)
+        ]
+        producer = (self.client.write_units - units_before) / events
+        materializer = (self._handled()[1] - self._before[1]) / events
+        latencies_s = self.alerts.latencies_s
+        report: Report = {
+            "repo": str(self.view.root),
+            "via": str(self.via),
+            "head": self.view.head,
+            "shallow": self.view.shallow,
+            "commits": self._facts["commits"],
+            "events": events,
+            "entries": self._facts["recorded"] if self.coalesce else None,
+            "resent": self._facts["resent"],
+            "duplicates": self._facts["duplicates"] if self.via is Via.DYNAMODB else None,
+            "counters": len(totals),
+            "wrong": len(wrong),
+            "wrong_totals": wrong,
+            "missing": self._missing(totals),
+            "emit_events_per_second": events / (emitted_s - begun_s),
+            "end_to_end_events_per_second": events / (arrived_s - begun_s),
+            "seconds": self._now_s() - started_s,
+            "lag_p50_seconds": median(self._lag.samples_s),
+            "lag_max_seconds": max(self._lag.samples_s),
+            "write_units_per_event": producer + materializer,
+            "producer_write_units_per_event": producer,
+            "materializer_write_units_per_event": materializer,
+            "largest": largest(totals),
+            "alerts": len(self.alerts.alerts),
+            "alert_ids": [alert.id for alert in self.alerts.alerts],
+            "alerts_missing": len(self.alerts.missing),
+            "alerts_unexpected": len(self.alerts.unexpected),
+            "alerts_silent": list(self.alerts.silent),
+            "alert_p50_seconds": median(latencies_s) if latencies_s else None,
+            "alert_max_seconds": max(latencies_s, default=None),
+        }
+        report["good"] = not problems(report)
+        return {n: round(v, 3) if isinstance(v, float) else v for n, v in report.items()}
+
+    def _emit(self) -> None:
+        for outcome in self._outcomes(self._events()):
+            if isinstance(outcome, CountledgerError):
+                raise outcome
+            event, again = self._sent.popleft()
+            known = outcome.status == "duplicate" if isinstance(outcome, Receipt) else again
+            another = not known and not (self.coalesce and outcome.id in self._entries)
+            self._facts.update(resent=again, duplicates=known, recorded=another, events=not again)
+            if self.coalesce:
+                self._entries.add(outcome.id)
+            if not again:
+                name, before = event.counter, self._sum_of[event.counter]
+                self._events_of[name] += 1
+                self._sum_of[name] += int(event.delta)
+                self._long_files.acknowledged(name, before, self._sum_of[name], self._now_s())
+            if self._now_s() - self._looked_s >= _LOOK_EVERY_S:
+                self._look()
+        self._look()
+
+    def _events(self) -> Iterator[Event]:
+        """The events as they are sent; each is kept until its outcome comes."""
+        for event, again in with_resends(self._history()):
+            self._sent.append((event, again))
+            yield event
+
+    def _history(self) -> Iterator[Event]:
+        for events in read_events(self.view):
+            self._facts["commits"] += 1
+            yield from events
+
+    def _outcomes(self, events: Iterator[Event]) -> Iterator[Outcome]:
+        """Send events; one outcome for each, in their order."""
+        if self.coalesce:
+            return self._coalesced(events)
+        if self.via is Via.KINESIS:
+            return self.client.kinesis.send_stream(events)
+        return self.client.record_stream(events)
+
+    def _coalesced(self, events: Iterator[Event]) -> Iterator[Outcome]:
+        """Send events through a buffer, without their keys, which a coalesced entry cannot keep.
+
+        An event that comes a second time is a retry of the entry that holds it: that very entry is
+        sent again.
+        """
+        first: dict[object, Pending] = {}
+        waiting: deque[tuple[Pending, bool]] = deque()
+        with self.client.buffered(Buffering(coalesce=True)) as producer:
+            for event in events:
+                again = event.key in first
+                if not again:
+                    first[event.key] = producer.add(event.counter, event.delta)
+                waiting.append((first.pop(event.key) if again else first[event.key], again))
+                while waiting and (waiting[0][0].done or len(waiting) > _AHEAD):
+                    yield self._coalesced_outcome(*waiting.popleft())
+            producer.flush()
+            for pending, again in waiting:
+                yield self._coalesced_outcome(pending, again)
+
+    def _coalesced_outcome(self, pending: Pending, again: bool) -> Outcome:  # noqa: FBT001 - of a pair
+        outcome = pending.wait()
+        if again and pending.entry is not None and isinstance(outcome, Receipt):
+            return self.client.resend(pending.entry)
+        return outcome
+
+    def _await(self, arrived: Callable[[], int | None]) -> None:
+        """Return once all has arrived (None), or once the number that has stays the same."""
+        moved_s, last = self._now_s(), -1
+        while self._now_s() - moved_s < _STALLED_S and (count := arrived()) is not None:
+            if count != last:
+                moved_s, last = self._now_s(), count
+            self.clock.sleep_ms(_WAIT_MS)
+
+    def _totals_arrived(self) -> int | None:
+        arrived = self._look()
+        # What a stream took is not known to be new to the ledger.
+        if arrived < self._facts["recorded"] and self.via is Via.DYNAMODB:
+            return arrived
+        missing = self._missing(self.client.totals(self._events_of))
+        return self._facts["events"] - missing if missing else None
+
+    def _missing(self, totals: dict[str, Total]) -> int:
+        """How many of this run's events are not in their totals."""
+        return sum(max(n - totals[name].events, 0) for name, n in self._events_of.items())
+
+    def _look(self) -> int:
+        """See how far the materializer is, report it, and return it."""
+        materialized = self._handled()[0] - self._before[0]
+        self._looked_s = self._now_s()
+        self._lag.sample(self._facts["recorded"], materialized, self._looked_s)
+        self.on_progress(self._facts["commits"], self._facts["recorded"], materialized)
+        return materialized
+
+    def _handled(self) -> tuple[int, float]:
+        """The records that the materializer has handled, and their write units."""
+        shards = self.client.freshness().shards
+        return sum(one.records for one in shards), sum(one.write_units for one in shards)
+
+    def _now_s(self) -> float:
+        return self.clock.now_ms() / SECOND_MS
+
+
+def largest(totals: dict[str, Total]) -> dict[str, int]:
+    """The biggest totals: of files, then of authors."""
+    by_size = sorted(totals.values(), key=lambda total: (-total.total, total.counter))
+    files = [one for one in by_size if one.counter.startswith(f"{LINES}:")]
+    authors = [one for one in by_size if not one.counter.startswith(f"{LINES}:")]
+    return {one.counter: int(one.total) for one in files[:_LARGEST] + authors[: _LARGEST // 2]}

@@ -1,0 +1,399 @@
+"""The attempt driver: the one loop around requests to a service.
+
+A protocol (record an entry, change a strict counter, take a claim, ...) is written in three parts,
+none of which does I/O or waits:
+
+`request(state)`
+    The next request: `Send(operation)`.
+`interpret(reply)`
+    The protocol's answer table. A `Reply` is what the service returned, or the `CountledgerError`
+    that came instead, with the state and `maybe_applied`. The result is one of four values:
+
+    - `Done(value)`: the protocol ends with this value.
+    - `Again(state)`: this attempt failed for now. Wait, then send `request(state)`.
+    - `Recheck(state)`: send `request(state)` at once, for example a consistent read that makes a
+      refusal final. It is no further attempt: it neither waits nor counts.
+    - `GiveUp(error)`: no further attempt can help.
+
+    A table lists the answers that mean something special and ends with `otherwise`, the rows that
+    all tables share: a passing error is `Again`, any other error is raised.
+`give_up(exhausted)`
+    The value, or the error to raise, when no attempt is left.
+
+`attempt` combines them and owns the rest: the waits (exponential back-off with jitter), the number
+of attempts, and `maybe_applied`, which is true as soon as one write got no clear answer and may
+have reached the service. It checks the deadline before each request, and again when the request is
+signed and leaves (a process may be suspended between the two). A request that is too late is not
+sent; its answer is the error of the check.
+
+Example: put an item unless it exists, and report whether this call wrote it.
+
+>>> def put_once(write: Put, attempts: Attempts) -> Steps[str]:
+...     def request(state: None) -> Send:
+...         return Send(write)
+...
+...     def interpret(reply: Reply[None]) -> Verdict[None, str]:
+...         match reply:
+...             case Reply(ConditionFailed(item=write.item), maybe_applied=True):
+...                 return Done("written")  # by the attempt that got no answer
+...             case Reply(ConditionFailed()):
+...                 return Done("existed")
+...             case Reply(CountledgerError()):
+...                 return otherwise(reply)
+...         return Done("written")
+...
+...     def give_up(exhausted: Exhausted[None]) -> str:
+...         return "unknown" if exhausted.maybe_applied else "not written"
+...
+...     return attempt(None, request, interpret, give_up, attempts)
+
+`attempt` returns a generator of steps. `run` carries the steps out in a thread and `run_async` in
+an event loop, so a protocol has both forms without a second implementation. Protocols compose with
+`yield from`: the steps of one may be part of another, and an `Attempts` that both share limits and
+remembers the attempts of both. A single request beside the attempts, such as a read that decides
+what a final answer means, is `answer = yield Send(operation)`; it raises what goes wrong. `Recheck`
+is for a follow-up whose answer may lead to another attempt.
+
+    run(put_once(write, Attempts(clock, random)), DynamoPerformer(dynamo, reads, clock))
+
+Tests of a protocol need no service: call `interpret` with each answer, or drive the steps with a
+function that returns prepared answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+from countledger.ledger.errors import (
+    CountledgerError,
+    RequestRejected,
+    Throttled,
+    TransactionCancelled,
+    Unclear,
+    Unreachable,
+)
+from countledger.ledger.operations import Get, Query, Scan, TransactGet
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from random import Random
+
+    from countledger.ledger.clock import Clock
+
+# What a service returned, or the `CountledgerError` that came instead.
+Answer: TypeAlias = Any
+# After these errors another attempt may succeed. Only an `Unclear` one may have been applied.
+PASSING: Final = (Throttled, Unclear, Unreachable)
+_READS: Final = (Get, TransactGet, Query, Scan)
+
+
+class RetryPeriodOver(CountledgerError):
+    """What makes a retry safe may be forgotten by now: the request was not sent (inner use)."""
+
+
+def always() -> None:
+    """The check of a request that may leave at any time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One request to a service.
+
+    Attributes:
+        operation: what to ask for, as the performer of the steps understands it.
+        before_send: called when the request leaves; raises where the request must not leave.
+    """
+
+    operation: Any
+    before_send: Callable[[], None] = always
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change anything: then no answer leaves a doubt."""
+        return not isinstance(self.operation, _READS)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait before the next step."""
+
+    wait_ms: float
+
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+Step: TypeAlias = Send | Pause
+Steps: TypeAlias = Generator[Step, Answer, _T]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[_S]):
+    """What came of one request: a row of an answer table is a pattern of it.
+
+    Attributes:
+        answer: what the service returned, or the `CountledgerError` that came instead.
+        state: of the request.
+        maybe_applied: whether a write so far, this one included, got no clear answer and may have
+            been applied, or may still be.
+    """
+
+    answer: Answer
+    state: _S
+    maybe_applied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[_T]):
+    """The protocol ends with this value."""
+
+    value: _T
+
+
+@dataclass(frozen=True, slots=True)
+class Again(Generic[_S]):
+    """The attempt failed for now: wait, then send `request(state)`.
+
+    Attributes:
+        state: to go on from.
+        error: why the attempt failed, where the answer itself is no error or does not say it.
+        resolved: no request sent so far can be applied any more: `maybe_applied` is false again.
+    """
+
+    state: _S
+    error: CountledgerError | None = None
+    resolved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck(Generic[_S]):
+    """Send `request(state)` at once; it is no further attempt.
+
+    Attributes:
+        state: to go on from.
+        resolved: as for `Again`.
+    """
+
+    state: _S
+    resolved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """No further attempt can help, because of this error."""
+
+    error: CountledgerError
+
+
+Verdict: TypeAlias = Again[_S] | Recheck[_S] | Done[_T] | GiveUp
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted(Generic[_S]):
+    """What is known when no attempt is left.
+
+    Attributes:
+        state: from which the next attempt would go on.
+        attempts: how many failed.
+        error: of the last one.
+        maybe_applied: whether one of them may have been applied, or may still be.
+    """
+
+    state: _S
+    attempts: int
+    error: CountledgerError
+    maybe_applied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Capped exponential back-off with full jitter.
+
+    Attributes:
+        attempts: how many times in all.
+        base_ms: the longest first wait.
+        cap_ms: the longest wait of all.
+    """
+
+    attempts: int = 8
+    base_ms: float = 50
+    cap_ms: float = 5_000
+
+    def waits_ms(self, random: Random) -> Iterator[float]:
+        """The wait before each attempt but the first, drawn evenly from zero to its ceiling."""
+        for attempt in range(self.attempts - 1):
+            yield random.uniform(0, min(self.cap_ms, self.base_ms * 2**attempt))
+
+    def tries(self, clock: Clock, random: Random) -> Iterator[None]:
+        """Once for each attempt, when it is its turn: the first at once, the others after waits."""
+        yield
+        for wait_ms in self.waits_ms(random):
+            clock.sleep_ms(wait_ms)
+            yield
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The attempts of one call, over all the requests that it sends.
+
+    Attributes:
+        clock: what the deadline is compared with.
+        random: what the jitter is drawn from.
+        backoff: how many attempts, and how long to wait between them.
+        until_ms: the deadline: when what makes another attempt safe may be forgotten, or None.
+        made: attempts that failed so far.
+        maybe_applied: whether one of them may have been applied, or may still be.
+    """
+
+    clock: Clock
+    random: Random
+    backoff: Backoff = field(default_factory=Backoff)
+    until_ms: int | None = None
+    made: int = 0
+    maybe_applied: bool = False
+    _waits_ms: Iterator[float] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Draw the waits from the policy, one by one."""
+        self._waits_ms = self.backoff.waits_ms(self.random)
+
+    def next_wait_ms(self) -> float | None:
+        """How long to wait before the next attempt, or None where none is left."""
+        self.made += 1
+        return next(self._waits_ms, None)
+
+    def check(self) -> None:
+        """Allow a request only before the deadline.
+
+        Raises:
+            RetryPeriodOver: it has passed.
+        """
+        if self.until_ms is not None and self.clock.now_ms() > self.until_ms:
+            raise RetryPeriodOver("this process stood still for longer than the key is remembered")
+
+
+def attempt(
+    state: _S,
+    request: Callable[[_S], Send],
+    interpret: Callable[[Reply[_S]], Verdict[_S, _T]],
+    give_up: Callable[[Exhausted[_S]], _T],
+    attempts: Attempts,
+) -> Steps[_T]:
+    """Send requests until one of them settles the matter, or no attempt is left.
+
+    Args:
+        state: to begin with.
+        request: the next request; its `before_send` is checked beside the deadline.
+        interpret: the answer table.
+        give_up: what the protocol ends with when no attempt is left.
+        attempts: of the call; may be shared with other steps of the same call.
+    """
+    while True:
+        send = _with_deadline(request(state), attempts)
+        answer: Answer
+        try:
+            send.before_send()
+            answer = yield send
+        except CountledgerError as error:
+            answer = error
+            if send.writes and isinstance(error, Unclear):
+                attempts.maybe_applied = True
+        verdict = interpret(Reply(answer, state, attempts.maybe_applied))
+        if isinstance(verdict, Done):
+            return verdict.value
+        if isinstance(verdict, GiveUp):
+            return give_up(Exhausted(state, attempts.made, verdict.error, attempts.maybe_applied))
+        if verdict.resolved:
+            attempts.maybe_applied = False
+        state = verdict.state
+        if isinstance(verdict, Again):
+            wait_ms = attempts.next_wait_ms()
+            if wait_ms is None:
+                cause = verdict.error or answer
+                return give_up(Exhausted(state, attempts.made, cause, attempts.maybe_applied))
+            yield Pause(wait_ms)
+
+
+def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
+    """The last rows of every answer table.
+
+        throttle, conflict, no answer       again
+        deadline passed                     give up
+        any other error                     raised; while an earlier attempt may have been applied,
+                                            give up: the error would say that nothing was written
+
+    Raises:
+        CountledgerError: the answer itself.
+        RequestRejected: the service calls an action of the transaction invalid.
+    """
+    answer = reply.answer
+    if isinstance(answer, PASSING):
+        return Again(reply.state)
+    if isinstance(answer, TransactionCancelled):
+        if any(reason.passing for reason in answer.reasons):
+            return Again(reply.state, Throttled(str(answer)))
+        answer = RequestRejected(str(answer))
+    if not isinstance(answer, CountledgerError):
+        raise TypeError(f"no row of the answer table for {answer!r}")
+    if reply.maybe_applied or isinstance(answer, RetryPeriodOver):
+        return GiveUp(answer)
+    raise answer
+
+
+def ask(
+    operation: Any,  # noqa: ANN401 - as of `Send`
+    attempts: Attempts,
+    give_up: Callable[[Exhausted[None]], Answer],
+) -> Steps[Answer]:
+    """Send one operation until the service answers it; the answer."""
+
+    def interpret(reply: Reply[None]) -> Verdict[None, Answer]:
+        failed = isinstance(reply.answer, CountledgerError)
+        return otherwise(reply) if failed else Done(reply.answer)
+
+    return attempt(None, lambda _: Send(operation), interpret, give_up, attempts)
+
+
+def run(steps: Steps[_T], perform: Callable[[Step], Answer]) -> _T:
+    """Carry the steps out in this thread, one after the other; what they end with, or raise."""
+    answer: Answer = None
+    while True:
+        try:
+            step = _next_step(steps, answer)
+        except StopIteration as end:
+            outcome: _T = end.value
+            return outcome
+        try:
+            answer = perform(step)
+        except CountledgerError as error:
+            answer = error
+
+
+async def run_async(steps: Steps[_T], perform: Callable[[Step], Awaitable[Answer]]) -> _T:
+    """As `run`, in an event loop."""
+    answer: Answer = None
+    while True:
+        try:
+            step = _next_step(steps, answer)
+        except StopIteration as end:
+            outcome: _T = end.value
+            return outcome
+        try:
+            answer = await perform(step)
+        except CountledgerError as error:
+            answer = error
+
+
+def _next_step(steps: Steps[_T], answer: Answer) -> Step:
+    if isinstance(answer, CountledgerError):
+        return steps.throw(answer)
+    return steps.send(answer)
+
+
+def _with_deadline(send: Send, attempts: Attempts) -> Send:
+    def check() -> None:
+        attempts.check()
+        send.before_send()
+
+    return Send(send.operation, check)

@@ -1,0 +1,68 @@
+"""Carries out the steps of the attempt driver through DynamoDB clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from countledger.ledger.attempts import Pause
+from countledger.ledger.before_send import guarded
+from countledger.ledger.operations import (
+    Delete,
+    Get,
+    Put,
+    PutBatch,
+    Query,
+    Scan,
+    Transact,
+    TransactGet,
+    Update,
+)
+
+if TYPE_CHECKING:
+    from countledger.ledger.attempts import Answer, Step
+    from countledger.ledger.clock import Clock
+    from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoPerformer:
+    """Carries out steps whose operations are those of `ledger.operations`.
+
+    Attributes:
+        dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
+        reads: for reads, which the SDK may retry.
+        clock: waits.
+    """
+
+    dynamo: DynamoClient
+    reads: DynamoClient
+    clock: Clock
+
+    def __call__(self, step: Step) -> Answer:
+        """The answer to a request, or None after a pause."""
+        if isinstance(step, Pause):
+            return self.clock.sleep_ms(step.wait_ms)
+        with guarded(step.before_send):
+            return self._answer(step.operation)
+
+    def _answer(self, operation: Operation) -> Answer:  # noqa: PLR0911 - one for each operation
+        match operation:
+            case Put():
+                return self.dynamo.put(operation)
+            case Update():
+                return self.dynamo.update(operation)
+            case Delete():
+                return self.dynamo.delete(operation)
+            case Transact(writes, token):
+                return self.dynamo.transact(writes, token)
+            case PutBatch(table, items):
+                return self.dynamo.put_batch(table, items)
+            case Get(table, key, consistent):
+                return self.reads.get(table, key, consistent=consistent)
+            case TransactGet(table, keys):
+                return self.reads.transact_get(table, keys)
+            case Query() | Scan():
+                return self.reads.page(operation)
+        assert_never(operation)
