@@ -14,7 +14,7 @@ from countledger.ledger.service_errors import translated
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from countledger.compaction.last_run import LastRun
+    from countledger.compaction.report import LastRun
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
 

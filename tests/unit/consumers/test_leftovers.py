@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.deletion_stage import Deletion, DeletionStage
+from countledger.compaction.deletion import Deletion, DeletionStage
 from countledger.compaction.deletions import Deletions
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
@@ -23,7 +23,7 @@ from tests.unit.ledger.clocks import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.deletion import LedgerDeleter
+    from countledger.compaction.ledger_deletion import LedgerDeleter
 
 GROUP = "posts"
 

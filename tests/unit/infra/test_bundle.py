@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.deploy import bundle
-from countledger.infra.deploy.bundle import OWN, SERVICES, BundleFailed, interpreter_of, pack
+from countledger.infra.deploy.bundle import (
+    OWN,
+    SERVICES,
+    BundleFailed,
+    interpreter_of,
+    pack,
+)
 from countledger.ledger import connection
 
 
