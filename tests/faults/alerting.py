@@ -86,11 +86,6 @@ class Telling:
         letters: Any = self.evaluator.dead_letters
         dead_letters = letters.queue.client
         return (self.evaluator.dynamo.client, publisher.events, publisher.topics, dead_letters)
-            self.evaluator.dynamo.client,
-            publisher.events,
-            publisher.topics,
-            letters.queue.client,
-        )
 
     def deliver(self, records: Sequence[Record]) -> EvaluationOutcome:
         """Deliver a batch until all of it is handled, from the checkpoint each time."""
