@@ -142,8 +142,9 @@ def _name(path: Path) -> str:
 
 
 def _prose(page: Path) -> str:
-    """The text of a page without its blocks of code."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    """The text of a page without its blocks of code, and without tables that are generated."""
+    text = re.sub(r"<!-- (\w+): written by.*?<!-- end of \1", "", page.read_text(), flags=re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"`[^`\n]*`", "", text)
 
 
