@@ -25,9 +25,7 @@ def cost(
     *,
     events_per_day: Annotated[
         float | None,
-        typer.Option(
-            help="CompactionPlan with so many; nothing is asked of AWS.", show_default=False
-        ),
+        typer.Option(help="Plan with so many; nothing is asked of AWS.", show_default=False),
     ] = None,
     events_per_entry: Annotated[
         float, typer.Option(help="How many events share an entry, where they are coalesced.")

@@ -23,7 +23,7 @@ from countledger.ledger.errors import BadInput, BadRule, BadSetting, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.compaction.spec import ScheduleSpec
+    from countledger.compaction.schedule import ScheduleSpec
     from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.amount import Amount
 

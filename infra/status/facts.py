@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from countledger.compaction.last_run import LastRun
+    from countledger.compaction.report import LastRun
     from countledger.compaction.schedule import Schedule
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.last_run import LastRunStore
+from countledger.compaction.report import LastRunStore
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of

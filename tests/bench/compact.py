@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from countledger import CountLedger, Event, Settings
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.limit import limits_by
+from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger
-from countledger.compaction.work import CompactCounter, parse_work
-from countledger.compaction.work_queue import WorkQueue
+from countledger.compaction.dispatcher import CompactCounter, WorkQueue, parse_work
 from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 from tests.faults.injection import before_call, calls

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied

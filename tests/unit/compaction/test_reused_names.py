@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.consumers.groups import Groups
@@ -241,7 +241,7 @@ def test_a_deletion_that_stood_still_is_not_sent_under_an_old_time(*, late: bool
 
     assert report.outcome is RunOutcome.MERGED
     if late:
-        with pytest.raises(ServiceFailed, match="stood still"):
+        with pytest.raises(ServiceFailed, match="was suspended"):
             reusing.deleter().delete(COUNTER)
     deleted = reusing.deleter().delete(COUNTER)
 
