@@ -362,11 +362,7 @@ CANARIES = [
     Canary("compaction merges only old entries", _merge_the_young, "compaction"),
     Canary("the condition of publish", _publish_without_condition, "compaction"),
     Canary("await", _skip("_await"), "compaction"),
-<<<<<<< HEAD
-    Canary("wait until deleted", _skip("_settle"), "compaction"),
-=======
     Canary("wait until deleted", _skip("_wait_until_deleted"), "compaction"),
->>>>>>> main
     Canary("the head is read twice", _one_head_read, "compaction"),
     Canary("covers of the first head", _covers_of_the_first_head, "compaction"),
     Canary("due marks are set again", _due_forgets_redelivery, "due"),
