@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
+    from countledger.consumers.alerts.dead_letters import Resender, Resent
     from countledger.consumers.alerts.delivery import Publisher
     from countledger.consumers.alerts.initial_scan import InitialScan
-    from countledger.consumers.alerts.resend import Resender, Resent
     from countledger.consumers.alerts.rule import Rule, RuleSpec, Target
     from countledger.consumers.alerts.rules import Rules
     from countledger.consumers.totals import TotalsReader
