@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from countledger.infra.cli.app import run
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
 GUIDES = "".join((ROOT / "docs" / name).read_text() for name in ("sequences.md", "claims.md"))
@@ -55,8 +55,8 @@ def test_there_are_examples() -> None:
 
 
 def test_the_python_runs(own_tables: LocalStack) -> None:
-    """Each example as it stands; in the end it prints what stands behind its `#`."""
-    for block in PYTHON_BLOCKS:
+    """Each example as it is, twice; it ends by printing what its last comment says."""
+    for block in [*PYTHON_BLOCKS, *PYTHON_BLOCKS]:
         promised = re.findall(r"^print\(.*\)  # (\S+)$", block, re.MULTILINE)
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", block],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
 
 ROOT = Path(__file__).parents[2]
@@ -49,9 +49,9 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("block", PYTHON_BLOCKS)
 def test_the_python_runs(block: str, stack: LocalStack) -> None:
-    """A Python example runs as it stands, and its last line prints what its comment says."""
+    """A Python example runs as it is, twice, and its last line prints what its comment says."""
     promised = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
-    for _ in range(2 if block in FIRST_STEPS else 1):
+    for _ in range(2):
         done = run([sys.executable, "-W", "error", "-c", block], stack)
 
         assert done.returncode == 0, done.stderr
