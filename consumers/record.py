@@ -120,7 +120,7 @@ def created_at_ms(record: Mapping[str, Any]) -> int:
     except (KeyError, TypeError, ValueError, OverflowError):
         raise MalformedRecord("the record has no creation time") from None
     if not 0 <= at_ms < TIME_LIMIT_MS:
-        raise MalformedRecord("the record's creation time is out of range")
+        raise MalformedRecord("the record has no creation time that is in range")
     return at_ms
 
 

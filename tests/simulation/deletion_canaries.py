@@ -53,7 +53,7 @@ def empty_heads_go_at_once(patch: pytest.MonkeyPatch) -> None:
     Here several callers delete one counter at once, which nobody has compacted before, and each may
     pause for two hours between reading the entries and publishing their sum.
     """
-    patch.setattr(deletion, "EMPTY_HEAD_LIFE_MS", 0)
+    patch.setattr(ledger_deletion, "EMPTY_HEAD_LIFE_MS", 0)
     patch.setitem(faults._RATES, Fault.FROZEN, (0.05,))
     weights = {"record": 2.0, "deletion call": 4.0, "deletion rest": 1.0, "exact read": 1.0}
     shape_all(patch, freeze_ms=2 * HOUR_MS, weights=weights, archive=False, accidents=0)
