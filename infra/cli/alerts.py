@@ -40,8 +40,6 @@ def alert(_options: Options) -> None:
 
 
 FINDINGS: Final = 1
-
-
 Limit = Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)]
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 
 _FILE_MAX_BYTES: Final = 1_000_000
-
-
 _COMMANDS: Final = {"schedules": "schedule", "alerts": "alert"}
 
 
@@ -74,8 +72,6 @@ def _is_yaml(path: Path) -> bool:
 
 # What removes a setting that has no other text for "none".
 NONE: Final = "none"
-
-
 DirectionName = Literal["rising", "falling", "both"]
 
 

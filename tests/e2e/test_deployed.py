@@ -8,9 +8,9 @@ import pytest
 
 import countledger
 from countledger import CountLedger, Event, Judgement, Settings
-from countledger.infra.bundle import OWN, build_bundle
-from countledger.infra.lane import Invocation
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.deploy.bundle import OWN, build_bundle
+from countledger.infra.local.shard_delivery import Invocation
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 
 

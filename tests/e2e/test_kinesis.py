@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.kinesis_shards import KinesisSource
-from countledger.infra.local_mappings import INGEST
-from countledger.infra.local_stack import Credentials, LocalStack
+from countledger.infra.local.mappings import INGEST
+from countledger.infra.local.shards import KinesisSource
+from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.ledger.errors import AccessDenied, StackNotFound
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.producers.kinesis.aggregate import pack

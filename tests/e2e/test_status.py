@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.local_mappings import MAPPINGS, PUMPED_TAG
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.mappings import MAPPINGS, PUMPED_TAG
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger import keys

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers import directory, materializer, proof, repair, watermark
-from countledger.consumers.alerts import judged, rule_items
+from countledger.consumers.alerts import rule_items, state
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
@@ -52,8 +52,8 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_scan_alert_hides_the_way_there(patch: pytest.MonkeyPatch) -> None:
-    """Moves up to where a total was told to stand count as judged."""
-    patch.setattr(judged, "up_to", lambda state, _move: state)
+    """Changes up to the total of an initial scan count as evaluated."""
+    patch.setattr(state, "state_before", lambda known, _change: known)
 
 
 def told_before_it_is_in_force(patch: pytest.MonkeyPatch) -> None:

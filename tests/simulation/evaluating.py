@@ -19,7 +19,7 @@ from countledger.consumers.alerts.targets import Targets as TargetCheck
 from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
 from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS

@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.kinesis_shards import KinesisSource
+from countledger.infra.local.shards import KinesisSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
 from countledger.ledger.attempts import Backoff
@@ -35,7 +35,7 @@ from tests.simulation.shape import COUNTERS
 if TYPE_CHECKING:
     from collections.abc import Mapping as Map
 
-    from countledger.infra.shards import ShardSource as Shards
+    from countledger.infra.local.shards import ShardSource as Shards
     from countledger.producers.ingest.ingest import IngestOutcome
     from tests.simulation.client import Memory
     from tests.simulation.process import Process

@@ -32,7 +32,7 @@ from countledger.producers.kinesis import message, producer
 from countledger.producers.sequences import expecting, sequence
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
-from countledger.producers.sequences.expecting import Expecting
+from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.strict import keyed_write
 from countledger.producers.strict.keyed_write import KeyedWrite
@@ -199,13 +199,15 @@ def expect_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def expect_by_the_number(patch: pytest.MonkeyPatch) -> None:
     """After a lost answer the next number passes for one's own."""
-    read = Expecting._read
+    interpret = ExpectedDraw._interpret
 
-    def hopeful(draw: Expecting) -> Any:  # noqa: ANN401 - an item
-        item = read(draw)
-        return {**item, "tag": draw.tag} if item.get("total") == draw.last + 1 else item
+    def hopeful(draw: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
+        before = getattr(reply.state, "before", None)
+        if before and reply.answer and reply.answer.get("total") == before.last + 1:
+            reply = replace(reply, answer={**reply.answer, "tag": before.tag})
+        return interpret(draw, reply)
 
-    patch.setattr(Expecting, "_read", hopeful)
+    patch.setattr(ExpectedDraw, "_interpret", hopeful)
 
 
 def delete_any_sequence(patch: pytest.MonkeyPatch) -> None:

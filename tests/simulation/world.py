@@ -16,7 +16,7 @@ from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, new_memory
 from countledger.consumers.watermark import PassedShards
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine_record
 from countledger.ledger.deadline import Deadline

@@ -213,3 +213,17 @@ def test_a_member_that_was_added_again_keeps_its_place() -> None:
     board = groups.board(GROUP)
     board.take_off_unless_member(COUNTER)
     assert ranked.is_on_the_board
+
+
+def test_a_state_that_gets_an_attribute_after_it_was_found_stays() -> None:
+    """A deletion is conditional on each attribute as it was seen, also on one that was missing."""
+    beside = Beside()
+    beside.record()
+    bare = keys.alert_state_key(COUNTER, GROUP)
+    beside.dynamo.put(Put(COUNTERS, {**bare, "revision": "r"}))
+    found = beside.leftovers.seen(COUNTER)
+
+    beside.dynamo.put(Put(COUNTERS, {**bare, "revision": "r", "version": 1}))
+    found()
+
+    assert beside.kept()[1] == [GROUP]

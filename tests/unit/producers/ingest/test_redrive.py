@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.errors import Unclear
+from countledger.ledger.errors import RequestRejected, Unclear
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
@@ -216,3 +216,14 @@ def test_an_aggregate_that_was_unreadable_is_unpacked_by_a_release_that_can(
 
     assert world.redrive(whole) == (True, "recorded")
     assert sorted(world.deltas()) == [5, 6]
+
+
+def test_a_new_entry_that_is_refused_says_why(world: Keeping) -> None:
+    """It stays in quarantine, and the next try may succeed."""
+    world.apply(encode(entry(7, at_ms=LATE_MS)))
+    (copy,) = world.kept()
+    world.dynamo.faults.append(Fault(RequestRejected("the table refuses it")))
+
+    assert world.redrive(copy) == (False, "the table refuses it")
+    assert world.redrive(copy) == (True, "recorded, as a new entry")
+    assert world.deltas() == [7]
