@@ -14,18 +14,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.consumers.alerts.crossing import TotalChange, total_change_of
 from countledger.consumers.alerts.delivery import Notifier
-from countledger.consumers.alerts.state import (
-    PublishFiring,
-    WriteState,
-    decide,
-    may_matter,
-    published,
-)
+from countledger.consumers.alerts.state import PublishFiring, WriteState, decide, may_matter
 from countledger.consumers.alerts.state_item import decode_state, published_write_of, write_of
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.ledger import keys
@@ -90,9 +84,7 @@ class ChainOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ChainEvaluator:
-    """Evaluates the changes of one counter under one rule, in order.
-
-    A change that fails stops the chain; other counters and rules go on.
+    """Evaluates the changes of one counter under one rule, in order, until one fails.
 
     Attributes:
         dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
@@ -115,7 +107,7 @@ class ChainEvaluator:
     write_of: Callable[[str, WriteState], Put] = write_of
 
     def evaluate(self, links: Sequence[Link]) -> ChainOutcome:
-        """Evaluate changes in order, until one fails.
+        """Evaluate changes in order.
 
         Cost: nothing for a change without an effect; for a rule with a re-arm level one read unit
         for all changes together. A change that fires: one write unit for the state, one for its
@@ -153,7 +145,7 @@ class ChainEvaluator:
                     outcome.dead += self.notifier.publish(step.firing)
                     outcome.published += len(step.firing.alerts)
                     self.dynamo.update(published_write_of(self.table, step))
-                    state = None if state is None else published(state)
+                    state = state and replace(state, published=True)
                 else:
                     self.dynamo.put(self.write_of(self.table, step))
                     state = step.state
@@ -237,7 +229,7 @@ class Evaluator:
     ) -> EvaluationOutcome:
         """Evaluate a batch of one shard. Cost: `ChainEvaluator.evaluate`; else nothing.
 
-        A counter and rule that fails, or is not finished in time, is in the outcome, not raised.
+        A counter and rule that fails or is late is in the outcome, not raised.
 
         Args:
             records: as Lambda delivers them, in order.

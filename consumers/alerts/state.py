@@ -199,11 +199,6 @@ def may_matter(change: TotalChange, rule: Rule) -> bool:
     return rule.rearm is not None and change.is_first
 
 
-def published(state: AlertState) -> AlertState:
-    """The state after its alerts were published."""
-    return replace(state, published=True)
-
-
 def status_of(state: AlertState | None, change: TotalChange, rule: Rule) -> AlertStatus:
     """The row of the table for a change."""
     if state is None:

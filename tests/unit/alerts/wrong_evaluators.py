@@ -16,7 +16,6 @@ from countledger.consumers.alerts.state import (
     PublishFiring,
     WriteState,
     decide,
-    published,
 )
 from countledger.consumers.alerts.state_item import AlertState, encode_state, published_write_of
 from countledger.ledger.errors import ConditionFailed
@@ -61,7 +60,7 @@ def next_alerts_do_not_wait(patch: pytest.MonkeyPatch) -> None:
         state: AlertState | None, change: TotalChange, rule: Rule
     ) -> PublishFiring | WriteState | None:
         passed = state is not None and state.version < change.version
-        return decide(published(state) if state is not None and passed else state, change, rule)
+        return decide(replace(state, published=True) if state and passed else state, change, rule)
 
     patch.setattr(
         evaluator_module, "ChainEvaluator", partial(Hasty, write_of=write_of, decide=decide_at_once)
