@@ -59,11 +59,11 @@ def resend(
         bool,
         typer.Option(
             "--even-if-counted",
-            help="Send also those of which nobody knows: what was counted then counts twice.",
+            help="Also send those whose state is unknown: if one was counted, it counts twice.",
         ),
     ] = False,
 ) -> int:
-    """Send the entries again that came too late and were never counted.
+    """Send the entries again that came too late and were not counted.
 
     Each becomes a new entry, made now; its old time is kept as its business time. Running this
     again counts nothing twice. What is "unknown" or "refused" stays in the queue, and the exit

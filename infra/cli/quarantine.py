@@ -1,4 +1,4 @@
-"""`countledger quarantine`: what could not be applied, judged or counted, and what to do."""
+"""`countledger quarantine`: what could not be applied, evaluated or counted, and what to do."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ By = Annotated[
 @app.callback()
 @shared
 def quarantine(_options: Options) -> None:
-    """What could not be applied, judged or counted, and waits for a person.
+    """Records that could not be applied, evaluated or counted: action required.
 
-    Sources: "ledger", records that are in no total; "counters", changes of totals that no alert
-    was judged by; "kinesis", what came through the ingest and is not in the ledger. Each is kept
+    Sources: "ledger", records that are in no total; "counters", changes of totals for which no
+    alert was evaluated; "kinesis", payloads of the ingest that are not in the ledger. Each is kept
     until it is resent or discarded.
     """
 
@@ -60,15 +60,16 @@ def list_(
     *,
     source: Of = None,
     handled: Annotated[
-        bool, typer.Option("--handled", help="Also what was handled in the last ninety days.")
+        bool,
+        typer.Option("--handled", help="Also those that were handled in the last ninety days."),
     ] = False,
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many.", show_default=False)
     ] = None,
 ) -> int:
-    """List what waits, newest first. The exit code is 1 when there is any.
+    """List what requires action, newest first. The exit code is 1 if the list is not empty.
 
-    A copy that cannot be read is named: it waits as well.
+    A copy that cannot be read is named: it requires action as well.
 
     Examples:
       countledger quarantine list
@@ -86,10 +87,10 @@ def list_(
     service = options.client().quarantine
     found = counted(service.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
     if options.json:
-        show_json_array(unread.behind(document(copy) for copy in found))
+        show_json_array(unread.after(document(copy) for copy in found))
     else:
         show_rows(row(copy) for copy in found)
-    return max(FINDINGS if waiting else 0, unread.tell())
+    return max(FINDINGS if waiting else 0, unread.report())
 
 
 @app.command("show")
@@ -136,7 +137,7 @@ def resend(
     service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
     treated = list(service.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
-    return max(_told(options, treated), unread.tell())
+    return max(_told(options, treated), unread.report())
 
 
 @app.command()
@@ -162,18 +163,21 @@ def discard(
     chosen = ids_of(options, ids, source, unread, everything=everything)
     if chosen and not yes:
         _ask(len(chosen))
-    return max(_told(options, list(service.discard(chosen, by=by or _me()))), unread.tell())
+    return max(_told(options, list(service.discard(chosen, by=by or _me()))), unread.report())
 
 
 def _ask(number: int) -> None:
-    """Ask whoever is there.
+    """Ask for confirmation at the terminal.
 
     Raises:
-        BadUsage: there is nobody.
+        BadUsage: stdin is not a terminal.
         typer.Abort: the answer is no.
     """
     if not sys.stdin.isatty():
-        raise BadUsage(f"{number} would be discarded, nobody is here to be asked: give --yes")
+        raise BadUsage(
+            f"{number} would be discarded and stdin is not a terminal, so nobody can confirm: "
+            "give --yes"
+        )
     typer.confirm(f"Discard {number} of quarantine?", abort=True, err=True)
 
 

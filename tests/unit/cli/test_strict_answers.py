@@ -55,8 +55,8 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         "set_full",
         4,
         (
-            "set full: counter 'tickets:hall' is at 7 and holds 12 keys, as many as it may, and +1 "
-            "was asked for: it takes no new change"
+            "set full: counter 'tickets:hall' is at 7 and holds 12 keys, its maximum: +1 was "
+            "refused, as is every new change"
         ),
     ),
     (
@@ -65,7 +65,7 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         "withdrawn",
         2,
         (
-            "not counted: this key of counter 'tickets:hall' was given up for good; a new change "
+            "not applied: this key of counter 'tickets:hall' was withdrawn; a new change "
             "needs a new key"
         ),
     ),
