@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_record import QuarantineSource
-    from countledger.ledger.quarantine_service import QuarantineService, Redrive
+    from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+    from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
     from countledger.producers.claims.claims import Claims
-    from countledger.producers.ingest.expired_queue import ExpiredEntries
+    from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
@@ -422,7 +422,7 @@ class CountLedger:
             StackNotFound: the stack was deployed without a stream.
             SetupError: the extra `kinesis` is not installed.
         """
-        from countledger.producers.ingest.expired_queue import expired_of
+        from countledger.producers.ingest.redrive import expired_of
 
         return expired_of(self.connection, self.namespaces)
 
@@ -430,19 +430,24 @@ class CountLedger:
     def quarantine(self) -> QuarantineService:
         """What could not be applied, judged or counted: list it, send it again, or discard it."""
         from countledger.consumers.redrive import RepairCounter, review_alert_log
-        from countledger.ledger.quarantine_notices import notices_of
         from countledger.ledger.quarantine_record import QuarantineSource
         from countledger.ledger.quarantine_service import QuarantineService
-        from countledger.ledger.quarantine_store import QuarantineStore
-        from countledger.producers.ingest.cure import RedriveOfKinesis
+        from countledger.ledger.quarantine_store import QuarantineStore, notices_of
+
+        def redrive_ingested(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+            # The extra `kinesis` is needed only for this.
+            from countledger.producers.ingest.redrive import ingest_redrive
+
+            redrive = ingest_redrive(self.connection, self.namespaces)
+            return redrive(record, even_if_counted=even_if_counted)
 
         redrives: dict[QuarantineSource, Redrive] = {
             QuarantineSource.LEDGER: RepairCounter(self.audit),
             QuarantineSource.COUNTERS: review_alert_log,
-            QuarantineSource.KINESIS: RedriveOfKinesis(self.connection, self.namespaces),
+            QuarantineSource.KINESIS: redrive_ingested,
         }
-        copies = QuarantineStore(self._totals.dynamo, self._totals.table)
-        return QuarantineService(copies, redrives, lambda: notices_of(self.connection))
+        store = QuarantineStore(self._totals.dynamo, self._totals.table)
+        return QuarantineService(store, redrives, lambda: notices_of(self.connection))
 
     @made_once
     def sequences(self) -> Sequences:

@@ -34,10 +34,7 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         -499,
         "bound_reached",
         4,
-        (
-            "bound reached: counter 'tickets:hall' is at 498, its lower bound is 0, and -499 was "
-            "asked for"
-        ),
+        ("bound reached: counter 'tickets:hall' is at 498, its lower bound is 0: -499 was refused"),
     ),
     (
         BoundReached(HALL, Decimal("0.5"), "upper", 1, Decimal("0.75")),
@@ -45,8 +42,8 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         "bound_reached",
         4,
         (
-            "bound reached: counter 'tickets:hall' is at 0.5, its upper bound is 1, and +0.75 was "
-            "asked for"
+            "bound reached: counter 'tickets:hall' is at 0.5, its upper bound is 1: +0.75 was "
+            "refused"
         ),
     ),
     (
