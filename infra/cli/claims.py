@@ -20,28 +20,16 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-
-
 Scope = Annotated[str, typer.Argument(help="Within which it is unique, as user-email.")]
-
-
 Value = Annotated[list[str], typer.Argument(help="The value; several are one combination.")]
-
-
 Owner = Annotated[str, typer.Option(help="Who has it, as the id of a user.")]
-
-
 Id = Annotated[
     str | None,
     typer.Option("--claim-id", help="The id of the claim, as `show` prints it: that claim alone."),
 ]
-
-
 Table = Annotated[
     str | None, typer.Option(help="A table of your own, written in the same transaction.")
 ]
-
-
 Key = Annotated[
     str | None, typer.Option(metavar="JSON", help="The key of its item, as a JSON object.")
 ]
@@ -52,8 +40,8 @@ Key = Annotated[
 def claim(_options: Options) -> None:
     """Values that at most one owner has: e-mail addresses, user names, seats.
 
-    An index cannot make a value unique, a claim can; docs/claims.md tells why, and how it goes
-    together with your own items. Exit code 4: somebody else has it, and the line names who.
+    An index cannot make a value unique, a claim can: docs/claims.md explains why, and how to write
+    your own items in the same transaction. Exit code 4: another owner has it; the line names it.
     """
 
 
@@ -67,7 +55,7 @@ def take(
     owner: Owner,
     claim_id: Annotated[
         str | None,
-        typer.Option(help="An id for the claim, which no other claim ever had; made if not given."),
+        typer.Option(help="A unique id for the claim. Default: a new one"),
     ] = None,
     table: Table = None,
     item: Annotated[
@@ -172,7 +160,7 @@ def release(
 def show_one(options: Options, scope: Scope, value: Value) -> int:
     """Show who has a value, and the id of the claim.
 
-    Exit codes: 0 somebody has it. 1 nobody has.
+    Exit codes: 0 it has an owner. 1 it is free.
 
     Examples:
       countledger claim show user-email ann@example.org

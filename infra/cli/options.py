@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
-
-
 Format = Literal["table", "json"]
-
-
 _PANEL = "Where AWS is, and how to print"
 
 
@@ -191,8 +187,6 @@ def reflowed(text: str) -> str:
 
 
 _NEGATIVE: Final = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
-
-
 _END_OF_OPTIONS: Final = "--"
 
 
@@ -211,14 +205,14 @@ class SignedCommand(TyperCommand):
 
 
 def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]:
-    """The same arguments, with a negative number behind the end of the options.
+    """The same arguments, with a negative number after the end of the options.
 
     `likes:1 -5 --key k` becomes `likes:1 --key k -- -5`. For a command whose last positional
     argument is the number that may be negative.
 
     Args:
         arguments: as typed, without the command.
-        valued: the options that take the argument behind them, whatever it looks like.
+        valued: the options that take the next argument, whatever it looks like.
     """
     kept: list[str] = []
     negative: list[str] = []
@@ -237,8 +231,6 @@ def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]
 
 
 _UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
-
-
 _DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 
 

@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.cli.output import Row
-    from countledger.infra.running import Running
+    from countledger.infra.local.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import StatusFinding
 
 
 FINDINGS: Final = 1
-
-
 # A shell outlives the stack that `up` pointed it at.
 _ENDED: Final = (
     'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
@@ -37,15 +35,15 @@ _ENDED: Final = (
 
 @shared
 def status(options: Options) -> int:
-    """Tell how the stack is: what runs, how far it is, and where action is required.
+    """Show the state of the stack: what runs, how late totals are, where action is required.
 
-    The stack itself, its event source mappings, how far the totals are behind, queues and their
-    oldest messages, alarms, and the schedules of compaction with what is due and what their last
-    run came to. Each finding says what to do.
+    It shows the stack, its event source mappings, the lag of the totals, queues and their oldest
+    messages, alarms, and the schedules of compaction with their due counters and last run. Each
+    finding says what to do.
 
-    A stack of this machine (countledger up) of that name is taken before one in an account; name
-    a profile, a region or an endpoint for the latter. Ages that CloudWatch measures are shown to
-    those who may read metrics.
+    A stack of that name on this machine (countledger up) takes precedence over one in an account;
+    name a profile, a region or an endpoint for the latter. Ages that CloudWatch measures require
+    permission to read metrics.
 
     Examples:
       countledger status
@@ -89,14 +87,14 @@ def _running_here(options: Options, name: str) -> Running | None:
     elsewhere = options.profile or options.region or options.endpoint_url
     if elsewhere or not engine_is_installed():
         return None
-    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+    from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
 
     return background.status(name)
 
 
 def _client_of(running: Running) -> CountLedger:
     """A client of it, whatever the environment says of another stack."""
-    from countledger.infra.local_stack import session_of  # noqa: PLC0415 - an extra
+    from countledger.infra.local.stack import session_of  # noqa: PLC0415 - an extra
 
     settings = Settings.of_stack(running.stack_name)
     return CountLedger(settings, session=session_of(), endpoint_url=running.url)

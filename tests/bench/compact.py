@@ -21,7 +21,7 @@ from countledger.ledger.limits import DAY_MS, TRANSACTION_ACTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 ENTRIES = 3_000
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.compaction.trigger import Triggers
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 WORK = [CompactCounter(f"likes:{number}") for number in range(10)]
 

@@ -18,7 +18,7 @@ from countledger.ledger.operations import Update
 from tests.e2e.aged import record_aged, total_item
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 ALL_THREE = ("DeletePolicyArn", "OperatePolicyArn", "CompactPolicyArn")
 

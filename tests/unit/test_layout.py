@@ -42,9 +42,9 @@ _SDK_FILES = {
     "ledger/dynamo.py",
     "ledger/service_errors.py",
     "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
-    "infra/deploy.py",
-    "infra/local_stack.py",
-    "infra/pump.py",
+    "infra/deploy/deployment.py",
+    "infra/local/stack.py",
+    "infra/local/pump.py",
 }
 
 

@@ -110,5 +110,5 @@ CANARIES = [
     Canary("shown alike by every region", _select_what_some_region_lacks),
     Canary("the time of a bare key", _forget_when_bare_keys_were_made),
     Canary("the age limit", _merge_at_the_horizon),
-    Canary("the last look behind the signature", _send_without_a_last_look),
+    Canary("the check after signing", _send_without_a_last_look),
 ]

@@ -9,7 +9,7 @@ import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts, RuleChange
-from countledger.consumers.alerts.publish import FailedAlert
+from countledger.consumers.alerts.delivery import FailedAlert
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.dead_letters import Resender
     from countledger.consumers.alerts.initial_scan import InitialScan
-    from countledger.consumers.alerts.resend import Resender
     from countledger.consumers.alerts.rule import Target
 
 TABLE = "counters"

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from countledger.infra.processes import kill_all, processes_under
+from countledger.infra.local.running import kill_all, processes_under
 from countledger.ledger.errors import SetupError
 
 REGION: Final = "us-east-1"

@@ -1,4 +1,4 @@
-"""The bucket of bundles and templates: made or taken; what lies there is never changed."""
+"""The bucket of bundles and templates: created or taken over; its objects are never changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
 
 _PREFIX: Final = "countledger"
 # The one region whose buckets are made without naming it.
@@ -86,3 +87,16 @@ def _is_ours(s3: S3Client, name: str, account: str) -> bool:
             ) from error
         raise
     return True
+
+
+_PARAMETER: Final = "  {name}:\n    Type: String\n"
+
+
+def packaged(template: str, bucket: str, key: str) -> str:
+    """The template, whose parameters of the code say by default where the bundle lies."""
+    for name, value in (("CodeBucket", bucket), ("CodeKey", key)):
+        declared = _PARAMETER.format(name=name)
+        if template.count(declared) != 1:
+            raise ValueError(f"the template does not declare {name} as it used to")
+        template = template.replace(declared, f'{declared}    Default: "{value}"\n')
+    return template

@@ -22,16 +22,24 @@ from typing import Final, NoReturn
 
 import psutil
 
-from countledger.infra.engine import cleaned_environment
-from countledger.infra.local_stack import STACK_NAME
-from countledger.infra.processes import kill_all, processes_under, wait_until_gone
-from countledger.infra.running import Running, log_path, read_running, recorded_processes
+from countledger.infra.local.engine import cleaned_environment
+from countledger.infra.local.running import (
+    Running,
+    kill_all,
+    log_path,
+    processes_under,
+    read_running,
+    recorded_processes,
+    wait_until_gone,
+)
+from countledger.infra.local.stack import STACK_NAME
 from countledger.ledger.errors import BadSetting, SetupError
 
 __all__ = ["Running", "UpFailed", "down", "status", "up"]
 
 START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 15.0
+_SUPERVISOR: Final = "countledger.infra.local.supervisor"
 _LOG_TAIL_LINES: Final = 20
 _STACK_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}")
 
@@ -147,7 +155,13 @@ def _start(stack_name: str, directory: Path, timeout_s: float) -> None:
     try:
         with log_path(directory).open("wb") as log:
             starter = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "countledger.infra.supervisor", stack_name, str(theirs)],
+                [
+                    sys.executable,
+                    "-m",
+                    "countledger.infra.local.supervisor",
+                    stack_name,
+                    str(theirs),
+                ],
                 # By this its processes are found.
                 env=cleaned_environment(os.environ) | {"TMPDIR": str(directory)},
                 cwd="/",

@@ -16,9 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from countledger.infra.change_set import ResourceChange, changes_in
-from countledger.infra.code_bucket import upload
-from countledger.infra.stack_values import parameters_for, tags_for
+from countledger.infra.deploy.change_set import (
+    ResourceChange,
+    changes_in,
+    parameters_for,
+    tags_for,
+)
+from countledger.infra.deploy.code_bucket import upload
 from countledger.infra.template import parse_template, template_text
 from countledger.ledger.errors import CountledgerError, RequestRejected
 from countledger.ledger.service_errors import translated

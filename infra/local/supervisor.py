@@ -16,8 +16,8 @@ from typing import Final
 
 import psutil
 
-from countledger.infra.local_stack import LocalStack
-from countledger.infra.running import SupervisorState
+from countledger.infra.local.running import SupervisorState
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import CountledgerError
 
 WATCH_PAUSE_S: Final = 0.5

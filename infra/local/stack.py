@@ -20,14 +20,18 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-from countledger.infra.deploy import Deployment, deploy
-from countledger.infra.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
-from countledger.infra.kinesis_shards import KinesisSource
-from countledger.infra.lane import OnFailure
-from countledger.infra.local_mappings import MAPPINGS, MATERIALIZER, PUMPED_TAG, StreamMapping
-from countledger.infra.pump import Pump, lambda_invoker
-from countledger.infra.shards import ShardSource, StreamSource
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.deploy.deployment import Deployment, deploy
+from countledger.infra.local.engine import REGION, ROOT_KEY, ROOT_SECRET, Engine
+from countledger.infra.local.mappings import (
+    MAPPINGS,
+    MATERIALIZER,
+    PUMPED_TAG,
+    StreamMapping,
+    record_filter,
+)
+from countledger.infra.local.pump import Pump, lambda_invoker
+from countledger.infra.local.shard_delivery import OnFailure
+from countledger.infra.local.shards import KinesisSource, ShardSource, StreamSource
 from countledger.infra.template import MappingSettings, mapping_settings, table_schemas
 
 if TYPE_CHECKING:
@@ -43,8 +47,6 @@ _PARAMETERS: Final = {
 }
 # Longer than any function may run (15 minutes): an invocation is awaited, never repeated.
 _INVOKE_TIMEOUT_S: Final = 910
-
-
 # The user's profile and configuration have no say here, and a profile that is missing no effect.
 _NOT_THE_USERS: Final = {
     "profile": (None, None, None, None),

@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from countledger.infra.lane import FunctionAnswer, Invocation, Invoke, OnFailure, ShardDelivery
-from countledger.infra.shards import ShardSource, readable
+from countledger.infra.local.shard_delivery import (
+    FunctionAnswer,
+    Invocation,
+    Invoke,
+    OnFailure,
+    ShardDelivery,
+)
+from countledger.infra.local.shards import ShardSource, readable
 from countledger.infra.template import MappingSettings, TemplateUnsupported
 from countledger.ledger.errors import ServiceFailed
 

@@ -1,9 +1,9 @@
 """Builds the bundle of the Lambda functions: our package and what it needs, for Lambda's platform.
 
-`countledger deploy` builds it by itself; `python -m countledger.infra.bundle --out bundle.zip`
-writes it to a file. Dependencies come from `requirements-functions.lock`, by hash and as wheels
-only. The same sources give the same bytes. Bytecode is in it if this machine has an interpreter of
-the functions' version; a cold start then compiles nothing.
+`countledger deploy` builds it by itself; `make bundle` writes it to a file. Dependencies come from
+`requirements-functions.lock`, by hash and as wheels only. The same sources give the same bytes.
+Bytecode is in it if this machine has an interpreter of the functions' version; a cold start then
+compiles nothing.
 """
 
 import argparse
@@ -25,10 +25,10 @@ import countledger
 from countledger.ledger.errors import CountledgerError
 
 _LOCK_NAME: Final = "requirements-functions.lock"
-_HERE: Final = Path(__file__).resolve().parent
-# Beside this file in an installed package, at the top of a checkout.
-_INSTALLED: Final = _HERE / _LOCK_NAME
-LOCK_PATH: Final = _INSTALLED if _INSTALLED.is_file() else _HERE.parent / _LOCK_NAME
+_INFRA: Final = Path(__file__).resolve().parents[1]
+# In `infra` in an installed package, at the top of a checkout.
+_INSTALLED: Final = _INFRA / _LOCK_NAME
+LOCK_PATH: Final = _INSTALLED if _INSTALLED.is_file() else _INFRA.parent / _LOCK_NAME
 
 # Lambda's limit for code and layers, unpacked; and what it takes without a detour over S3, which
 # we always make.

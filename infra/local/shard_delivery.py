@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from countledger.infra import delivery
-from countledger.infra.delivery import (
+from countledger.infra.local import delivery
+from countledger.infra.local.delivery import (
     BatchFailed,
     BatchHandled,
     BatchVerdict,
@@ -15,7 +15,7 @@ from countledger.infra.delivery import (
     StreamRecord,
     TumblingWindow,
 )
-from countledger.infra.shards import ShardReader
+from countledger.infra.local.shards import ShardReader
 from countledger.infra.template import MappingSettings
 
 _LOG: Final = logging.getLogger(__name__)
