@@ -428,7 +428,7 @@ class CountLedger:
 
     @made_once
     def quarantine(self) -> QuarantineService:
-        """What could not be applied, judged or counted: list it, send it again, or discard it."""
+        """Records that could not be applied, evaluated or counted: list, resend or discard them."""
         from countledger.consumers.redrive import RepairCounter, review_alert_log
         from countledger.ledger.quarantine_record import QuarantineSource
         from countledger.ledger.quarantine_service import QuarantineService
