@@ -95,8 +95,8 @@ def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
     (after,) = service.resend([copy.id], by="ann")
 
     assert "malformed" in copy.reason
-    assert not before.settled
-    assert after.settled
+    assert not before.resolved
+    assert after.resolved
     assert counter not in [one.counter for one in service.list()]
     reader = actor(auth_stack, "ReadPolicyArn")
     assert reader.total(counter).total == reader.exact(counter).sum == 1

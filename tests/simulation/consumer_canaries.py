@@ -75,9 +75,9 @@ def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
     def put(kept: StoredQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
-        copy = quarantined_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
+        copy = quarantined_of(one, reason, shard, kept.source, kept.store.clock.now_ms())
         kept.queue.send(body(one, reason, shard, copy.id))
-        kept.copies.keep(copy)
+        kept.store.keep(copy)
 
     patch.setattr(StoredQuarantine, "put", put)
 

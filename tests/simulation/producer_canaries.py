@@ -26,7 +26,7 @@ from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
-from countledger.producers.ingest import ingest, reading
+from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.kinesis import message, producer
 from countledger.producers.sequences import expecting, sequence
@@ -136,7 +136,7 @@ def identity_by_arrival(patch: pytest.MonkeyPatch) -> None:
         entry = decode(data, arrived_ms=arrived_ms, origin=origin)
         return entry if entry.key is not None else _anew(entry, arrived_ms)
 
-    patch.setattr(reading, "decode", decoded)
+    patch.setattr(entries, "decode", decoded)
 
 
 def identity_by_id_alone(patch: pytest.MonkeyPatch) -> None:
@@ -151,12 +151,12 @@ def identity_by_id_alone(patch: pytest.MonkeyPatch) -> None:
 
 def ingest_goes_on(patch: pytest.MonkeyPatch) -> None:
     """What failed for now is passed over."""
-    patch.setattr(ingest, "_begin_again", lambda *_: None)
+    patch.setattr(ingest, "_retry_from", lambda *_: None)
 
 
 def ingest_sets_nothing_aside(patch: pytest.MonkeyPatch) -> None:
     """What cannot be counted is dropped."""
-    patch.setattr(Ingest, "_set_aside", lambda *_: None)
+    patch.setattr(Ingest, "_quarantine", lambda *_: None)
 
 
 # ---- strict counters ----

@@ -311,6 +311,6 @@ def _note_total(stream: Stream, change: Change) -> None:
 
 def _check_copy(counters: Table, body: str) -> None:
     """Nothing is in the quarantine's queue alone: each message names a copy that is there."""
-    key = quarantine_record.key_of(json.loads(body)["copy"])
+    key = quarantine_record.key_of(json.loads(body)["quarantine_id"])
     if key_of(key) not in counters.items:
         raise Wrong(f"in a queue alone: {body}")

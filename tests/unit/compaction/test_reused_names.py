@@ -23,7 +23,7 @@ from countledger.ledger.head import decode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import LateStatus, standing_of
+from countledger.producers.ingest.late import LateStatus, late_status
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
@@ -276,7 +276,7 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
         for at_ms in (head.to_at_ms, head.to_at_ms + 1)
     ]
 
-    found = [standing_of(entry, None, head) for entry in entries]
+    found = [late_status(entry, None, head) for entry in entries]
 
     assert found == [LateStatus.UNKNOWN, LateStatus.UNCOUNTED]
 
