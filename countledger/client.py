@@ -509,7 +509,7 @@ class CountLedger:
     @made_once
     def alerts(self) -> Alerts:
         """The alerts of the stack: rules for totals that cross thresholds, and the alert log."""
-        from countledger.consumers.alerts.assembly import alerts_of
+        from countledger.consumers.alerts.services import alerts_of
 
         return alerts_of(self.connection)
 

@@ -383,6 +383,7 @@ CANARIES = [
         "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
     ),
     Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
+    Canary("an empty head stays for a day", deletions.empty_heads_go_at_once, "deletion"),
     Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
     Canary("alerts: versions", wrong_evaluators.evaluated_versions_are_evaluated_again, "alerts"),
     Canary(
