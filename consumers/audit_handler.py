@@ -125,7 +125,9 @@ def _log(logger: Logger, outcome: Repair) -> None:
     )
 
 
-def _measure(metrics: Metrics, compared: Counter[str], remedied: Counter[str], *, done: bool) -> None:
+def _measure(
+    metrics: Metrics, compared: Counter[str], remedied: Counter[str], *, done: bool
+) -> None:
     """The drift metric is what was found, also where it was repaired: somebody has to ask why."""
     metrics.add_metric("ComparedCounters", MetricUnit.Count, compared.total())
     metrics.add_metric("DriftedCounters", MetricUnit.Count, compared[Judgement.DRIFT])
