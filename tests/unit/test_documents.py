@@ -126,6 +126,18 @@ def test_every_link_to_a_file_has_an_end(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    """From the root of the repository, or from `tests`."""
+    text = page.read_text()
+    folders = r"(?:tests|docs|ledger|producers|consumers|compaction|infra|unit|engines|faults)"
+    named = re.findall(rf"`({folders}/[\w/.-]+\.(?:py|toml|yaml|json))`", text)
+
+    assert [
+        name for name in named if not ((_ROOT / name).exists() or (_ROOT / "tests" / name).exists())
+    ] == []
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
 def test_lines_fit_a_screen(page: Path) -> None:
     """Tables and commands may be wider."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
