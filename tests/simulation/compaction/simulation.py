@@ -34,7 +34,8 @@ from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
 from tests.simulation.compaction.dynamo import SimulatedClient
 from tests.simulation.compaction.schedule import Schedule
-from tests.simulation.compaction.world import World, Wrong, check_sum, deltas_of_any_size
+from tests.simulation.compaction.world import World
+from tests.simulation.sums import Wrong, check_sum, deltas_of_any_size
 
 if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient

@@ -9,7 +9,8 @@ from itertools import count
 
 import pytest
 
-from tests.simulation.compaction.canaries import CANARIES, Canary
+from tests.simulation.canaries import Canary
+from tests.simulation.compaction.canaries import CANARIES
 from tests.simulation.compaction.simulation import Simulation
 
 SEEDS = int(os.environ.get("COUNTLEDGER_SEEDS", "1500"))
