@@ -11,7 +11,7 @@ import pytest
 
 from tests.simulation.canaries import Canary
 from tests.simulation.compaction.canaries import CANARIES
-from tests.simulation.compaction.simulation import Simulation
+from tests.simulation.compaction.simulation import ModelRun
 
 SEEDS = int(os.environ.get("COUNTLEDGER_SEEDS", "1500"))
 _BLOCKS = 8
@@ -21,7 +21,7 @@ _PATIENCE = 20_000
 
 def _failure_of(seed: int) -> str | None:
     try:
-        Simulation(seed).run()
+        ModelRun(seed).run()
     except AssertionError as wrong:
         return f"{wrong}; replay: python -m tests.simulation.compaction {seed}"
     return None

@@ -33,7 +33,7 @@ Identity = tuple[str, int]
 
 
 @dataclass
-class Copy:
+class ModelTable:
     """One region's copy of the table, for the one counter of a simulation.
 
     Attributes:
@@ -55,7 +55,7 @@ class Copy:
 
 
 @dataclass
-class World:
+class ModelWorld:
     """All copies, and what is on its way.
 
     Attributes:
@@ -75,7 +75,7 @@ class World:
     horizon_ms: int
     skew_ms: int
     pace: float
-    copies: dict[str, Copy] = field(default_factory=dict)
+    copies: dict[str, ModelTable] = field(default_factory=dict)
     made: dict[Identity, int] = field(default_factory=dict)
     merged: set[Identity] = field(default_factory=set)
     retired: dict[Identity, int] = field(default_factory=dict)
@@ -86,10 +86,10 @@ class World:
 
     def __post_init__(self) -> None:
         """Empty copies."""
-        self.copies = {region: Copy() for region in self.regions}
+        self.copies = {region: ModelTable() for region in self.regions}
 
     @property
-    def home(self) -> Copy:
+    def home(self) -> ModelTable:
         """The home region's copy."""
         return self.copies[self.regions[0]]
 
