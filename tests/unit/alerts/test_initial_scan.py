@@ -18,8 +18,7 @@ from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +52,7 @@ class Told:
 class World:
     """A stack in memory."""
 
-    dynamo: TransactingClient = field(default_factory=TransactingClient)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
     told: Told = field(default_factory=Told)
 

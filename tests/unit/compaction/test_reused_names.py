@@ -29,7 +29,6 @@ from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
 from tests.unit.compaction.test_deletion import COUNTER, Emptying
 from tests.unit.ledger.memory import MemoryClient
-from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,7 @@ class _Stopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptedClient(TransactingClient):
+class InterruptedClient(MemoryClient):
     """A client at which somebody else acts at a chosen moment, once.
 
     Attributes:
@@ -84,7 +83,7 @@ class InterruptedClient(TransactingClient):
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing."""
         self._leave()
-        return TransactingClient.transact(self, writes, token)
+        return MemoryClient.transact(self, writes, token)
 
     def _leave(self) -> None:
         if self.before_write:
@@ -279,25 +278,6 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
     found = [late_status(entry, None, head) for entry in entries]
 
     assert found == [LateStatus.UNKNOWN, LateStatus.UNCOUNTED]
-
-
-@pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
-def test_a_run_that_read_no_head_publishes_none_half_a_day_later(
-    hours: int, outcome: RunOutcome
-) -> None:
-    """By then another counter may have had the name, and be deleted: again there is no head."""
-    reusing = Reusing()
-    reusing.use(*_DELTAS)
-    clock = reusing.stack.clock
-    clock.at_ms += 2 * DAY_MS
-    reusing.interrupted.before_write.append(lambda: clock.sleep_ms(hours * HOUR_MS))
-
-    report = replace(reusing.compactor(), retire=Retire.DELETE).compact(COUNTER)
-
-    assert report.outcome is outcome
-    assert (reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) is None) is (
-        outcome is RunOutcome.FAILED
-    )
 
 
 @pytest.mark.parametrize("retire", Retire)
