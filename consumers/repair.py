@@ -154,9 +154,9 @@ class Repairer:
         return done
 
     def _refuse_if_old(self, finding: Evidence) -> None:
-        """Its version may be that of a total made anew after the counter was deleted."""
+        """The version may be that of another total, created after the counter was deleted."""
         if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
-            raise ServiceFailed("what was found is half a day old by now; try again")
+            raise ServiceFailed("the verification is more than 12 hours old; try again")
 
 
 def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
