@@ -24,8 +24,13 @@ from countledger.ledger.errors import (
 from countledger.ledger.limits import TOKEN_LIFE_MS
 from countledger.ledger.operations import Delete, Put, Update
 from countledger.producers.last_word import raise_end
-from countledger.producers.strict.context import PASSING, POLICY, Attempts, RetryPeriodOver
-from countledger.producers.strict.sending import check_passing
+from countledger.producers.strict.context import (
+    PASSING,
+    POLICY,
+    Attempts,
+    RetryPeriodOver,
+    check_passing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
