@@ -70,7 +70,7 @@ lock: $(READY) ## Resolve the dependencies: the newest stable ones that fit
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 
 bundle: $(READY) ## The zip of the Lambda functions: build/bundle.zip
-	$(BIN)/python -m countledger.infra.bundle --out build/bundle.zip $(ARGS)
+	$(BIN)/python -m countledger.infra.deploy.bundle --out build/bundle.zip $(ARGS)
 
 dynoxide: ## One more engine for the contract suite (needs npm)
 	npm install --no-save --no-audit --no-fund --loglevel=error --prefix .cache/dynoxide @dynoxide/linux-x64@1.2.1

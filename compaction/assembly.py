@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerDeleter
 from countledger.compaction.deletions import Deletions
-from countledger.compaction.dispatcher import Dispatcher
-from countledger.compaction.due import DueIndex
-from countledger.compaction.limit import limits_by
+from countledger.compaction.dispatcher import Dispatcher, WorkQueue
+from countledger.compaction.due import DueIndex, Sweeper
+from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.s3_archive import archive_at
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.sweep import Sweeper
 from countledger.compaction.trigger import Triggers
-from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 from countledger.ledger.assembly import namespaces_of

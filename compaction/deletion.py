@@ -1,296 +1,219 @@
-"""Delete a ledger counter: exactly, and so never at once.
+"""The deletion of a ledger counter: its stages, its mark, and the transaction that does it.
 
-What a producer may still send cannot be told from what is new, and no write looks at a mark. So a
-counter is marked first, and deleted once nothing that was made before the mark can arrive:
+The mark is an item of `counters` with these attributes:
 
-    mark      the time of asking; all numbers are read as before
-    wait      until no entry made by then can arrive any more (`limit`), and until no stream record
-              of it can be delivered again (30 hours after its total last moved): the total's
-              watermarks go with it
-    merge     compact: all entries go into the head, and no number changes
-    prove     the stream has been handled past that (the proof of `verify`)
-    delete    one transaction: an empty head in place of the head, the total deleted, the mark told
-    tidy      alert states, alert log and memberships that are older than the deletion
-    forget    a day later these again (a late evaluator), the empty head and the mark
-
-What was made behind the mark stops it: the counter is in use, nothing is deleted, and the mark
-starts anew from now. An entry that arrives between the last look and the transaction is none of
-what is deleted: it makes a total of its own, and head and total agree at every moment.
-
-The name may be used again at any time after that transaction. So every write names what it saw: the
-head by its run, the mark by its id, a membership by its id. What is kept beside a counter carries a
-time instead of the counter's identity; it is deleted if it is older than the transaction by more
-than clocks differ. Whatever stays is named in the report.
-
-| crash after | leaves |
-|---|---|
-| mark, wait, merge, prove | every number as it was; the next call goes on |
-| delete | the mark tells it: the next call tidies |
-| some of tidy | the same; what is gone is not asked for twice |
-| the empty head was forgotten | a mark, which the next call deletes |
-
-Why the empty head stays for a day: a run of the compactor that began before there was any head
-publishes on condition that there is none. It must find one; a run that is half a day old publishes
-nothing any more (`run`). An exact read that takes half a day starts over for the same reason.
-Versions of the total begin again as well, so a finding of `repair` that is older than that is not
-written either.
-
-Of a ledger with replicas nothing is deleted: each region has totals of its own, and no transaction
-reaches them.
+id           of this deletion alone; every later write of it is conditional on it
+at           when the deletion was requested: everything made by then is deleted
+deleted_at   when head and total were emptied; written in the same transaction
+generation   of the empty head
+emptied      the incarnation of the head that the empty one replaced
+tidied       alert states, alert log and memberships are deleted
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
-from countledger.compaction import deletion_mark, plan
-from countledger.compaction.deletion_mark import DeletionMark, decode_mark
-from countledger.compaction.deletion_plan import empty_head, plan_deletion, refuse_replicas
-from countledger.compaction.deletion_stage import Deletion, DeletionStage, what_is_left
-from countledger.compaction.report import RunOutcome
+from countledger.compaction import plan
 from countledger.ledger import keys
-from countledger.ledger.before_send import guarded
-from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import (
-    ConditionFailed,
-    NoSuchCounter,
-    ServiceFailed,
-    TransactionCancelled,
-)
-from countledger.ledger.expressions import AllOf, BeginsWith, Compare
-from countledger.ledger.limits import (
-    DAY_MS,
-    HOUR_MS,
-    MEMBERSHIP_LEAVES_MS,
-    SECOND_MS,
-    STREAM_RECORD_MAX_AGE_MS,
-)
-from countledger.ledger.namespace import Kind
-from countledger.ledger.operations import Delete, Query
+from countledger.ledger.attributes import check_format, optional, require
+from countledger.ledger.errors import BadSetting
+from countledger.ledger.expressions import Absent, AllOf, Assign, Compare
+from countledger.ledger.head import Head, encode_head
+from countledger.ledger.operations import Check, Delete, Put, Update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from countledger.compaction.limit import AgeLimit
-    from countledger.compaction.regions import Regions
-    from countledger.compaction.report import CompactionReport
+    from countledger.compaction.regions import Survey
     from countledger.ledger.attributes import Item
-    from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.head import Head
-    from countledger.ledger.namespace import Namespace, Namespaces
-    from countledger.ledger.operations import Update
+    from countledger.ledger.operations import Write
 
-EMPTY_HEAD_LIFE_MS: Final = DAY_MS
-_MERGED: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
-# How long after the time that it carries the transaction may leave: with half a day for a run, and
-# the life of a request, that is less than a day.
-_EMPTIES_WITHIN_MS: Final = HOUR_MS
+# How many of the things that stay a report names.
+_NAMED: Final = 5
+
+
+class DeletionStage(StrEnum):
+    """How far a deletion has come."""
+
+    MARKED = "marked"
+    WAITING = "waiting"
+    IN_USE = "in use"
+    SKIPPED = "skipped"
+    DELETED = "deleted"
+    FORGOTTEN = "forgotten"
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerDeleter:
-    """Deletes ledger counters, in the home region.
+class Deletion:
+    """How far the deletion of a counter has come.
 
     Attributes:
-        dynamo: its SDK may retry; every write has a condition or can be repeated.
-        table: the table `counters`.
-        regions: of the table `ledger`.
-        namespaces: tell kind and horizon.
-        limit: after how long nothing that was made can arrive.
-        compact: merges all entries of a counter that are old enough.
-        unproven: why a counter's total cannot be taken for its last word; None: it can.
-        tidy: deletes what else is kept of a counter and dated no later than a moment (ms), and
-            says what stays.
-        clock: tells the time.
-        new_id: makes an id that is never used again: of a deletion, or of a request.
+        counter: its name.
+        stage: `marked` just now; `waiting` until it is safe; `in use`: an entry is newer than the
+            mark, so the wait begins again; `skipped` this time, for the reason in `detail`;
+            `deleted`: its numbers are gone; `forgotten`: its name as well.
+        next_at_ms: when the next call can continue; None: at any time, or nothing is left to do.
+        detail: one line for people.
     """
 
-    dynamo: DynamoClient
-    table: str
-    regions: Regions
-    namespaces: Namespaces
-    limit: Callable[[Namespace], AgeLimit]
-    compact: Callable[[str], CompactionReport]
-    unproven: Callable[[str], str | None]
-    tidy: Callable[[str, int], Sequence[str]]
-    clock: Clock = field(default_factory=SystemClock)
-    new_id: Callable[[], str] = lambda: uuid4().hex
+    counter: str
+    stage: DeletionStage
+    next_at_ms: int | None
+    detail: str
 
-    def delete(self, counter: str) -> Deletion:
-        """Go on with the deletion of a counter, as far as is safe now; the first call marks it.
 
-        To mark: a write unit and some reads. To delete: what compacting it costs, two units for the
-        head, the total and the mark each, one for each KB of what is tidied, and four more.
+def skipped(counter: str, detail: str) -> Deletion:
+    """A deletion that did nothing this time, for this reason."""
+    return Deletion(counter, DeletionStage.SKIPPED, None, detail)
 
-        Raises:
-            NoSuchCounter: nothing was ever recorded under that name.
-            NamespaceUnknown, WrongKind: it is no counter of a ledger.
-            BadSetting: the ledger has replicas: no transaction reaches the totals of other regions.
-        """
-        namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
-        mark = self.mark(counter)
-        if mark is None:
-            return self._begin(counter, namespace)
-        if mark.deleted_at_ms is not None:
-            return self._finish(mark, namespace)
-        emptied = self._empty(mark, namespace)
-        return self._finish(emptied, namespace) if isinstance(emptied, DeletionMark) else emptied
 
-    def cancel(self, counter: str) -> bool:
-        """Take the mark off a counter: one write unit. Whether there was one to take off.
+def what_is_left(stays: Sequence[str]) -> str:
+    """What a report says of a deleted counter, given what is kept under its name."""
+    if not stays:
+        return "nothing is left of it"
+    more = f" and {len(stays) - _NAMED} more" if len(stays) > _NAMED else ""
+    return f"the name is in use again; kept: {', '.join(stays[:_NAMED])}{more}"
 
-        What was deleted already stays so.
-        """
-        mark = self.mark(counter)
-        if mark is None or mark.deleted_at_ms is not None:
-            return False
-        try:
-            self.dynamo.delete(deletion_mark.cancel_of(self.table, mark))
-        except ConditionFailed:
-            return self.mark(counter) is None
-        return True
 
-    def mark(self, counter: str) -> DeletionMark | None:
-        """The mark of a counter, or None: one read unit."""
-        item = self.dynamo.get(self.table, keys.deletion_key(counter), consistent=True)
-        return None if item is None else decode_mark(item)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionMark:
+    """A counter that is being deleted.
 
-    def _begin(self, counter: str, namespace: Namespace) -> Deletion:
-        refuse_replicas(self.regions.survey(), counter)
-        total = self._total(counter)
-        if total is None and not self._head(counter).generation and not self._has_entries(counter):
-            raise NoSuchCounter(
-                f"counter {counter!r} has no entries and no total: nothing to delete"
-            )
-        now_ms = self.clock.now_ms()
-        try:
-            self.dynamo.put(deletion_mark.mark_of(self.table, counter, self.new_id(), now_ms))
-        except ConditionFailed as failed:
-            # By somebody else, or by an attempt of ours whose answer was lost.
-            now_ms = decode_mark(failed.item).at_ms if failed.item else now_ms
-        ready_ms = self._ready_ms(now_ms, namespace, total)
-        return Deletion(counter, DeletionStage.MARKED, ready_ms, "nothing is deleted before then")
+    Attributes:
+        counter: its name.
+        id: of this deletion; never used again.
+        at_ms: when the deletion was requested.
+        deleted_at_ms: when its head and total were emptied; None: not yet.
+        generation: of the empty head that was left in their place.
+        emptied: the incarnation of the head that the empty one replaced; empty: there was no head.
+        tidied: whether alert states, alert log and memberships are deleted.
+    """
 
-    def _empty(self, mark: DeletionMark, namespace: Namespace) -> Deletion | DeletionMark:
-        """Merge, prove, delete: the mark as it is then, or why nothing was deleted."""
-        counter, now_ms = mark.counter, self.clock.now_ms()
-        refuse_replicas(self.regions.survey(), counter)
-        total = self._total(counter)
-        ready_ms = self._ready_ms(mark.at_ms, namespace, total)
-        if now_ms < ready_ms:
-            detail = "until then something made before the mark may arrive, or come again"
-            return Deletion(counter, DeletionStage.WAITING, ready_ms, detail)
-        unready = self._unready(counter)
-        if unready is not None:
-            return self._left(counter, unready)
-        head = self._head(counter)
-        if self._has_entries(counter) or (head.to_at_ms or 0) > mark.at_ms:
-            return self._mark_again(mark, namespace)
-        deleted_ms = self.clock.now_ms()
-        writes = plan_deletion((self.regions.table, self.table), mark, head, total, deleted_ms)
-        try:
-            with guarded(partial(self._refuse_if_late, deleted_ms)):
-                self.dynamo.transact(writes, self.new_id())
-        except TransactionCancelled:
-            done = self.mark(counter)
-            if done is None or done.deleted_at_ms is None:
-                return self._left(counter, "it moved at the last moment; call again")
-            return done
-        return deletion_mark.deleted(mark, head, deleted_ms)
+    counter: str
+    id: str
+    at_ms: int
+    deleted_at_ms: int | None = None
+    generation: int | None = None
+    emptied: str = ""
+    tidied: bool = False
 
-    def _refuse_if_late(self, deleted_ms: int) -> None:
-        """The empty head stays for a day, counted from the time that is written with it."""
-        if self.clock.now_ms() - deleted_ms > _EMPTIES_WITHIN_MS:
-            raise ServiceFailed("this deletion stood still before it was sent; call again")
 
-    def _unready(self, counter: str) -> str | None:
-        """Why its head cannot be taken for all there was; None: it is, and its total knows."""
-        report = self.compact(counter)
-        if report.outcome not in _MERGED:
-            return f"compaction: {report.outcome} {report.detail}".rstrip()
-        if self._head(counter).covers:
-            return "another run is compacting it; call again"
-        return self.unproven(counter)
+def decode_mark(item: Item) -> DeletionMark:
+    """The mark in an item of `counters`.
 
-    def _mark_again(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
-        now_ms = self.clock.now_ms()
-        try:
-            self.dynamo.update(deletion_mark.mark_again(self.table, mark, now_ms))
-        except ConditionFailed:
-            return self._left(mark.counter, "its mark was changed meanwhile; call again")
-        ready_ms = self._ready_ms(now_ms, namespace, self._total(mark.counter))
-        detail = "it was changed after it was marked: stop its writers; it is marked anew from now"
-        return Deletion(mark.counter, DeletionStage.IN_USE, ready_ms, detail)
+    Raises:
+        CorruptItem: an attribute is absent or of another type.
+        NewerFormat: a later release wrote it.
+    """
+    check_format(item)
+    return DeletionMark(
+        counter=require(item, "part", str),
+        id=require(item, "id", str),
+        at_ms=require(item, "at", int),
+        deleted_at_ms=optional(item, "deleted_at", int),
+        generation=optional(item, "generation", int),
+        emptied=optional(item, "emptied", str) or "",
+        tidied=item.get("tidied") is True,
+    )
 
-    def _finish(self, mark: DeletionMark, namespace: Namespace) -> Deletion:
-        """Tidy; a day later forget."""
-        counter, deleted_ms = mark.counter, mark.deleted_at_ms or mark.at_ms
-        older_ms = deleted_ms - self._doubt_ms(namespace)
-        if not mark.tidied:
-            self.tidy(counter, older_ms)
-            self._quietly(deletion_mark.tidied_of(self.table, mark))
-        forget_ms = deleted_ms + EMPTY_HEAD_LIFE_MS
-        if self.clock.now_ms() < forget_ms:
-            detail = "an empty head keeps its place until then; call again to forget the name"
-            return Deletion(counter, DeletionStage.DELETED, forget_ms, detail)
-        # Once more: what judged its last moves late has written its states since.
-        stays = [*self.tidy(counter, older_ms)]
-        # Before the head: whoever finds the name forgotten finds nothing of it.
-        if self.dynamo.get(self.regions.table, keys.archived_key(counter), consistent=True):
-            self._quietly(plan.unarchived_of(self.regions.table, counter, mark.emptied))
-        empty = empty_head(mark, mark.generation or 0)
-        # Where that fails it is gone, or the name is in use again and this is the head of that.
-        self._quietly(Delete(self.regions.table, keys.head_key(counter), plan.is_still(empty)))
-        if self._has_numbers(counter):
-            stays.insert(0, "what was recorded since")
-        self._quietly(deletion_mark.unmark_of(self.table, mark))
-        return Deletion(counter, DeletionStage.FORGOTTEN, None, what_is_left(stays))
 
-    def _doubt_ms(self, namespace: Namespace) -> int:
-        """What is dated so long before the deletion, or later, may belong to the next counter.
+def deleted(mark: DeletionMark, head: Head, now_ms: int) -> DeletionMark:
+    """The mark once this head was emptied."""
+    return replace(
+        mark, deleted_at_ms=now_ms, generation=head.generation + 1, emptied=head.incarnation
+    )
 
-        Clocks differ, alerts are dated in whole seconds, and a membership is dated before its
-        request leaves, which then may be on its way for as long as its signature is good.
-        """
-        limit = self.limit(namespace)
-        return limit.clock_skew_ms + MEMBERSHIP_LEAVES_MS + limit.request_life_ms + SECOND_MS
 
-    def _ready_ms(self, marked_ms: int, namespace: Namespace, total: Item | None) -> int:
-        limit = self.limit(namespace)
-        moved_ms = (total or {}).get("updated_at") or marked_ms
-        again_ms = moved_ms + STREAM_RECORD_MAX_AGE_MS + limit.clock_skew_ms
-        return max(marked_ms + limit.age_ms, again_ms) + 1
+def mark_of(table: str, counter: str, mark_id: str, at_ms: int) -> Put:
+    """Mark a counter that is not marked: one write unit."""
+    item = {**keys.deletion_key(counter), "id": mark_id, "at": at_ms}
+    return Put(table, item, Absent("part"))
 
-    def _total(self, counter: str) -> Item | None:
-        return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
 
-    def _head(self, counter: str) -> Head:
-        return self.regions.metered().head(counter)
+def mark_again(table: str, mark: DeletionMark, at_ms: int) -> Update:
+    """Begin the wait again for a counter that is still in use: one write unit."""
+    key, clauses = keys.deletion_key(mark.counter), (Assign("at", at_ms),)
+    return Update(table, key, clauses, _pending(mark))
 
-    def _has_numbers(self, counter: str) -> bool:
-        """Whether anything was recorded under the name: three read units."""
-        head, total = self._head(counter), self._total(counter)
-        return bool(head.generation) or total is not None or self._has_entries(counter)
 
-    def _has_entries(self, counter: str) -> bool:
-        entries = AllOf(Compare("counter", "=", counter), BeginsWith("entry", keys.ENTRY_PREFIX))
-        read = Query(self.regions.table, entries, consistent=True, page_size=1)
-        # A page may be empty although more follow.
-        return any(self.dynamo.pages(read))
+def tidied_of(table: str, mark: DeletionMark) -> Update:
+    """Note that alert states, alert log and memberships are deleted: one write unit."""
+    clauses = (Assign("tidied", value=True),)
+    return Update(table, keys.deletion_key(mark.counter), clauses, _is(mark))
 
-    def _quietly(self, write: Update | Delete) -> None:
-        """Write, unless it was done before."""
-        try:
-            if isinstance(write, Delete):
-                self.dynamo.delete(write)
-            else:
-                self.dynamo.update(write)
-        except ConditionFailed:
-            return
 
-    @staticmethod
-    def _left(counter: str, detail: str) -> Deletion:
-        return Deletion(counter, DeletionStage.SKIPPED, None, detail)
+def unmark_of(table: str, mark: DeletionMark) -> Delete:
+    """Delete the mark of a deletion that has ended: one write unit."""
+    return Delete(table, keys.deletion_key(mark.counter), _is(mark))
+
+
+def cancel_of(table: str, mark: DeletionMark) -> Delete:
+    """Delete a mark as long as nothing was deleted: one write unit."""
+    return Delete(table, keys.deletion_key(mark.counter), _pending(mark))
+
+
+def _is(mark: DeletionMark) -> Compare:
+    return Compare("id", "=", mark.id)
+
+
+def _pending(mark: DeletionMark) -> AllOf:
+    return AllOf(_is(mark), Compare("at", "=", mark.at_ms), Absent("deleted_at"))
+
+
+def empty_head(mark: DeletionMark, generation: int) -> Head:
+    """The empty head that a deletion leaves: the first of a new incarnation.
+
+    Its `run` names the deletion, so no other head is mistaken for it. Everything recorded up to
+    `to_at` was deleted; what is dated later was not.
+    """
+    return Head(generation=generation, run=mark.id, incarnation=mark.id, to_at_ms=mark.at_ms)
+
+
+def plan_deletion(
+    tables: tuple[str, str], mark: DeletionMark, head: Head, total: Item | None, now_ms: int
+) -> tuple[Write, ...]:
+    """The transaction that empties a counter, if everything is still as it was read.
+
+    Args:
+        tables: `ledger` and `counters`.
+        mark: of the counter, not deleted yet.
+        head: as it was read; it covers nothing.
+        total: its total as it was read, or None.
+        now_ms: the time.
+    """
+    ledger, counters = tables
+    total_key = keys.total_key(mark.counter)
+    empty, after = empty_head(mark, head.generation + 1), deleted(mark, head, now_ms)
+    clauses = (
+        Assign("deleted_at", after.deleted_at_ms),
+        Assign("generation", after.generation),
+        Assign("emptied", after.emptied),
+    )
+    return (
+        Put(ledger, encode_head(mark.counter, empty), plan.is_still(head)),
+        Check(counters, total_key, Absent("part"))
+        if total is None
+        else Delete(counters, total_key, Compare("version", "=", total.get("version"))),
+        Update(counters, keys.deletion_key(mark.counter), clauses, _pending(mark)),
+    )
+
+
+def refuse_replicas(survey: Survey, counter: str) -> None:
+    """Refuse a counter that one transaction cannot delete.
+
+    Raises:
+        BadSetting: the ledger has replicas, or allows no transactions.
+    """
+    if survey.strong:
+        raise BadSetting(
+            f"counter {counter!r} cannot be deleted: its ledger has multi-region strong "
+            "consistency, which allows no transactions, and its numbers must go in one"
+        )
+    if survey.others:
+        raise BadSetting(
+            f"counter {counter!r} cannot be deleted: its ledger has replicas in "
+            f"{', '.join(survey.others)}, and its totals there would stay"
+        )

@@ -1,8 +1,8 @@
 """Delete counters of every kind, by name or by namespace.
 
-A ledger counter goes in stages, each call as far as is safe (`deletion`). A strict counter and a
-sequence go at once: every write of theirs asks for the very counter that was made. Each kind is
-deleted by its own room; this module only knows the order.
+A ledger counter is deleted in steps (`ledger_deletion`). A strict counter and a sequence are
+deleted by one call: each of their writes is conditional on the counter's incarnation. Their own
+packages do it; this module only knows the order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from countledger.compaction.deletion_stage import Deletion, DeletionStage
+from countledger.compaction.deletion import Deletion, DeletionStage, skipped
 from countledger.ledger import keys
 from countledger.ledger.errors import CorruptItem, NoSuchCounter, ServiceFailed
 from countledger.ledger.expressions import Compare
@@ -21,7 +21,7 @@ from countledger.ledger.operations import Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from countledger.compaction.deletion import LedgerDeleter
+    from countledger.compaction.ledger_deletion import LedgerDeleter
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Deletions:
     seen: Callable[[str], Callable[[], object]]
 
     def delete(self, counter: str) -> Deletion:
-        """Delete a counter, or go on with its deletion, as far as is safe now.
+        """Delete a counter, or continue its deletion, as far as is safe now.
 
         A ledger counter needs three calls: the first marks it, the second deletes its numbers once
-        nothing made before can arrive (a day and more), the third forgets its name a day later. A
+        no entry made before can arrive (a day and more), the third forgets its name a day later. A
         strict counter and a sequence are forgotten by the first.
 
         Raises:
-            NoSuchCounter: there is none of that name.
+            NoSuchCounter: no counter has that name.
             NamespaceUnknown: its namespace was never used.
             WrongRegion: this is not the home region.
             BadSetting: as `LedgerDeleter.delete`.
@@ -63,15 +63,15 @@ class Deletions:
         return Deletion(counter, DeletionStage.FORGOTTEN, None, "nothing is left of it")
 
     def delete_all(self, namespace: str) -> Iterator[Deletion]:
-        """Delete the counters of a namespace, or go on with that; the namespace itself stays.
+        """Delete the counters of a namespace, or continue that; the namespace itself stays.
 
-        As `delete` for each; the table `counters` is looked through for those that have a total,
-        half a read unit for each 4 KB, unless they are strict. It can be stopped anywhere: the next
-        call goes on. A counter that was first recorded after all others were marked is marked then.
-        One that cannot be read or written is left alone, for the reason given, and stops no other.
+        As `delete` for each; unless they are strict, the table `counters` is scanned for their
+        totals, half a read unit for each 4 KB. It can be stopped at any time: the next call
+        continues. A counter that was first recorded after all others were marked is marked then. A
+        counter that cannot be read or written is skipped, with the reason, and stops no other.
 
         Raises:
-            NamespaceUnknown: there is no such namespace.
+            NamespaceUnknown: the namespace does not exist.
             WrongRegion, BadSetting, SetupError: as `delete`; it concerns every counter.
         """
         self._kind(namespace)
@@ -82,28 +82,28 @@ class Deletions:
             try:
                 yield self.delete(counter)
             except NoSuchCounter:
-                continue  # somebody else was faster
+                continue  # another process was faster
             except (CorruptItem, ServiceFailed) as error:
-                yield Deletion(counter, DeletionStage.SKIPPED, None, str(error))
+                yield skipped(counter, str(error))
 
     def pending(self, namespace: str) -> Iterator[str]:
-        """The counters of a namespace whose deletion was begun: half a read unit for each 4 KB."""
+        """The counters of a namespace whose deletion has begun: half a read unit for each 4 KB."""
         marks = Compare("counter", "=", keys.DELETION_PREFIX + keys.check_namespace(namespace))
         for page in self.ledger.dynamo.pages(Query(self.ledger.table, marks)):
             yield from (item["part"] for item in page)
 
     def cancel(self, counter: str) -> bool:
-        """Leave a counter as it is after all, if its numbers are still there.
+        """Keep a counter after all, if its numbers are still there.
 
         Returns:
-            Whether it was marked, and is no more.
+            True if it was marked, and no longer is.
         """
         return self.ledger.cancel(keys.check_counter(counter))
 
     def _delete(self, kind: Kind, counter: str) -> None:
-        """First the counter, then what was beside it before; a call after a crash does the rest.
+        """Delete the counter, then what was beside it before; a call after a crash does the rest.
 
-        What is put beside it later belongs to a counter that uses the name again.
+        What is put beside it later belongs to the next counter of the name.
         """
         delete_seen = self.seen(counter)
         item = self.ledger.dynamo.get(self.ledger.table, keys.total_key(counter)) or {}
@@ -111,6 +111,7 @@ class Deletions:
         try:
             self.at_once[kind](counter)
         except NoSuchCounter:
+            # A call before may have crashed after this.
             delete_seen()
             self.tidy(counter, bins)
             raise

@@ -1,34 +1,177 @@
-"""The dispatcher: from a schedule's tick to work for many workers."""
+"""The dispatcher: from a schedule's tick to messages for many workers, through a queue."""
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from countledger.compaction.last_run import LastRunStore
+from countledger.compaction.due import SWEEP_AFTER_MS, SweepSegment, segments_of
+from countledger.compaction.report import LastRunStore
 from countledger.compaction.schedule import decode_schedule, unswept_since_ms
-from countledger.compaction.sweep import SETTLED_MS, segments_of
-from countledger.compaction.work import CompactCounter
-from countledger.compaction.work_queue import batches
 from countledger.ledger import keys
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Backoff,
+    Done,
+    Pause,
+    Send,
+    attempt,
+    run,
+)
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import ConditionFailed, ServiceFailed, WrongRegion
+from countledger.ledger.errors import (
+    BadPayload,
+    ConditionFailed,
+    CountledgerError,
+    ServiceFailed,
+    WrongRegion,
+)
 from countledger.ledger.expressions import Compare, Drop
+from countledger.ledger.limits import CALL_MESSAGES
 from countledger.ledger.operations import Update
+from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mypy_boto3_sqs import SQSClient
+
     from countledger.compaction.due import DueIndex
-    from countledger.compaction.work_queue import WorkQueue
+    from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.attributes import Item
 
+_KEY_NAMES: Final = frozenset({"counter", "part"})
 _SENDERS: Final = 16
 # So many calls are prepared at a time: memory stays bounded whatever is due.
 _WINDOW: Final = 256
-# Beyond this the workers are behind: what is due stays in the index, and is not queued again.
+# With more messages than that the workers are late: due counters stay in the index, unqueued.
 BACKLOG_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class CompactCounter:
+    """Compact a counter, if it is still due."""
+
+    counter: str
+
+
+Work: TypeAlias = CompactCounter | SweepSegment
+
+
+def encode_work(work: Work) -> str:
+    """The message for a worker."""
+    if isinstance(work, CompactCounter):
+        return json.dumps({"counter": work.counter}, ensure_ascii=False)
+    sweep = {"namespace": work.namespace, "segment": work.segment, "segments": work.segments}
+    return json.dumps({"sweep": {**sweep, "after": work.after}}, ensure_ascii=False)
+
+
+def parse_work(body: str) -> Work:
+    """The work in a message.
+
+    Raises:
+        BadPayload: the message has another form.
+    """
+    try:
+        message: Any = json.loads(body)
+        if message.keys() == {"counter"}:
+            return CompactCounter(keys.check_counter(message["counter"]))
+        sweep = message["sweep"]
+        work = SweepSegment(
+            keys.check_namespace(sweep["namespace"]),
+            int(sweep["segment"]),
+            int(sweep["segments"]),
+            sweep["after"],
+        )
+        if 0 <= work.segment < work.segments and _is_key(work.after):
+            return work
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadPayload(f"message {body[:200]!r} is no work for a compactor ({error})") from error
+    raise BadPayload(f"message {body[:200]!r} is no work for a compactor")
+
+
+def _is_key(after: object) -> bool:
+    return after is None or (isinstance(after, dict) and after.keys() == _KEY_NAMES)
+
+
+class _Refused(ServiceFailed):
+    """The queue did not take these messages."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        super().__init__(f"the queue did not take {len(entries)} messages")
+        self.entries = entries
+
+
+def _left_of(reply: Reply[list[Any]]) -> Verdict[list[Any], CountledgerError | None]:
+    """All were taken: done. Some were not: send them again. The call failed: raise its error."""
+    if isinstance(reply.answer, CountledgerError):
+        raise reply.answer
+    refused = {one["Id"] for one in reply.answer.get("Failed", [])}
+    left = [one for one in reply.state if one["Id"] in refused]
+    return Again(left, _Refused(left)) if left else Done(None)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkQueue:
+    """The SQS queue between the dispatcher and the workers.
+
+    Attributes:
+        client: of SQS.
+        url: of the queue.
+        clock: waits between attempts.
+        random: what the jitter is drawn from.
+        backoff: how often a message that the queue did not take is sent again.
+    """
+
+    client: SQSClient
+    url: str
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=5))
+
+    def send(self, batch: Sequence[Work]) -> int:
+        """Send up to ten messages: one call, and more for those that the queue does not take.
+
+        Returns:
+            How many it took in the end.
+
+        Raises:
+            ServiceFailed: the call itself failed.
+        """
+        entries: list[Any] = [
+            {"Id": str(number), "MessageBody": encode_work(work)}
+            for number, work in enumerate(batch)
+        ]
+        attempts = Attempts(self.clock, self.random, self.backoff)
+        steps = attempt(entries, Send, _left_of, lambda exhausted: exhausted.error, attempts)
+        refused = run(steps, self._perform)
+        return len(batch) - (len(refused.entries) if isinstance(refused, _Refused) else 0)
+
+    def _perform(self, step: Step) -> Answer:
+        if isinstance(step, Pause):
+            return self.clock.sleep_ms(step.wait_ms)
+        with translated("SendMessageBatch to the compaction queue"):
+            return self.client.send_message_batch(QueueUrl=self.url, Entries=step.operation)
+
+    def backlog(self) -> int:
+        """About how many messages wait. One call."""
+        name: Final = "ApproximateNumberOfMessages"
+        with translated("GetQueueAttributes of the compaction queue"):
+            answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=[name])
+        return int(answer["Attributes"][name])
+
+
+def batches(work: Iterable[Work]) -> Iterator[list[Work]]:
+    """The work in portions that one call takes."""
+    feed = iter(work)
+    while batch := list(islice(feed, CALL_MESSAGES)):
+        yield batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +184,7 @@ class Dispatched:
         sent: how many of them the queue took; the others stay due.
         backlog: about how many messages waited before.
         swept: whether a sweep was sent as well.
-        detail: one line for people, where it did nothing; else empty.
+        detail: one line for people if it did nothing; else empty.
     """
 
     namespace: str
@@ -58,11 +201,11 @@ class Dispatcher:
 
     Attributes:
         index: the due index.
-        queue: where the workers take their work from.
-        region: where this process works.
+        queue: between this dispatcher and the workers.
+        region: where this process runs.
         home_region: where counters are compacted.
-        clock: tells the time.
-        backlog_max: from how many waiting messages on nothing is sent.
+        clock: the time.
+        backlog_max: with more waiting messages than that nothing is sent.
     """
 
     index: DueIndex
@@ -76,12 +219,12 @@ class Dispatcher:
         """Send every due counter of a namespace to the workers.
 
         What finding them costs (see `DueIndex.due`), one read unit, one call for each ten, and two
-        write units for the run book.
+        write units for the record of the last run.
 
         Raises:
             WrongRegion: the schedule, or this process, is not of the home region.
             CorruptItem: the schedule cannot be read.
-            ServiceFailed: the index or the queue failed; what is due stays due.
+            ServiceFailed: the index or the queue failed; due counters stay due.
         """
         key = keys.schedule_key(keys.check_namespace(namespace))
         item = self.index.dynamo.get(self.index.table, key, consistent=True)
@@ -89,11 +232,11 @@ class Dispatcher:
             # Deleted a moment ago, or a crash left its trigger behind.
             return Dispatched(namespace=namespace, detail="it has no schedule")
         self._refuse_elsewhere(decode_schedule(item).region, namespace)
-        book = LastRunStore(self.index.dynamo, self.index.table, self.clock)
+        last_runs = LastRunStore(self.index.dynamo, self.index.table, self.clock)
         # Before any work is sent: what workers note belongs to this tick.
-        ticked_at_ms = book.begin(namespace)
+        ticked_at_ms = last_runs.begin(namespace)
         done = self._dispatch(item, namespace, deadline_ms)
-        book.end(namespace, ticked_at_ms, done.due, done.sent)
+        last_runs.end(namespace, ticked_at_ms, done.due, done.sent)
         return done
 
     def _dispatch(self, item: Item, namespace: str, deadline_ms: int | None) -> Dispatched:
@@ -104,7 +247,7 @@ class Dispatcher:
                 namespace=namespace,
                 backlog=backlog,
                 swept=swept,
-                detail="the workers are behind: what is due stays due",
+                detail="the workers are late: due counters stay due",
             )
         due, sent = self._send(namespace, deadline_ms)
         return Dispatched(namespace=namespace, due=due, sent=sent, backlog=backlog, swept=swept)
@@ -121,16 +264,16 @@ class Dispatcher:
         return due, sent
 
     def _sweep(self, item: Item, namespace: str) -> bool:
-        """Send a sweep where one is owed, then note that it is not owed any more."""
+        """Send a sweep if the schedule needs one, then note that it needs none any more."""
         since_ms = unswept_since_ms(item)
-        if since_ms is None or self.clock.now_ms() - since_ms < SETTLED_MS:
+        if since_ms is None or self.clock.now_ms() - since_ms < SWEEP_AFTER_MS:
             return False
         work = segments_of(namespace)
         if self.queue.send(work) < len(work):
             raise ServiceFailed(f"the sweep of namespace {namespace!r} could not be queued")
         same = Compare("unswept_since", "=", since_ms)
         clauses = (Drop("unswept_since"),)
-        with suppress(ConditionFailed):  # changed again meanwhile: another sweep is owed for that
+        with suppress(ConditionFailed):  # changed again since: that needs another sweep
             self.index.dynamo.update(
                 Update(self.index.table, keys.schedule_key(namespace), clauses, same)
             )

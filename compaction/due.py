@@ -1,31 +1,55 @@
-"""The compactor's side of the due index: which counters to look at, what a run leaves behind."""
+"""The compactor's side of the due index: the counters worth a run, and what a run leaves behind.
+
+The materializer puts a counter into the index when its next entry arrives. That is too late for a
+counter that had enough entries when its namespace got a schedule (or a lower minimum number) and
+gets no more. So some time after such a change, when every materializer knows it, the workers sweep:
+they read all totals once, in segments, and put such counters into the index.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Again, Attempts, Backoff, Done, Send, attempt, run
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import (
     DueRule,
     Standing,
     buckets_of,
     due_query,
+    mark_of,
     settlement_of,
     standing_in,
 )
-from countledger.ledger.errors import ConditionFailed
+from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
 from countledger.ledger.expressions import Compare
+from countledger.ledger.limits import DUE_RULE_LIFE_MS, MINUTE_MS
 from countledger.ledger.operations import Scan
+from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger.ledger.attempts import Reply, Verdict
+    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Update
 
-# Each is beaten only by an entry that comes in between; a counter so busy is settled next time.
-_ATTEMPTS: Final = 5
+# Only a new entry defeats an attempt, and the refusal tells what changed, so there is no need to
+# wait. A counter that defeats all attempts is rescheduled by the next run.
+_BACKOFF: Final = Backoff(attempts=5, base_ms=0)
+SEGMENTS: Final = 8
+# After that every materializer knows the schedule: what it has cached, and a batch under way.
+SWEEP_AFTER_MS: Final = DUE_RULE_LIFE_MS + 3 * MINUTE_MS
+_HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
+
+
+class _Noting(NamedTuple):
+    standing: Standing
+    note: Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +59,17 @@ class DueIndex:
     Attributes:
         dynamo: a DynamoDB client; every write here carries a condition.
         table: the table `counters`.
-        clock: tells the time.
+        clock: the time.
+        random: what the jitter is drawn from.
     """
 
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
 
     def due(self, namespace: str) -> Iterator[str]:
-        """The counters of a namespace that are due, in no order over all.
+        """The counters of a namespace that are due, in no particular order.
 
         Half a read unit for each 4 KB of them, and for each of the sixteen buckets at least.
         """
@@ -53,51 +79,136 @@ class DueIndex:
                 yield from (item["counter"] for item in page)
 
     def all_of(self, namespace: str) -> Iterator[str]:
-        """Every counter of a namespace that has a total, due or not; reads the table whole."""
-        totals = Scan(self.table, Compare("part", "=", keys.TOTAL), ("counter",))
-        for page in self.dynamo.pages(totals):
+        """Every counter of a namespace that has a total, due or not; reads the whole table."""
+        for page in self.dynamo.pages(Scan(self.table, _HAS_TOTAL, ("counter",))):
             for item in page:
                 if keys.namespace_of(item["counter"]) == namespace:
                     yield item["counter"]
 
     def standing(self, counter: str) -> Standing | None:
-        """Where a counter stands; None without a total. One read unit.
+        """What a counter's total says of its entries; None without a total. One read unit.
 
         Raises:
-            CorruptItem: its total cannot be read.
+            CorruptItem: the total cannot be read.
         """
         total = self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
         return None if total is None else standing_in(total)
 
     def is_due(self, counter: str) -> bool:
-        """Whether a counter is due still: another worker may have had it. One read unit."""
+        """Whether a counter is still due: another worker may have compacted it. One read unit."""
         standing = self.standing(counter)
         due_at_ms = standing.due_at_ms if standing else None
         return due_at_ms is not None and due_at_ms <= self.clock.now_ms()
 
-    def settle(self, counter: str, compacted: int, rule: DueRule | None) -> None:
-        """Note what is compacted, and when the counter is due again, if it will be.
+    def reschedule(self, counter: str, compacted: int, rule: DueRule | None) -> None:
+        """Note how many entries are compacted, and when the counter is due again, if ever.
 
-        A read unit and two or three write units. A counter to which entries keep coming meanwhile
-        stays due: the next run settles it.
+        A read unit and two or three write units. A counter that gets entries all the time stays
+        due: the next run reschedules it.
 
         Args:
             counter: its name.
-            compacted: how many entries its head stands for.
+            compacted: how many entries its head contains.
             rule: of its namespace; None: it has no schedule.
         """
-        standing = self.standing(counter)
-        for _ in range(_ATTEMPTS):
+
+        def noting(standing: Standing | None) -> _Noting | None:
             if standing is None:
-                return  # the total is missing: a repair makes it, and it counts all as waiting
+                return None  # the total is missing: a repair makes it, with all entries waiting
             note = settlement_of(self.table, standing, compacted, rule, self.clock.now_ms())
-            if note is None:
-                return
-            try:
-                self.dynamo.update(note)
-            except ConditionFailed as failed:
-                if standing.compacted > compacted:
-                    return  # a later run has noted more
-                standing = standing_in(failed.item) if failed.item else None
-            else:
-                return
+            return None if note is None else _Noting(standing, note)
+
+        def interpret(reply: Reply[_Noting]) -> Verdict[_Noting, None]:
+            if not isinstance(reply.answer, CountledgerError):
+                return Done(None)
+            if not isinstance(reply.answer, ConditionFailed):
+                raise reply.answer
+            if reply.state.standing.compacted > compacted:
+                return Done(None)  # a later run has noted more
+            found = reply.answer.item
+            following = noting(standing_in(found) if found else None)
+            return Again(following) if following else Done(None)
+
+        first = noting(self.standing(counter))
+        if first is not None:
+            attempts = Attempts(self.clock, self.random, _BACKOFF)
+            steps = attempt(first, lambda one: Send(one.note), interpret, lambda _: None, attempts)
+            run(steps, DynamoPerformer(self.dynamo, self.dynamo, self.clock))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSegment:
+    """A part of a sweep: put the counters of a namespace that are missing into the due index.
+
+    Attributes:
+        namespace: whose counters.
+        segment: which part of the table `counters` to read.
+        segments: of how many.
+        after: the key of the last item read, or None at the beginning.
+    """
+
+    namespace: str
+    segment: int
+    segments: int
+    after: Key | None = None
+
+
+def segments_of(namespace: str) -> list[SweepSegment]:
+    """The parts of one sweep."""
+    return [SweepSegment(namespace, number, SEGMENTS) for number in range(SEGMENTS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweeper:
+    """Reads a segment of the totals and puts the missing counters into the due index.
+
+    Attributes:
+        dynamo: a DynamoDB client.
+        table: the table `counters`.
+        clock: the time.
+        page_size: the maximum number of items per page, or None for as many as fit.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    clock: Clock = field(default_factory=SystemClock)
+    page_size: int | None = None
+
+    def sweep(
+        self, work: SweepSegment, rule: DueRule, deadline_ms: int | None = None
+    ) -> SweepSegment | None:
+        """Sweep a segment: half a read unit for each 4 KB of the table.
+
+        Each counter that is put into the index takes two write units.
+
+        Returns:
+            What is left at the deadline, or None.
+        """
+        while True:
+            page = self.dynamo.page(
+                Scan(
+                    self.table,
+                    _HAS_TOTAL,
+                    segment=work.segment,
+                    segments=work.segments,
+                    after=work.after,
+                    page_size=self.page_size,
+                )
+            )
+            for total in page.items:
+                if keys.namespace_of(total["counter"]) == work.namespace:
+                    self._mark(total, rule)
+            if page.after is None:
+                return None
+            work = replace(work, after=page.after)
+            if deadline_ms is not None and self.clock.now_ms() >= deadline_ms:
+                return work
+
+    def _mark(self, total: Item, rule: DueRule) -> None:
+        try:
+            mark = mark_of(self.table, standing_in(total), rule, self.clock.now_ms())
+            if mark is not None:
+                self.dynamo.update(mark)
+        except (ConditionFailed, CorruptItem):
+            # In the index by now, or corrupt, which `verify` reports.
+            return

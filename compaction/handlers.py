@@ -18,10 +18,10 @@ from countledger.compaction.assembly import (
     sweeper_of,
     worker_of,
 )
-from countledger.compaction.batch import BatchResult, WorkBatch
+from countledger.compaction.dispatcher import WorkQueue
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
-from countledger.compaction.work_queue import WorkQueue
+from countledger.compaction.worker import BatchResult, WorkBatch
 from countledger.ledger.assembly import namespaces_of
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.connection import Connection
@@ -140,7 +140,7 @@ def _report(parts: _Parts, tally: BatchResult) -> None:
         "TamperedCounters": tally.tampered,
     }
     outcomes = {str(outcome): count for outcome, count in tally.outcomes.items()}
-    parts.logger.info("batch", outcomes=outcomes, left=tally.left, settled=tally.settled, **numbers)
+    parts.logger.info("batch", outcomes=outcomes, left=tally.left, not_due=tally.not_due, **numbers)
     for name, value in numbers.items():
         parts.metrics.add_metric(name, MetricUnit.Count, value)
     parts.metrics.flush_metrics()

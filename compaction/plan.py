@@ -1,6 +1,6 @@
-"""What to read, what to merge, what to write: decided from values, without a service.
+"""What to read, what to merge, what to write: decisions over values, without a service.
 
-Each rule of the protocol that is a decision stands here once; `run` only carries it out.
+`run` carries the decisions out.
 """
 
 from __future__ import annotations
@@ -10,31 +10,108 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import amount, keys
+from countledger.ledger.clock import show_duration
 from countledger.ledger.entry import Entry, decode_entry
-from countledger.ledger.errors import SumOverflow
+from countledger.ledger.errors import BadSetting, SumOverflow
 from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Between, Compare
 from countledger.ledger.head import Covered, Head, encode_head
 from countledger.ledger.ids import BARE_KEY_PREFIX
-from countledger.ledger.operations import Delete, Put, Query
+from countledger.ledger.limits import SIGNED_REQUEST_LIFE_MS
+from countledger.ledger.operations import Put, Query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.expressions import Condition
     from countledger.ledger.head import ArchiveRef
+    from countledger.ledger.namespace import Namespace
+    from countledger.ledger.settings import Settings
 
-_TIME_DIGITS: Final = 8  # of the twelve that stand in front of an id, before its first hyphen
+_TIME_DIGITS: Final = 8  # of the twelve at the beginning of an id, before its first hyphen
 _TIME_BITS: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
+class AgeLimit:
+    """How old an entry must be before it is merged: older than any producer may still send it.
+
+    A merged entry is deleted, and with it the proof that a retry is a retry. Producers check an
+    entry's age before each attempt; the limit is later than the last attempt that can arrive.
+
+    Attributes:
+        horizon_ms: how long the namespace lets producers send an entry.
+        replication_bound_ms: how long an entry may take to reach another region.
+        clock_skew_ms: the largest difference of two clocks: the producer's and the compactor's.
+        request_life_ms: how long after its signature the service accepts a request.
+        min_age_ms: a larger age, set by a schedule; or None.
+
+    Raises:
+        BadSetting: `min_age_ms` is below the limit; the text shows the arithmetic.
+    """
+
+    horizon_ms: int
+    replication_bound_ms: int
+    clock_skew_ms: int
+    request_life_ms: int = SIGNED_REQUEST_LIFE_MS
+    min_age_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an age that would let a late retry count twice."""
+        if self.min_age_ms is not None and self.min_age_ms < self._sum_ms:
+            raise BadSetting(
+                f"a minimum age of {show_duration(self.min_age_ms)} is less than "
+                f"{show_duration(self._sum_ms)} = horizon {show_duration(self.horizon_ms)} + "
+                f"replication bound {show_duration(self.replication_bound_ms)} + "
+                f"clock skew {show_duration(self.clock_skew_ms)} + "
+                f"life of a signed request {show_duration(self.request_life_ms)}: "
+                "a late retry of a merged entry would count twice"
+            )
+
+    @property
+    def age_ms(self) -> int:
+        """The limit: an entry older than this may be merged."""
+        return self._sum_ms if self.min_age_ms is None else self.min_age_ms
+
+    def cutoff_ms(self, now_ms: int) -> int:
+        """The time before which an entry must have been made."""
+        return now_ms - self.age_ms
+
+    def with_min_age(self, min_age_ms: int | None) -> AgeLimit:
+        """The same limit with the minimum age of a schedule.
+
+        Raises:
+            BadSetting: it is below the limit.
+        """
+        return replace(self, min_age_ms=min_age_ms)
+
+    @property
+    def _sum_ms(self) -> int:
+        waits_ms = self.replication_bound_ms + self.clock_skew_ms + self.request_life_ms
+        return self.horizon_ms + waits_ms
+
+
+def limits_by(settings: Settings, min_age_ms: int | None = None) -> Callable[[Namespace], AgeLimit]:
+    """The limit of each namespace under the settings of this process."""
+
+    def limit_of(namespace: Namespace) -> AgeLimit:
+        return AgeLimit(
+            namespace.horizon_ms,
+            settings.replication_bound_ms,
+            settings.clock_skew_ms,
+            min_age_ms=min_age_ms,
+        )
+
+    return limit_of
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entry that may be merged, as it lies in the table.
+    """An entry that may be merged, as it is in the table.
 
     Attributes:
         key: its sort key.
-        entry: what it says.
+        entry: its content.
         item: the whole item.
     """
 
@@ -52,7 +129,7 @@ class Candidate:
 def ranges(spread: int, cutoff_ms: int) -> list[Condition]:
     """Which sort keys to read: of ids that begin with a time only those before the cutoff.
 
-    Bare keys carry no time and are all read; their entries tell their age.
+    Bare keys carry no time, so all of them are read; their entries carry their age.
     """
     found: list[Condition] = []
     if not 0 < cutoff_ms < 1 << _TIME_BITS:
@@ -68,49 +145,49 @@ def ranges(spread: int, cutoff_ms: int) -> list[Condition]:
 def page_of(
     table: str, counter: str, range_: Condition, page_size: int | None, after: Key | None
 ) -> Query:
-    """The read of one page of entries: strongly consistent."""
+    """The strongly consistent read of one page of entries."""
     condition = AllOf(Compare("counter", "=", counter), range_)
     return Query(table, condition, consistent=True, page_size=page_size, after=after)
 
 
 def mergeable(items: Iterable[Item], head: Head, cutoff_ms: int) -> list[Candidate]:
-    """Those old enough that the head has not taken in already.
+    """The entries that are old enough and that the head does not cover yet.
 
     Raises:
-        CorruptItem: an entry cannot be read. It would be missing in the sum.
+        CorruptItem: an entry cannot be read. Without it the sum would be wrong.
     """
     found = (Candidate(item["entry"], decode_entry(item), item) for item in items)
     return [
         one
         for one in found
-        if one.entry.at_ms < cutoff_ms and not head.has_taken_in(one.key, one.entry.at_ms)
+        if one.entry.at_ms < cutoff_ms and not head.has_merged(one.key, one.entry.at_ms)
     ]
 
 
 def shown_alike(
     candidates: Iterable[Candidate], elsewhere: Sequence[Mapping[str, Item]]
 ) -> list[Candidate]:
-    """Those that every other region shows as well, and as the very same change.
+    """The candidates that every other region shows as well, with the same content.
 
-    So every region's stream has had them, and no copy is on its way that would come up again
-    behind the deletion. Two that met under one key, and of which the last writer wins, differ
-    until the winner has arrived everywhere.
+    Then the stream of every region has had them, and no copy is still being replicated that would
+    appear again after the deletion. If two entries were written under one key, the last writer
+    wins; the regions differ until the winner has arrived in all of them.
     """
     return [
         one
         for one in candidates
-        if all(_change(region.get(one.key)) == _change(one.item) for region in elsewhere)
+        if all(_content(region.get(one.key)) == _content(one.item) for region in elsewhere)
     ]
 
 
-def _change(item: Item | None) -> tuple[object, ...] | None:
+def _content(item: Item | None) -> tuple[object, ...] | None:
     return None if item is None else tuple(item.get(name) for name in ("delta", "at", "events"))
 
 
 def next_head(
     head: Head, selected: Sequence[Candidate], run: str, archive: ArchiveRef | None
 ) -> Head:
-    """The head that has taken in the selected entries.
+    """The head after the selected entries are merged into it.
 
     Raises:
         SumOverflow: the sum needs more digits than the service holds.
@@ -135,7 +212,7 @@ def next_head(
 
 
 def closing_head(head: Head, run: str) -> Head:
-    """The head without its covers: they are deleted everywhere."""
+    """The head without its covers, once those entries are deleted in every region."""
     return replace(head, generation=head.generation + 1, run=run, covers={}, archive=None)
 
 
@@ -149,7 +226,7 @@ def publish_of(table: str, counter: str, before: Head, after: Head) -> Put:
 
 
 def is_still(head: Head) -> Condition:
-    """That the head is the one that was read: of that generation and of that run.
+    """The head is the one that was read: of that generation and of that run.
 
     "No head" identifies nothing: a counter can be deleted and its name forgotten after it was read.
     A write on condition of it must leave within `RUN_LIFE_MS` of the read; a deletion takes longer.
@@ -159,58 +236,13 @@ def is_still(head: Head) -> Condition:
     return AllOf(Compare("generation", "=", head.generation), Compare("run", "=", head.run))
 
 
-def archived_of(table: str, counter: str, head: Head, name: str, seen: Item | None) -> Put:
-    """The record that the entries which a head covers are archived under a name: one write unit.
-
-    It is written before the first of them is deleted, so what is missing later proves nothing.
-
-    Args:
-        table: `ledger`.
-        counter: its name.
-        head: what covers the entries.
-        name: of the object.
-        seen: the record that this one replaces, or None. A late request finds another one, and
-            never replaces the record of a later head, of whichever incarnation.
-    """
-    item = {
-        **keys.archived_key(counter),
-        "generation": head.generation,
-        "run": head.run,
-        "incarnation": head.incarnation,
-        "name": name,
-    }
-    if seen is None:
-        return Put(table, item, Absent("entry"))
-    same = (Compare(name, "=", seen.get(name)) for name in ("generation", "run"))
-    return Put(table, item, AllOf(*same))
-
-
-def unarchived_of(table: str, counter: str, incarnation: str) -> Delete:
-    """The deletion of that record with a counter that was deleted: one write unit.
-
-    Args:
-        table: `ledger`.
-        counter: its name.
-        incarnation: of the head that was emptied; a record of another incarnation belongs to a
-            counter that uses the name again.
-    """
-    same = Compare("incarnation", "=", incarnation)
-    return Delete(table, keys.archived_key(counter), same)
-
-
-def is_archived(head: Head, record: Item | None) -> bool:
-    """Whether the record says that the entries which this very head covers are archived."""
-    recorded = (record or {}).get("generation"), (record or {}).get("run")
-    return recorded == (head.generation, head.run)
-
-
 def same_head(one: Head, other: Head) -> bool:
-    """Whether both are the one head that a run published under that number."""
+    """Whether both are the head that one run published under one generation."""
     return (one.generation, one.run) == (other.generation, other.run)
 
 
 def arrived(head: Head, regions: Mapping[str, Head]) -> tuple[RunOutcome, str] | None:
-    """Whether every region shows this head; if not, how the run ends if that does not change."""
+    """None if every region shows this head; else how the run ends if that does not change."""
     newer = [name for name, one in regions.items() if _follows(one, head)]
     if newer:
         return (
@@ -225,13 +257,13 @@ def arrived(head: Head, regions: Mapping[str, Head]) -> tuple[RunOutcome, str] |
 
 
 def _follows(one: Head, head: Head) -> bool:
-    """Whether the one was published after the other; of another incarnation nobody can tell."""
+    """Whether `one` was published after `head`; unknown, so False, in another incarnation."""
     same = not head.generation or one.incarnation == head.incarnation
     return same and one.generation > head.generation
 
 
 def still_there(head: Head, items: Iterable[Item]) -> dict[str, Item]:
-    """Those among the items that the head has taken in, by sort key."""
+    """The items that the head covers, by sort key."""
     return {
-        item["entry"]: item for item in items if head.has_taken_in(item["entry"], item.get("at", 0))
+        item["entry"]: item for item in items if head.has_merged(item["entry"], item.get("at", 0))
     }

@@ -1,9 +1,9 @@
-"""Deleting what the head has taken in: nothing that is not exactly what was summed.
+"""Delete the entries that the head covers, if they are exactly what was summed.
 
-Each delete stands on a condition: the entry is gone, or it carries the delta that was summed (and
-for a bare key, was made at that time). So every delete may be sent again, by anybody, at any time
-at which that head's counter is there. What expired, or was quarantined, may be resent under its old
-id once the counter was deleted; so a run sends no delete once it is half a day old.
+Each delete is conditional: the entry is gone, or it has the delta that was summed (and under a bare
+key, the time). So any process may repeat every delete as long as that head's counter exists. Once
+the counter is deleted, an expired or quarantined entry may be sent again under its old id; so a run
+sends no delete after half a day.
 """
 
 from __future__ import annotations
@@ -13,30 +13,40 @@ from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from countledger.ledger.before_send import guarded
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Done,
+    Recheck,
+    Send,
+    attempt,
+    otherwise,
+    run,
+)
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     ServiceFailed,
-    Throttled,
     TransactionCancelled,
-    Unclear,
 )
 from countledger.ledger.expressions import Absent, AllOf, AnyOf, Compare
 from countledger.ledger.limits import TRANSACTION_ACTIONS
-from countledger.ledger.operations import Delete
+from countledger.ledger.operations import Delete, Transact
+from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from random import Random
 
-    from countledger.ledger.attempts import Backoff
+    from countledger.ledger.attempts import Backoff, Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.clock import Clock
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.head import Covered, Head
+
+    Covers: TypeAlias = Mapping[str, Covered]
 
 _UNHARMED: Final = "None"
 
@@ -49,7 +59,7 @@ class Retire(StrEnum):
 
 
 class Tampered(CountledgerError):
-    """An entry that a head has taken in carries another delta now: somebody changed it by hand."""
+    """An entry that a head covers has another delta now: it was changed by hand."""
 
 
 def delete_of(table: str, counter: str, key: str, covered: Covered) -> Delete:
@@ -62,7 +72,7 @@ def delete_of(table: str, counter: str, key: str, covered: Covered) -> Delete:
 
 
 def refuse_changed(covered: Covered, item: Item | None) -> None:
-    """Let pass what is gone, unchanged, or made anew under a bare key.
+    """Accept an entry that is gone, unchanged, or made again under a bare key.
 
     Raises:
         Tampered: the entry was changed by hand.
@@ -73,7 +83,7 @@ def refuse_changed(covered: Covered, item: Item | None) -> None:
         return
     raise Tampered(
         f"counter {item.get('counter')!r}: entry {item.get('entry')!r} was merged with the delta "
-        f"{covered.delta} and carries {item.get('delta')!r} now: it was changed by hand; write the "
+        f"{covered.delta} and has {item.get('delta')!r} now: it was changed by hand; write the "
         "merged delta back, or delete the entry (of a namespace with an archive, run "
         "`countledger compact COUNTER --archive-as-found` after that)"
     )
@@ -90,11 +100,11 @@ class Retirer:
         head: the head; every region has shown it.
         how: by transactions, two write units for each KB, or by single deletes at half of that.
         run: this run's id.
-        clock: waits between tries.
+        clock: waits between attempts.
         random: what the jitter is drawn from.
         backoff: how often a conflict is tried again.
-        workers: how many requests are under way at once.
-        look: raises where a request leaves so late that the counter may have been deleted since.
+        workers: how many requests are under way at the same time.
+        before_send: raises if a request leaves so late that the counter may be deleted.
     """
 
     dynamo: DynamoClient
@@ -107,7 +117,7 @@ class Retirer:
     random: Random
     backoff: Backoff
     workers: int
-    look: Callable[[], None]
+    before_send: Callable[[], None]
 
     def retire(self, keys: list[str], late: Callable[[], bool]) -> bool:
         """Delete the entries of those sort keys.
@@ -121,8 +131,9 @@ class Retirer:
 
         Raises:
             Tampered: one of them was changed by hand; deleting stops.
-            ServiceFailed: conflicts stayed through every attempt; or as `look`.
+            ServiceFailed: every attempt met a conflict; or as `before_send`.
         """
+        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
         size = TRANSACTION_ACTIONS if self.how is Retire.TRANSACTION else 1
         feed = iter(sorted(keys))
         batches = list(iter(lambda: list(islice(feed, size)), []))
@@ -131,9 +142,8 @@ class Retirer:
             if late():
                 return False
             covers = {key: self.head.covers[key] for key in batch}
-            # Each thread has a look of its own.
-            with guarded(self.look):
-                self._transact(covers) if self.how is Retire.TRANSACTION else self._delete(covers)
+            steps = self._transact if self.how is Retire.TRANSACTION else self._delete
+            run(steps(covers), perform)
             return True
 
         if self.workers == 1 or len(batches) == 1:
@@ -141,31 +151,41 @@ class Retirer:
         with ThreadPoolExecutor(self.workers, "countledger-retire") as pool:
             return all(pool.map(work, batches))
 
-    def _transact(self, covers: Mapping[str, Covered]) -> None:
-        """Delete up to a hundred together."""
-        waits_ms = self.backoff.waits_ms(self.random)
-        left = dict(covers)
-        while left:
-            writes = [delete_of(self.table, self.counter, *one) for one in left.items()]
-            try:
-                self.dynamo.transact(writes, self._token(left))
-            except TransactionCancelled as cancelled:
-                renewed = self._judge(left, cancelled)
-                left = {key: one for key, one in left.items() if key not in renewed}
-                if not renewed:
-                    self._pause(waits_ms, cancelled)
-            except (Throttled, Unclear) as error:
-                # Under the same token the service carries it out once.
-                self._pause(waits_ms, error)
-            else:
-                return
+    def _transact(self, covers: Covers) -> Steps[None]:
+        """Delete up to a hundred entries together.
 
-    def _judge(self, covers: Mapping[str, Covered], cancelled: TransactionCancelled) -> set[str]:
-        """Which of them were made anew under a bare key; they are none of ours.
+        | answer | meaning |
+        |---|---|
+        | done | done |
+        | cancelled: an entry was made again under a bare key | send the others |
+        | cancelled: an entry has another delta | `Tampered` |
+        | cancelled: conflict, throttle | again, the same token: the service does it once |
+        | cancelled: any other reason | `ServiceFailed` |
+        """
+
+        def request(left: Covers) -> Send:
+            writes = [delete_of(self.table, self.counter, *one) for one in left.items()]
+            return Send(Transact(writes, self._token(left)), self.before_send)
+
+        def interpret(reply: Reply[Covers]) -> Verdict[Covers, None]:
+            if isinstance(reply.answer, TransactionCancelled):
+                renewed = self._renewed(reply.state, reply.answer)
+                left = {key: one for key, one in reply.state.items() if key not in renewed}
+                if not left:
+                    return Done(None)
+                return Recheck(left) if renewed else Again(left)
+            if isinstance(reply.answer, CountledgerError):
+                return otherwise(reply)
+            return Done(None)
+
+        return attempt(covers, request, interpret, self._give_up, self._attempts())
+
+    def _renewed(self, covers: Covers, cancelled: TransactionCancelled) -> set[str]:
+        """The entries that were made again under a bare key: they are not the merged ones.
 
         Raises:
-            Tampered: one of them was changed by hand.
-            ServiceFailed: the transaction was refused for a reason that will not pass.
+            Tampered: one of the others was changed by hand.
+            ServiceFailed: the transaction was refused for a permanent reason.
         """
         refused = dict(zip(covers, cancelled.reasons, strict=False))
         renewed = {key: reason for key, reason in refused.items() if reason.condition_failed}
@@ -175,35 +195,33 @@ class Retirer:
             return set(renewed)
         raise ServiceFailed(f"counter {self.counter!r}: {cancelled}") from cancelled
 
-    def _delete(self, covers: Mapping[str, Covered]) -> None:
-        """Delete one by one."""
-        for key, covered in covers.items():
-            waits_ms = self.backoff.waits_ms(self.random)
-            while True:
-                try:
-                    self.dynamo.delete(delete_of(self.table, self.counter, key, covered))
-                except ConditionFailed as failed:
-                    refuse_changed(covered, failed.item)
-                except (Throttled, Unclear) as error:
-                    self._pause(waits_ms, error)
-                    continue
-                break
+    def _delete(self, covers: Covers) -> Steps[None]:
+        """Delete one entry; a refusal is as for a transaction."""
+        ((key, covered),) = covers.items()
 
-    def _pause(self, waits_ms: Iterator[float], error: CountledgerError) -> None:
-        """Wait before the next attempt.
+        def request(_: Covers) -> Send:
+            return Send(delete_of(self.table, self.counter, key, covered), self.before_send)
 
-        Raises:
-            ServiceFailed: there is none.
-        """
-        wait_ms = next(waits_ms, None)
-        if wait_ms is None:
-            raise ServiceFailed(
-                f"counter {self.counter!r}: merged entries could not be deleted after "
-                f"{self.backoff.attempts} attempts ({error}); the next run goes on"
-            ) from error
-        self.clock.sleep_ms(wait_ms)
+        def interpret(reply: Reply[Covers]) -> Verdict[Covers, None]:
+            if isinstance(reply.answer, ConditionFailed):
+                refuse_changed(covered, reply.answer.item)
+                return Done(None)
+            if isinstance(reply.answer, CountledgerError):
+                return otherwise(reply)
+            return Done(None)
 
-    def _token(self, keys: Mapping[str, Covered]) -> str:
+        return attempt(covers, request, interpret, self._give_up, self._attempts())
+
+    def _attempts(self) -> Attempts:
+        return Attempts(self.clock, self.random, self.backoff)
+
+    def _give_up(self, exhausted: Exhausted[Covers]) -> None:
+        raise ServiceFailed(
+            f"counter {self.counter!r}: merged entries could not be deleted after "
+            f"{exhausted.attempts} attempts ({exhausted.error}); the next run continues"
+        ) from exhausted.error
+
+    def _token(self, keys: Covers) -> str:
         """The same for the same deletes of this run."""
         text = "\n".join((self.run, str(self.head.generation), *keys))
         return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,12 +1,11 @@
-"""One run over one counter: carries out what `plan` decides. The rules stand in `compactor`."""
+"""One run over one counter: carries out what `plan` decides. `compactor` explains the rules."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.compaction import plan
-from countledger.compaction.keeper import Keeper
+from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire, Retirer, Tampered, refuse_changed
 from countledger.ledger.before_send import guarded
@@ -27,8 +26,7 @@ _POLL_MS: Final = 100
 _POLL_GROWTH: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class RunEnd(NamedTuple):
     """How a run ends, and why."""
 
     outcome: RunOutcome
@@ -48,15 +46,15 @@ class Run:
         deadline_ms: int | None,
         on_step: Callable[[CompactionStep], None],
     ) -> None:
-        """Make ready; no call is made yet.
+        """Prepare; no request is sent yet.
 
         Args:
             compactor: whose run it is.
             counter: its name.
             namespace: the counter's.
             run: an id that no other run has.
-            deadline_ms: the moment past which nothing new is begun.
-            on_step: told of each step as it begins.
+            deadline_ms: the time after which nothing new is begun.
+            on_step: called with each step as it begins.
         """
         self._compactor = compactor
         self._counter = counter
@@ -76,13 +74,13 @@ class Run:
         self._held_back = 0
 
     def report(self) -> CompactionReport:
-        """Work, and tell what became of it; an error of ours is told, not raised."""
+        """Work, and return the result; a `CountledgerError` is part of it and not raised."""
         error: CountledgerError | None = None
         try:
             end = self._work()
         except CountledgerError as failed:
             outcome = RunOutcome.TAMPERED if isinstance(failed, Tampered) else RunOutcome.FAILED
-            end, error = End(outcome, str(failed)), failed
+            end, error = RunEnd(outcome, str(failed)), failed
         return CompactionReport(
             counter=self._counter,
             outcome=end.outcome,
@@ -95,12 +93,12 @@ class Run:
             error=error,
         )
 
-    def _work(self) -> End:
-        """Generation after generation, until nothing is left to select."""
+    def _work(self) -> RunEnd:
+        """One generation after another, until nothing is left to select."""
         self._refuse_transactions_on_strong_tables()
         head = self._head = self._views.head(self._counter)
         while True:
-            end = self._await(head) or self._retire(head) or self._settle(head)
+            end = self._await(head) or self._retire(head) or self._wait_until_deleted(head)
             if end:
                 return end
             self._step(Verb.SELECT, head)
@@ -117,32 +115,34 @@ class Run:
     def _refuse_transactions_on_strong_tables(self) -> None:
         if self._views.regions.survey().strong and self._compactor.retire is Retire.TRANSACTION:
             raise BadSetting(
-                f"table {self._table!r} is strongly consistent over regions and takes no "
+                f"table {self._table!r} has multi-region strong consistency, which allows no "
                 "transactions: retire by single deletes (`--retire delete`)"
             )
 
-    def _await(self, head: Head) -> End | None:
+    def _await(self, head: Head) -> RunEnd | None:
         """Every region shows this head."""
         self._step(Verb.AWAIT, head)
 
-        def look() -> End | None:
+        def missing() -> RunEnd | None:
             if unready := self._views.regions.survey().unready:
-                return End(RunOutcome.WAITING, f"replicas not in service: {', '.join(unready)}")
-            missing = plan.arrived(head, self._views.heads_elsewhere(self._counter))
-            return End(*missing) if missing else None
+                detail = f"replicas not in service: {', '.join(unready)}"
+                return RunEnd(RunOutcome.WAITING, detail)
+            late = plan.arrived(head, self._views.heads_elsewhere(self._counter))
+            return RunEnd(*late) if late else None
 
-        return self._until_nothing_is_missing(look)
+        return self._poll(missing)
 
-    def _retire(self, head: Head) -> End | None:
-        """Delete what the head covers, once it is archived."""
+    def _retire(self, head: Head) -> RunEnd | None:
+        """Delete the entries that the head covers, once they are archived."""
         if not head.covers:
             return None
         mine = head.run == self._run
-        # What another run left: some may be gone, and what is gone need not be paid for again.
+        # Another run may have deleted some already: their delete need not be paid for again.
         items = self._still_there(head) if not mine else {}
         for key, item in items.items():
             refuse_changed(head.covers[key], item)
-        if end := self._keep(head, [c.item for c in self._fresh] if mine else [*items.values()]):
+        found = [one.item for one in self._fresh] if mine else [*items.values()]
+        if end := self._archive(head, found):
             return end
         self._step(Verb.RETIRE, head)
         compactor = self._compactor
@@ -157,47 +157,47 @@ class Run:
             random=compactor.random,
             backoff=compactor.backoff,
             workers=compactor.workers,
-            look=self._refuse_if_old,
+            before_send=self._refuse_if_old,
         )
         if retirer.retire(list(head.covers if mine else items), self._late):
             return None
-        return End(RunOutcome.STOPPED, "the deadline came; the next run goes on deleting")
+        return RunEnd(RunOutcome.STOPPED, "the deadline has passed; the next run continues")
 
-    def _keep(self, head: Head, items: list[Item]) -> End | None:
-        """Archive what the head covers, if it says so.
+    def _archive(self, head: Head, items: list[Item]) -> RunEnd | None:
+        """Archive the entries that the head covers, if it says so.
 
         Raises:
-            CountledgerError: it could not be stored; nothing was deleted.
+            CountledgerError: they could not be stored; nothing was deleted.
         """
         if head.archive is None:
             return None
-        keeper = Keeper(self._compactor, self._views, self._counter)
-        record = keeper.recorded()
-        if not keeper.owes(head, record):
+        archiver = GenerationArchiver(
+            self._compactor.archive, self._compactor.archive_as_found, self._views, self._counter
+        )
+        record = archiver.recorded()
+        if not archiver.owes(head, record):
             return None
         self._step(Verb.ARCHIVE, head)
         with guarded(self._refuse_if_old):
-            kept = keeper.keep(head, items, record)
-        overtaken = f"another run has replaced generation {head.generation}"
-        return None if kept else End(RunOutcome.OVERTAKEN, overtaken)
+            kept = archiver.keep(head, items, record)
+        detail = f"another run has replaced generation {head.generation}"
+        return None if kept else RunEnd(RunOutcome.OVERTAKEN, detail)
 
-    def _settle(self, head: Head) -> End | None:
+    def _wait_until_deleted(self, head: Head) -> RunEnd | None:
         """No region shows a covered entry any more."""
         if not head.covers:
             return None
-        self._step(Verb.SETTLE, head)
+        self._step(Verb.WAIT_UNTIL_DELETED, head)
 
-        def look() -> End | None:
+        def missing() -> RunEnd | None:
             regions = self._views.regions
             for region in (regions.region, *regions.survey().others):
                 if left := self._still_there(head, region):
-                    return End(
-                        RunOutcome.WAITING,
-                        f"{region} still shows {len(left)} merged entries",
-                    )
+                    detail = f"{region} still shows {len(left)} merged entries"
+                    return RunEnd(RunOutcome.WAITING, detail)
             return None
 
-        return self._until_nothing_is_missing(look)
+        return self._poll(missing)
 
     def _still_there(self, head: Head, region: str | None = None) -> dict[str, Item]:
         shown = self._views.shown(self._counter, head.covers, region)
@@ -206,7 +206,7 @@ class Run:
     def _select(self, head: Head) -> list[plan.Candidate]:
         """The next entries to merge, as many as fit.
 
-        Each page is read once in a run, and not before the generation is settled.
+        Each page is read once in a run, and only after the covered entries are deleted.
         """
         selected: list[plan.Candidate] = []
         while len(selected) < self._compactor.covers_max and not self._late():
@@ -223,7 +223,7 @@ class Run:
         return selected
 
     def _next_page(self, size: int) -> list[Item] | None:
-        """The next page of the ranges; None behind the last one."""
+        """The next page of the ranges; None after the last one."""
         if not self._ranges:
             return None
         query = plan.page_of(self._table, self._counter, self._ranges[0], size, self._after)
@@ -240,7 +240,7 @@ class Run:
         incarnation = head.incarnation or self._run
         return self._compactor.archive.seal(self._counter, head.generation + 1, incarnation, items)
 
-    def _publish(self, head: Head, after: Head) -> End | None:
+    def _publish(self, head: Head, after: Head) -> RunEnd | None:
         """Replace the head, if nobody has replaced it.
 
         Raises:
@@ -251,45 +251,45 @@ class Run:
             with guarded(self._refuse_if_old):
                 self._views.home.put(plan.publish_of(self._table, self._counter, head, after))
         except ConditionFailed as failed:
-            # After a lost answer the SDK sends again, and finds what its first attempt wrote.
+            # The SDK repeats a write that got no answer, and then finds its own first attempt.
             found = decode_head(failed.item)
             if not plan.same_head(found, after):
                 self._head = found
                 detail = f"another run has published generation {found.generation}"
                 if not found.generation:
                     detail = "its head was forgotten after the counter was deleted"
-                return End(RunOutcome.OVERTAKEN, detail)
+                return RunEnd(RunOutcome.OVERTAKEN, detail)
         self._head = after
         self._generations += 1
         return None
 
     def _refuse_if_old(self) -> None:
         if self._compactor.clock.now_ms() - self._began_ms > RUN_LIFE_MS:
-            raise ServiceFailed("this run stood still for half a day and writes nothing more")
+            raise ServiceFailed("this run was suspended for half a day and writes nothing more")
 
-    def _close(self, head: Head) -> End:
-        """Forget the covers, which are deleted everywhere, and tell how it ended."""
+    def _close(self, head: Head) -> RunEnd:
+        """Drop the covers, whose entries are deleted everywhere, and say how the run ended."""
         if head.covers and (end := self._publish(head, plan.closing_head(head, self._run))):
             return end
         if self._late():
-            return End(RunOutcome.STOPPED, f"the deadline came after {self._merged} entries")
+            return RunEnd(RunOutcome.STOPPED, f"the deadline passed after {self._merged} entries")
         if self._held_back:
-            return End(RunOutcome.WAITING, f"{self._held_back} entries are not in every region yet")
+            return RunEnd(RunOutcome.WAITING, f"{self._held_back} entries are not in every region")
         if self._generations:
-            return End(RunOutcome.MERGED, f"{self._merged} entries merged")
-        return End(RunOutcome.NOTHING, "no entry is old enough")
+            return RunEnd(RunOutcome.MERGED, f"{self._merged} entries merged")
+        return RunEnd(RunOutcome.NOTHING, "no entry is old enough")
 
-    def _until_nothing_is_missing(self, look: Callable[[], End | None]) -> End | None:
-        """Look again and again, until nothing is missing or patience is at its end."""
+    def _poll(self, missing: Callable[[], RunEnd | None]) -> RunEnd | None:
+        """Poll until nothing is missing; after the compactor's patience return what is missing."""
         clock = self._compactor.clock
-        give_up_ms = clock.now_ms() + self._compactor.patience_ms
+        until_ms = clock.now_ms() + self._compactor.patience_ms
         wait_ms = _POLL_MS
         while True:
-            missing = look()
-            if missing is None or missing.outcome is not RunOutcome.WAITING:
-                return missing
-            if self._late() or clock.now_ms() + wait_ms > give_up_ms:
-                return missing
+            found = missing()
+            if found is None or found.outcome is not RunOutcome.WAITING:
+                return found
+            if self._late() or clock.now_ms() + wait_ms > until_ms:
+                return found
             clock.sleep_ms(wait_ms)
             wait_ms *= _POLL_GROWTH
 

@@ -1,13 +1,18 @@
-"""The archive in S3: one object for each generation, which anybody can read without us.
+"""The archive in S3: one object for each generation, readable without this software.
 
 An object holds one JSON line for each entry, `{"Item": {...}}` in DynamoDB's own notation, as a
-table's export to S3 has it: other tools read it, and it can be imported into a table. The lines
-stand in the order of the sort keys, gzip holds no time, and the name tells generation and checksum:
+table's export to S3 has it: other tools read it, and it can be imported into a table. The lines are
+in the order of the sort keys, gzip stores no time, and the name has generation and checksum:
 
     s3://bucket/prefix/<counter>/<incarnation>/<generation>-<sha256 of the lines>.jsonl.gz
 
-So storing again is storing the same under the same name. The incarnation of the head separates the
-counters that used one name, each after the deletion of the one before: their generations are alike.
+So storing again stores the same object under the same name. The incarnation of the head separates
+the counters that used one name, each after the deletion of the one before: they have the same
+generations.
+
+The checksum is of the lines and not of the compressed bytes, because those differ from one release
+of zlib to the next, and a run may be continued on another machine. How a line is written can never
+change, for the same reason.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import json
 import re
 import zlib
 from contextlib import contextmanager
@@ -23,7 +29,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from countledger.compaction.archive_lines import checksum, items_in, lines_of
+from countledger.ledger.attributes import decode, encode
 from countledger.ledger.entry import decode_entry
 from countledger.ledger.errors import (
     AccessDenied,
@@ -36,7 +42,7 @@ from countledger.ledger.head import ArchiveRef
 from countledger.ledger.service_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mypy_boto3_s3 import S3Client
 
@@ -44,13 +50,13 @@ if TYPE_CHECKING:
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
 
-_PLACE: Final = re.compile(
+_LOCATION: Final = re.compile(
     r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefix>[\x20-\x7e]{0,512}))?"
 )
 _OBJECT: Final = re.compile(r"(?P<generation>[0-9]{12})-(?P<sha256>[0-9a-f]{64})\.jsonl\.gz")
 # A key has 1,024 bytes: 512 of prefix, this, and 160 of checksums, incarnation and the rest.
 _FOLDER_MAX: Final = 300
-# Of the answers that mean the bucket, and not this moment.
+# The answers that are about the bucket, and not about this moment.
 _REFUSALS: Final = ("NoSuchBucket:", "InvalidBucketName:", "PermanentRedirect:", "KMS.")
 
 
@@ -60,7 +66,7 @@ class ArchiveLocation:
 
     Attributes:
         bucket: its name.
-        prefix: what every object's key begins with, without a slash at either end; may be empty.
+        prefix: the beginning of every object's key, without a slash at either end; may be empty.
     """
 
     bucket: str
@@ -68,18 +74,18 @@ class ArchiveLocation:
 
     @classmethod
     def parse(cls, text: str) -> ArchiveLocation:
-        """The place in `s3://bucket/prefix`.
+        """The location in `s3://bucket/prefix`.
 
         Raises:
-            BadSetting: it is none.
+            BadSetting: the text has another form.
         """
-        match = _PLACE.fullmatch(text)
+        match = _LOCATION.fullmatch(text)
         if match is None:
-            raise BadSetting(f"archive {text!r} is no place in S3: give s3://bucket/prefix")
+            raise BadSetting(f"archive {text!r} is not a location in S3: give s3://bucket/prefix")
         return cls(match["bucket"], (match["prefix"] or "").strip("/"))
 
     def folder(self, counter: str, incarnation: str) -> str:
-        """What the keys of the objects of one incarnation of a counter begin with."""
+        """The beginning of the keys of all objects of one incarnation of a counter."""
         name = quote(counter, safe=":").replace("~", "%7E")
         if len(name) > _FOLDER_MAX:
             digest = hashlib.blake2b(counter.encode(), digest_size=16).hexdigest()
@@ -94,7 +100,7 @@ class S3Archive:
 
     Attributes:
         client: of S3; the SDK may retry: the same is stored again.
-        place: where.
+        place: where to.
     """
 
     client: S3Client
@@ -110,22 +116,22 @@ class S3Archive:
         return ArchiveRef(f"s3://{self.place.bucket}/{key}", sha256)
 
     def store(self, counter: str, ref: ArchiveRef, entries: Sequence[Item]) -> None:
-        """Store the entries that a head covers, under the name that it tells: one PutObject.
+        """Store the entries that a head covers, under the name in the head: one PutObject.
 
-        That name may be of another bucket than this archive's: a schedule may have been changed
+        That name may be in another bucket than this archive's: a schedule may have been changed
         between two runs, and the objects of one archive belong together.
 
         Raises:
-            CorruptArchive: they are not those that the head's checksum is of.
+            CorruptArchive: the entries do not have the head's checksum.
             ArchiveRefused: the bucket does not exist, or refuses.
-            ServiceFailed: it could not be stored now.
+            ServiceFailed: they could not be stored now.
         """
         lines = lines_of(entries)
         if checksum(lines) != ref.sha256:
             raise CorruptArchive(
-                f"counter {counter!r}: the entries to be archived as {ref.key!r} are not those "
-                "that it was sealed with: one was changed by hand; nothing is deleted. Write it "
-                "back as it was, or archive what is there: "
+                f"counter {counter!r}: the entries to be archived as {ref.key!r} do not have its "
+                "checksum: one was changed by hand; nothing is deleted. Write it back as it was, "
+                "or archive the entries as they are: "
                 "`countledger compact COUNTER --archive-as-found`"
             )
         bucket, _, key = ref.key.removeprefix("s3://").partition("/")
@@ -143,16 +149,16 @@ class S3Archive:
     def entries(self, counter: str, incarnation: str) -> Iterator[Entry]:
         """The archived entries of a counter, the last generation first, each verified.
 
-        A generation has two objects where all entries were stored, not recorded as stored, and
-        then archived as they were found; what is in both is one entry.
+        A generation has two objects if all entries were stored, not recorded as stored, and then
+        archived as they were found; an entry in both is returned once.
 
         Args:
             counter: its name.
-            incarnation: of its head; what was archived of a counter that had the name before, and
-                was deleted, is not among them.
+            incarnation: of its head; entries of a deleted counter that had the name before are not
+                among the result.
 
         Raises:
-            CorruptArchive: an object is not what its name says.
+            CorruptArchive: an object does not have the checksum in its name.
             ArchiveRefused: the bucket does not exist, or refuses.
         """
         names = sorted(self._keys(counter, incarnation), reverse=True)
@@ -185,7 +191,7 @@ class S3Archive:
             raise CorruptArchive(f"{name} cannot be unpacked: {error}") from error
         match = _OBJECT.search(key)
         if match is None or checksum(lines) != match["sha256"]:
-            raise CorruptArchive(f"{name} does not hold what its checksum is of")
+            raise CorruptArchive(f"{name} does not have the checksum in its name")
         return items_in(lines, name)
 
 
@@ -194,17 +200,17 @@ def _generation_of(key: str) -> str:
 
 
 def archive_at(connection: Connection, place: str | None) -> S3Archive | None:
-    """The archive at `s3://bucket/prefix`; None for none.
+    """The archive at `s3://bucket/prefix`, or None.
 
     Raises:
-        BadSetting: it is no place in S3.
+        BadSetting: it is not a location in S3.
     """
     return None if place is None else S3Archive(connection.objects(), ArchiveLocation.parse(place))
 
 
 @contextmanager
 def _answers(what: str) -> Iterator[None]:
-    """As every other service's, and a bucket that refuses is the operator's to mend."""
+    """Translate errors as for every service; a bucket that refuses is a matter of its operator."""
     try:
         with translated(what):
             yield
@@ -217,3 +223,64 @@ def _answers(what: str) -> Iterator[None]:
         if not any(word in str(error) for word in _REFUSALS):
             raise
         raise ArchiveRefused(f"{error}; make the bucket, or name another one") from error
+
+
+def lines_of(items: Iterable[Item]) -> bytes:
+    """The lines of these items, the same in whatever order they are given."""
+    ordered = sorted(items, key=lambda item: str(item["entry"]))
+    return b"".join(_line(item) for item in ordered)
+
+
+def checksum(lines: bytes) -> str:
+    """SHA-256, in hex."""
+    return hashlib.sha256(lines).hexdigest()
+
+
+def items_in(lines: bytes, name: str) -> list[Item]:
+    """The items in an object's lines.
+
+    Raises:
+        CorruptArchive: a line is not an item.
+    """
+    try:
+        return [decode(_binaries(json.loads(line)["Item"])) for line in lines.splitlines()]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptArchive(f"{name} has a line that is not an item: {error}") from error
+
+
+def _line(item: Item) -> bytes:
+    text = json.dumps(
+        {"Item": _sorted(encode(item))}, sort_keys=True, separators=(",", ":"), default=_base64
+    )
+    return text.encode("ascii") + b"\n"
+
+
+def _base64(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(f"{value!r} is not a value of an item")
+
+
+def _sorted(value: Any) -> Any:  # noqa: ANN401 - of any depth
+    """The same with the members of sets in one order; a list keeps its own."""
+    if isinstance(value, dict):
+        return {
+            name: sorted(inner)
+            if name in ("SS", "NS", "BS") and isinstance(inner, list)
+            else _sorted(inner)
+            for name, inner in value.items()
+        }
+    return [_sorted(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _binaries(value: Any) -> Any:  # noqa: ANN401 - of any depth
+    """The same with binaries as bytes."""
+    if isinstance(value, list):
+        return [_binaries(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("B"), str) and len(value) == 1:
+        return {"B": base64.b64decode(value["B"], validate=True)}
+    if isinstance(value.get("BS"), list) and len(value) == 1:
+        return {"BS": [base64.b64decode(one, validate=True) for one in value["BS"]]}
+    return {name: _binaries(inner) for name, inner in value.items()}

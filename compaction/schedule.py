@@ -1,10 +1,11 @@
-"""A schedule: when and how the counters of a namespace are compacted. A value, valid at birth."""
+"""A schedule: when and how the counters of a namespace are compacted. Values, without a service."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
-from countledger.compaction.expression import check_expression
+from countledger.compaction import trigger
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import ArchiveLocation
 from countledger.ledger import keys
@@ -22,8 +23,8 @@ class Schedule:
         namespace: whose counters.
         expression: when: `rate(...)` or `cron(...)`, in UTC.
         region: where it runs, the home region.
-        min_entries: from how many entries not yet compacted on a counter is worth a run.
-        min_age_ms: how old an entry has to be at least; None: no older than it must be.
+        min_entries: from how many uncompacted entries on a counter is worth a run.
+        min_age_ms: the minimum age of an entry; None: the limit of the namespace.
         retire: how merged entries are deleted.
         archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
 
@@ -40,24 +41,24 @@ class Schedule:
     archive: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no schedule can be."""
+        """Validate every value."""
         keys.check_namespace(self.namespace)
-        # In its one spelling, so that two that mean the same are equal.
-        object.__setattr__(self, "expression", check_expression(self.expression))
+        # Canonical, so that two expressions of one meaning are equal.
+        object.__setattr__(self, "expression", trigger.check_expression(self.expression))
         if not MIN_ENTRIES_MIN <= self.min_entries <= MIN_ENTRIES_MAX:
             raise BadSetting(
-                f"{self.min_entries} is no least number of entries: it lies between "
-                f"{MIN_ENTRIES_MIN} and {MIN_ENTRIES_MAX}"
+                f"a minimum of {self.min_entries} entries is not between {MIN_ENTRIES_MIN} and "
+                f"{MIN_ENTRIES_MAX}"
             )
         if self.min_age_ms is not None and self.min_age_ms <= 0:
             raise BadSetting(f"a minimum age of {show_duration(self.min_age_ms)} is not above zero")
         if self.retire not in list(Retire):
-            raise BadSetting(f"retire {self.retire!r} is none of {', '.join(Retire)}")
+            raise BadSetting(f"retire {self.retire!r} is not one of {', '.join(Retire)}")
         if self.archive is not None:
             ArchiveLocation.parse(self.archive)
 
     def describe(self) -> str:
-        """It in a few words, for a message."""
+        """The schedule in a few words, for a message."""
         age = "" if self.min_age_ms is None else f", min-age {show_duration(self.min_age_ms)}"
         archive = "" if self.archive is None else f", archive {self.archive}"
         return (
@@ -65,14 +66,67 @@ class Schedule:
         )
 
 
+class ScheduleSpec(TypedDict, total=False):
+    """What a user sets of a schedule; a missing value has its default, or stays.
+
+    Attributes:
+        every_ms: how often it runs, in whole minutes; or
+        cron: when it runs: six fields, in UTC.
+        min_entries: from how many uncompacted entries on a counter is worth a run.
+        min_age_ms: the minimum age of an entry; None: the limit of the namespace.
+        retire: how merged entries are deleted.
+        archive: where they are kept before that (`s3://bucket/prefix`); None: nowhere.
+    """
+
+    every_ms: int
+    cron: str
+    min_entries: int
+    min_age_ms: int | None
+    retire: Retire
+    archive: str | None
+
+
+def new_schedule(namespace: str, region: str, spec: ScheduleSpec) -> Schedule:
+    """A new schedule; `spec` must say when it runs.
+
+    Raises:
+        BadSetting: a value breaks its rule, or neither `every_ms` nor `cron` is given, or both.
+    """
+    if "every_ms" not in spec and "cron" not in spec:
+        raise BadSetting(
+            f"the schedule of namespace {namespace!r} needs an interval: every or cron"
+        )
+    default = Schedule(namespace=namespace, expression="rate(1 day)", region=region)
+    return changed_schedule(default, spec)
+
+
+def changed_schedule(schedule: Schedule, spec: ScheduleSpec) -> Schedule:
+    """The schedule with the values of `spec`.
+
+    Raises:
+        BadSetting: a value breaks its rule, or two exclude each other.
+    """
+    changes: dict[str, Any] = {**spec}
+    every_ms, cron = changes.pop("every_ms", None), changes.pop("cron", None)
+    if every_ms is not None and cron is not None:
+        raise BadSetting(
+            "a schedule runs by an interval or by the calendar: not both every and cron"
+        )
+    if every_ms is not None:
+        changes["expression"] = trigger.rate(every_ms)
+    if cron is not None:
+        changes["expression"] = trigger.cron(cron)
+    return replace(schedule, **changes)
+
+
 def encode_schedule(
     schedule: Schedule, age_ms: int, revision: int, unswept_since_ms: int | None = None
 ) -> Item:
-    """Its item in `counters`.
+    """The schedule's item in `counters`.
 
     Args:
         schedule: the schedule.
-        age_ms: how old an entry has to be, all told: the materializer, which knows no horizon, sets
+        age_ms: how old an entry must be in total: the materializer, which knows no horizon, sets
             the due times by it.
         revision: how often it was written.
         unswept_since_ms: since when counters may be missing in the due index; None: none is.

@@ -1,8 +1,8 @@
-"""The schedules of a stack: made, changed, read and deleted by users; none exists before that.
+"""The schedules of a stack: users create, change, read and delete them.
 
-A schedule is two things: its item in `counters`, which says how to compact, and its trigger at
+A schedule has two parts: its item in `counters`, which says how to compact, and its trigger at
 EventBridge Scheduler, which says when. The item is written first and deleted last, so a crash in
-between leaves a schedule that does not run yet, or no more: the same call again finishes it.
+between leaves a schedule that does not run yet, or no longer: repeating the call completes it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from countledger.compaction.schedule import (
     Schedule,
+    ScheduleSpec,
+    changed_schedule,
     decode_schedule,
     encode_schedule,
+    new_schedule,
     unswept_since_ms,
 )
-from countledger.compaction.spec import ScheduleSpec, by_default, changed
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, decoded, require
 from countledger.ledger.clock import Clock, SystemClock
@@ -36,13 +38,13 @@ from countledger.ledger.operations import Delete, Put, Query
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from countledger.compaction.limit import AgeLimit
+    from countledger.compaction.plan import AgeLimit
     from countledger.compaction.trigger import Triggers
     from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.namespace import Namespace, Namespaces
 
-# Each is beaten only by another process that changes the same schedule meanwhile.
+# Only another process that changes the same schedule at the same time defeats an attempt.
 _ATTEMPTS: Final = 10
 
 
@@ -62,11 +64,11 @@ class Schedules:
         dynamo: a DynamoDB client; every write here carries a condition.
         table: the table `counters`.
         triggers: the stack's schedules at EventBridge Scheduler.
-        namespaces: tell kind and horizon.
+        namespaces: kind and horizon of each namespace.
         limit: how old an entry of a namespace must be.
-        region: where this process works.
+        region: where this process runs.
         home_region: where counters are compacted.
-        clock: tells the time.
+        clock: the time.
     """
 
     dynamo: DynamoClient
@@ -79,13 +81,13 @@ class Schedules:
     clock: Clock = field(default_factory=SystemClock)
 
     def create(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
-        """Make the schedule of a namespace; making it again as it is is no error.
+        """Create the schedule of a namespace; creating an equal one again changes nothing.
 
         One write unit, and two calls of EventBridge Scheduler.
 
         Args:
             namespace: whose counters to compact; it must exist, and be of kind `ledger`.
-            **spec: `every_ms` or `cron`, and what is not to be as by default.
+            **spec: `every_ms` or `cron`, and every value other than the default.
 
         Raises:
             BadSetting: a value breaks its rule; a minimum age below the limit with the arithmetic.
@@ -93,7 +95,7 @@ class Schedules:
             WrongRegion: this is not the home region.
             ScheduleExists: it has another schedule.
         """
-        wanted = self._made(namespace, spec)
+        wanted = self._checked(new_schedule(namespace, self.home_region, spec))
         found = self._find(namespace)
         if found is None:
             self._write(wanted, None)
@@ -107,27 +109,30 @@ class Schedules:
         return wanted
 
     def set(self, namespace: str, **spec: Unpack[ScheduleSpec]) -> Schedule:
-        """Change the schedule of a namespace; what is not named stays. As `create`.
+        """Change the schedule of a namespace; values that are not given stay. As `create`.
 
         Raises:
-            As `create`, and NoSuchSchedule where there is none.
+            As `create`, and NoSuchSchedule if it has none.
         """
         found = self._existing(namespace)
-        wanted = self._changed(decode_schedule(found), spec)
+        wanted = self._checked(changed_schedule(decode_schedule(found), spec))
         self._write(wanted, found)
         return wanted
 
     def apply(self, specs: Mapping[str, ScheduleSpec]) -> Iterator[tuple[Schedule, ScheduleChange]]:
-        """Make every schedule what is wished, as a settings file does; others stay as they are.
+        """Make these schedules equal to the given ones; all other schedules stay.
 
-        All are checked before the first is written, those that are stored as well. Doing it again
-        changes nothing.
+        All are checked before the first is written, those that are stored as well. Applying the
+        same again changes nothing.
 
         Raises:
             As `create`, for the first that breaks a rule.
             CorruptItem: a stored one cannot be read: delete it, and apply again.
         """
-        wanted = [self._made(namespace, spec) for namespace, spec in specs.items()]
+        wanted = [
+            self._checked(new_schedule(namespace, self.home_region, spec))
+            for namespace, spec in specs.items()
+        ]
         stored = [self._find(schedule.namespace) for schedule in wanted]
         before = [None if found is None else decode_schedule(found) for found in stored]
         for schedule, found, there in zip(wanted, stored, before, strict=True):
@@ -160,7 +165,7 @@ class Schedules:
         """All schedules, by namespace: half a read unit for each namespace of the stack.
 
         Args:
-            on_corrupt: called with the error of each one that cannot be read, which is left out.
+            on_corrupt: called with the error of each schedule that cannot be read; it is left out.
 
         Raises:
             CorruptItem: one cannot be read, and `on_corrupt` is not given.
@@ -179,10 +184,10 @@ class Schedules:
         return self.triggers.state(namespace)
 
     def delete(self, namespace: str) -> bool:
-        """Delete the schedule of a namespace: its counters are compacted no more.
+        """Delete the schedule of a namespace: its counters are no longer compacted.
 
         Returns:
-            Whether there was one. That there is none is no error.
+            True if it existed. Deleting none is not an error.
 
         Raises:
             WrongRegion: this is not the home region.
@@ -196,24 +201,18 @@ class Schedules:
             return False
         return True
 
-    def _made(self, namespace: str, spec: ScheduleSpec) -> Schedule:
-        """The schedule that a spec stands for, with defaults for what it leaves out."""
-        now = by_default(namespace, self.home_region, spec)
-        return self._changed(now, spec)
-
-    def _changed(self, schedule: Schedule, spec: ScheduleSpec) -> Schedule:
-        """A schedule with what is wished otherwise; refused where it could not work."""
+    def _checked(self, schedule: Schedule) -> Schedule:
+        """The schedule, if it can work in this stack."""
         self._refuse_elsewhere()
         self._refuse_region_of(schedule)
-        wanted = changed(schedule, spec)
-        self._age_ms(wanted)
-        return wanted
+        self._age_ms(schedule)
+        return schedule
 
     def _age_ms(self, schedule: Schedule) -> int:
-        """How old an entry has to be under a schedule.
+        """How old an entry must be under a schedule.
 
         Raises:
-            BadSetting: its minimum age lies below the limit.
+            BadSetting: its minimum age is below the limit.
             NamespaceUnknown, WrongKind: the namespace cannot be compacted.
         """
         namespace = self.namespaces.get(schedule.namespace)
@@ -236,13 +235,13 @@ class Schedules:
             self.dynamo.put(Put(self.table, item, unmoved))
         except ConditionFailed as failed:
             raise ScheduleExists(
-                f"the schedule of namespace {wanted.namespace!r} was changed by somebody else just "
-                "now: look at it, and try again"
+                f"the schedule of namespace {wanted.namespace!r} was changed by another process "
+                "just now: read it, and try again"
             ) from failed
         self._trigger(wanted)
 
     def _trigger(self, schedule: Schedule) -> None:
-        """Let it run as its item says, also where somebody else changes that meanwhile."""
+        """Make the trigger follow the item, even if another process changes that meanwhile."""
         for _ in range(_ATTEMPTS):
             self.triggers.put(schedule.namespace, schedule.expression)
             found = self._find(schedule.namespace)
@@ -278,10 +277,10 @@ class Schedules:
             )
 
     def _refuse_region_of(self, schedule: Schedule) -> None:
-        """A table restored in another region brings schedules that are not of here."""
+        """A table restored in another region contains schedules of the region before."""
         if schedule.region != self.home_region:
             raise WrongRegion(
                 f"the schedule of namespace {schedule.namespace!r} is for region "
                 f"{schedule.region}, and this stack's home is {self.home_region}: delete it, and "
-                "make it anew"
+                "create it again"
             )

@@ -1,38 +1,46 @@
-"""One counter at a time: is it due, compact it, leave the index as it has to be. I/O by others."""
+"""The workers: compact counters one by one as their schedules say, and process queue messages.
+
+A message that failed is delivered again, and finally moves to the dead-letter queue. A message
+without time left is not: its counter is still due, so the schedule's next tick sends it again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.report import CompactionReport, RunOutcome
+from countledger.compaction.dispatcher import CompactCounter, parse_work
+from countledger.compaction.report import CompactionReport, LastRunStore, RunOutcome, WorkDone
 from countledger.ledger import keys
 from countledger.ledger.due import DueRule
-from countledger.ledger.errors import CountledgerError
+from countledger.ledger.errors import CountledgerError, ServiceFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from countledger.compaction.compactor import Compactor
-    from countledger.compaction.due import DueIndex
+    from countledger.compaction.dispatcher import WorkQueue
+    from countledger.compaction.due import DueIndex, Sweeper, SweepSegment
     from countledger.compaction.report import CompactionPlan, CompactionStep
     from countledger.compaction.schedule import Schedule
+    from countledger.ledger.clock import Clock
     from countledger.ledger.namespace import Namespaces
 
-# After these a counter's place in the index is settled; after all others it stays due as it was, so
-# that the next run goes on with it.
+# After these outcomes a counter is rescheduled; after all others it stays due as it was, so that
+# the next run continues.
 _COMPLETE: Final = frozenset({RunOutcome.MERGED, RunOutcome.NOTHING})
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Compacts counters as their namespaces' schedules say; made anew for each batch of work.
+    """Compacts counters as their namespaces' schedules say; new for each batch of work.
 
     Attributes:
         index: the due index.
-        namespaces: tell the horizon.
+        namespaces: the horizon of each namespace.
         schedule_of: the schedule of a namespace, or None.
-        compactor_for: a compactor for a schedule; for None one by the defaults.
+        compactor_for: a compactor for a schedule; for None one with the defaults.
     """
 
     index: DueIndex
@@ -50,10 +58,10 @@ class Worker:
         deadline_ms: int | None = None,
         on_step: Callable[[CompactionStep], None] = lambda _: None,
     ) -> CompactionReport:
-        """Compact a counter, due or not, and settle its place in the index.
+        """Compact a counter, due or not, and reschedule it in the due index.
 
-        What the compactor costs, and up to four units. Errors are values in the report: one
-        counter's failure is no other's.
+        What the compactor costs, and up to four units. Errors are values in the report: the failure
+        of one counter stops no other.
         """
         try:
             schedule, compactor = self._for(counter)
@@ -63,9 +71,9 @@ class Worker:
         if report.outcome in _COMPLETE and report.compacted is not None:
             try:
                 rule = self._rule(schedule, compactor)
-                self.index.settle(counter, report.compacted, rule)
+                self.index.reschedule(counter, report.compacted, rule)
             except CountledgerError as error:
-                detail = f"{report.detail}; its place in the due index is not settled: {error}"
+                detail = f"{report.detail}; not rescheduled in the due index: {error}"
                 return replace(report, outcome=RunOutcome.FAILED, detail=detail, error=error)
         return report
 
@@ -76,7 +84,7 @@ class Worker:
         deadline_ms: int | None = None,
         on_step: Callable[[CompactionStep], None] = lambda _: None,
     ) -> CompactionReport | None:
-        """Compact a counter unless it is due no more; then None, for a read unit."""
+        """Compact a counter if it is still due; else return None, for one read unit."""
         try:
             if not self.index.is_due(keys.check_counter(counter)):
                 return None
@@ -117,3 +125,103 @@ def _failed(counter: str, error: CountledgerError) -> CompactionReport:
     return CompactionReport(
         counter=counter, outcome=RunOutcome.FAILED, detail=str(error), error=error
     )
+
+
+@dataclass(slots=True)
+class BatchResult:
+    """The result of a batch of messages.
+
+    Attributes:
+        outcomes: how many counters ended with which outcome.
+        merged: how many entries were merged.
+        write_units: what that consumed in the home region.
+        not_due: how many counters were not due any more.
+        left: for how many counters no time was left.
+        again: the ids of the messages that must be delivered again.
+        bad: messages that failed, but not by their counter's failure, with the reason.
+        work: what was done for each namespace.
+    """
+
+    outcomes: Counter[RunOutcome] = field(default_factory=Counter)
+    merged: int = 0
+    write_units: float = 0.0
+    not_due: int = 0
+    left: int = 0
+    again: list[str] = field(default_factory=list)
+    bad: dict[str, str] = field(default_factory=dict)
+    work: dict[str, WorkDone] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> int:
+        """How many counters or messages failed."""
+        return self.outcomes[RunOutcome.FAILED] + len(self.bad)
+
+    @property
+    def tampered(self) -> int:
+        """How many counters have a merged entry that was changed by hand."""
+        return self.outcomes[RunOutcome.TAMPERED]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkBatch:
+    """Processes batches of messages until the deadline.
+
+    Attributes:
+        worker: compacts counters.
+        sweeper: sweeps segments.
+        queue: for what is left of a segment.
+        clock: the time.
+        note: called with each counter's report.
+    """
+
+    worker: Worker
+    sweeper: Sweeper
+    queue: WorkQueue
+    clock: Clock
+    note: Callable[[CompactionReport], None]
+
+    def run(self, messages: Mapping[str, str], deadline_ms: int) -> BatchResult:
+        """Process messages, by their ids; a write unit for each namespace, for its last run."""
+        result = BatchResult()
+        for message, body in messages.items():
+            try:
+                work = parse_work(body)
+                if isinstance(work, CompactCounter):
+                    good = self._compact(work.counter, deadline_ms, result)
+                else:
+                    good = self._sweep(work, deadline_ms)
+            except CountledgerError as error:
+                result.bad[message] = str(error)
+                good = False
+            if not good:
+                result.again.append(message)
+        last_runs = LastRunStore(self.worker.index.dynamo, self.worker.index.table, self.clock)
+        for namespace, done in result.work.items():
+            last_runs.add(namespace, done)
+        return result
+
+    def _compact(self, counter: str, deadline_ms: int, result: BatchResult) -> bool:
+        """Whether the message need not be delivered again."""
+        if self.clock.now_ms() >= deadline_ms:
+            result.left += 1
+            return True
+        report = self.worker.compact_if_due(counter, deadline_ms=deadline_ms)
+        if report is None:
+            result.not_due += 1
+            return True
+        self.note(report)
+        result.work.setdefault(keys.namespace_of(counter), WorkDone()).take(report)
+        result.outcomes[report.outcome] += 1
+        result.merged += report.merged
+        result.write_units += report.write_units
+        # Repeating does not help a tampered counter: each run reports it.
+        return report.outcome is not RunOutcome.FAILED
+
+    def _sweep(self, work: SweepSegment, deadline_ms: int) -> bool:
+        rule = self.worker.rule_of(work.namespace)
+        if rule is None:
+            return True
+        left = self.sweeper.sweep(work, rule, deadline_ms)
+        if left is not None and not self.queue.send([left]):
+            raise ServiceFailed(f"the rest of the sweep of {work.namespace!r} could not be queued")
+        return True

@@ -14,12 +14,13 @@ from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
+from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from
 from countledger.consumers.stream import label_of
 from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import OutOfTime
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
 
@@ -44,7 +45,8 @@ def _parts() -> _Parts:
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
     queues = connection.queues()
     rules = RuleCache(Rules(dynamo, table, connection.region))
-    queue = QueueQuarantine(queues, connection.setting("quarantine_queue_url"))
+    url = connection.setting("quarantine_queue_url")
+    queue = MessageQueue(queues, url, "the quarantine")
     return _Parts(
         rules,
         Evaluator(
@@ -54,7 +56,7 @@ def _parts() -> _Parts:
             ServicePublisher(
                 connection.events(), connection.topics(), connection.setting("alert_bus")
             ),
-            QueueDeadLetters(queues, connection.setting("alert_dead_letter_queue_url")),
+            QueueDeadLetters.at(queues, connection.setting("alert_dead_letter_queue_url")),
             StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.COUNTERS),
         ),
         Logger(),

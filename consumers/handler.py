@@ -11,7 +11,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, RankRules
-from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
+from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.record import failures_from
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.watermark import PassedShards
@@ -19,6 +19,7 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload, OutOfTime, ProgressLost
 from countledger.ledger.limits import late_write_ms
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
 
@@ -42,7 +43,9 @@ def _parts() -> _Parts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
-    queue = QueueQuarantine(connection.queues(), connection.setting("quarantine_queue_url"))
+    queue = MessageQueue(
+        connection.queues(), connection.setting("quarantine_queue_url"), "the quarantine"
+    )
     quarantine = StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.LEDGER)
     return _Parts(
         Materializer(

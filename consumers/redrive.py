@@ -1,4 +1,4 @@
-"""What can be done about records of the streams that were quarantined."""
+"""What `quarantine resend` does with records of the streams."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RepairCounter:
-    """A record of the stream of `ledger` is never fed again: its counter is repaired.
+    """Repairs the counter of a record of the stream of `ledger`; the record is never applied.
 
-    Its watermark has passed. A repair reads the ledger, which has the entry, behind the proof that
-    everything else had arrived, and raises the watermarks; so it cannot count twice.
+    The watermark has passed the record. A repair reads the ledger, which has the entry, after a
+    proof that all other records were applied, and raises the watermarks. So nothing counts twice.
 
     Attributes:
         auditor: repairs.
@@ -25,26 +25,27 @@ class RepairCounter:
 
     auditor: Auditor
 
-    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG002 - of the protocol
+    def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG002 - of the protocol
         """As `Auditor.repair`.
 
         Raises:
-            WrongKind: it is no counter of a ledger.
+            WrongKind: the counter is not a ledger counter.
         """
-        if copy.counter is None:
+        if record.counter is None:
             return RedriveAnswer(
-                settled=False,
-                said="the record names no counter: run countledger verify --all, then discard it",
+                resolved=False,
+                detail="the record names no counter: run countledger verify --all, then discard it",
             )
-        repair = self.auditor.repair(copy.counter)
-        return RedriveAnswer(repair.healthy, f"{copy.counter}: {repair.remedy} ({repair.reason})")
+        repair = self.auditor.repair(record.counter)
+        detail = f"{record.counter}: {repair.remedy} ({repair.reason})"
+        return RedriveAnswer(repair.healthy, detail)
 
 
-def review_alert_log(copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG001 - of the protocol
-    """A change of a total that could not be judged: the total is right, an alert may be missing."""
-    name = "COUNTER" if copy.counter is None else copy.counter
+def review_alert_log(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:  # noqa: ARG001 - of the protocol
+    """A change of a total that no rule saw: the total is right, but an alert may be missing."""
+    name = "COUNTER" if record.counter is None else record.counter
     return RedriveAnswer(
-        settled=False,
-        said=f"no total is wrong, but an alert may be missing: see countledger alert log {name}, "
-        "tell whom it concerns, then discard this",
+        resolved=False,
+        detail=f"no total is wrong, but an alert may be missing: see countledger alert log {name}, "
+        "inform the people concerned, then discard this",
     )

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from countledger.ledger.head import Head
     from countledger.ledger.ids import IdempotencyKey
     from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_record import QuarantineSource
-    from countledger.ledger.quarantine_service import QuarantineService, Redrive
+    from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
+    from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from countledger.producers.claims.claims import Claims
     from countledger.producers.compensation import Correction
     from countledger.producers.event import Event
-    from countledger.producers.ingest.expired_queue import ExpiredEntries
+    from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
     from countledger.producers.receipt import Receipt
     from countledger.producers.recorder import Recorder
@@ -418,7 +418,7 @@ class CountLedger:
             StackNotFound: the stack was deployed without a stream.
             SetupError: the extra `kinesis` is not installed.
         """
-        from countledger.producers.ingest.expired_queue import expired_of
+        from countledger.producers.ingest.redrive import expired_of
 
         return expired_of(self.connection, self.namespaces)
 
@@ -426,19 +426,24 @@ class CountLedger:
     def quarantine(self) -> QuarantineService:
         """What could not be applied, judged or counted: list it, send it again, or discard it."""
         from countledger.consumers.redrive import RepairCounter, review_alert_log
-        from countledger.ledger.quarantine_notices import notices_of
         from countledger.ledger.quarantine_record import QuarantineSource
         from countledger.ledger.quarantine_service import QuarantineService
-        from countledger.ledger.quarantine_store import QuarantineStore
-        from countledger.producers.ingest.cure import RedriveOfKinesis
+        from countledger.ledger.quarantine_store import QuarantineStore, notices_of
+
+        def redrive_ingested(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+            # The extra `kinesis` is needed only for this.
+            from countledger.producers.ingest.redrive import ingest_redrive
+
+            redrive = ingest_redrive(self.connection, self.namespaces)
+            return redrive(record, even_if_counted=even_if_counted)
 
         redrives: dict[QuarantineSource, Redrive] = {
             QuarantineSource.LEDGER: RepairCounter(self.audit),
             QuarantineSource.COUNTERS: review_alert_log,
-            QuarantineSource.KINESIS: RedriveOfKinesis(self.connection, self.namespaces),
+            QuarantineSource.KINESIS: redrive_ingested,
         }
-        copies = QuarantineStore(self._totals.dynamo, self._totals.table)
-        return QuarantineService(copies, redrives, lambda: notices_of(self.connection))
+        store = QuarantineStore(self._totals.dynamo, self._totals.table)
+        return QuarantineService(store, redrives, lambda: notices_of(self.connection))
 
     @made_once
     def sequences(self) -> Sequences:

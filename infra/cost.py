@@ -1,4 +1,10 @@
-"""What a month costs at list prices, and which setting would save most. Pure."""
+"""What a million events and a month cost at list prices, and which setting would save most. Pure.
+
+Prices are of us-east-1, on demand, table class Standard, in US dollars, by
+https://aws.amazon.com/dynamodb/pricing/on-demand/, https://aws.amazon.com/lambda/pricing/ and
+https://aws.amazon.com/kinesis/data-streams/pricing/. A write that is replicated costs as much in
+each region as a write.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +12,104 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from countledger.compaction.retire import Retire
-from countledger.infra.prices import (
-    BATCH_GB_SECONDS,
-    BATCH_RECORDS,
-    BATCH_UNITS,
-    BY_DELETES,
-    BY_TRANSACTIONS,
-    LAMBDA_GB_SECOND,
-    LAMBDA_REQUEST,
-    MILLION,
-    READ_UNITS_MILLION,
-    STORAGE_GB_MONTH,
-    WRITE_UNITS_MILLION,
-)
 from countledger.ledger.errors import BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# When they were looked up; those of DynamoDB have been these since 2024-11-01.
+AS_OF: Final = "2026-11-21"
+MILLION: Final = 1_000_000
+WRITE_UNITS_MILLION: Final = 0.625
+READ_UNITS_MILLION: Final = 0.125
+STORAGE_GB_MONTH: Final = 0.25
+LAMBDA_REQUEST: Final = 0.20 / MILLION
+LAMBDA_GB_SECOND: Final = 0.0000133334
+_SHARD_HOUR: Final = 0.015
+_SHARD_BYTES_AN_HOUR: Final = 3_600 * 1_000_000
+_PUT_UNITS_MILLION: Final = 0.014
+_PUT_UNIT_BYTES: Final = 25_000
+# A batch of the materializer as a test has it: 1,000 records of 64 counters cost 65 units.
+BATCH_RECORDS: Final = 1_000
+BATCH_UNITS: Final = 65
+# Lambda gives a whole processor for 1,769 MB, and a part of it for a part of that.
+BATCH_GB_SECONDS: Final = 1_769 / 1_024 * 0.060
+# To merge an entry later, with its share of the heads, by each way to retire it.
+BY_DELETES: Final = 1.06
+BY_TRANSACTIONS: Final = 2.06
+# What an event takes in an aggregated record, with a short name and no note.
+KINESIS_BYTES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What events cost one way.
+
+    Attributes:
+        way: its name.
+        entries: how many entries, or other writes of one unit, an event takes.
+        totals: write units for each event, for totals and the progress of the shard.
+        rest: dollars for a million events that are not for write units: Kinesis and Lambda.
+        merges: whether its entries are compacted at some time.
+    """
+
+    way: str
+    entries: float
+    totals: float = 0.0
+    rest: float = 0.0
+    merges: bool = False
+
+    @property
+    def units(self) -> float:
+        """Write units for each event until its total is right."""
+        return self.entries + self.totals
+
+    @property
+    def dollars(self) -> float:
+        """For a million events until their totals are right."""
+        return self.units * WRITE_UNITS_MILLION + self.rest
+
+    def compacted(self, units: float) -> float | None:
+        """The same, and for merging their entries later at so many units each."""
+        if not self.merges:
+            return None
+        return self.dollars + self.entries * units * WRITE_UNITS_MILLION
+
+
+def price_of(way: str, entries: float, *, streamed: bool = False) -> Price:
+    """One of our ways.
+
+    Args:
+        way: its name.
+        entries: how many entries an event takes.
+        streamed: whether events come through Kinesis, over shards that are kept full.
+    """
+    invocations = MILLION * entries / BATCH_RECORDS * (2 if streamed else 1)
+    lambda_ = invocations * (LAMBDA_REQUEST + BATCH_GB_SECONDS * LAMBDA_GB_SECOND)
+    sent = MILLION * KINESIS_BYTES if streamed else 0
+    hours, put_units = sent / _SHARD_BYTES_AN_HOUR, sent / _PUT_UNIT_BYTES
+    kinesis = hours * _SHARD_HOUR + put_units / MILLION * _PUT_UNITS_MILLION
+    totals = entries * BATCH_UNITS / BATCH_RECORDS
+    return Price(way, entries, totals, rest=lambda_ + kinesis, merges=True)
+
+
+def prices(uniform: float, zipf: float) -> list[Price]:
+    """Every way, and two usual ones beside them.
+
+    Args:
+        uniform: entries for each event, coalesced, of counters that are all as likely.
+        zipf: the same, Zipf-distributed.
+    """
+    return [
+        Price("an atomic counter (a retry counts twice)", 1.0),
+        Price("a marker and a counter in one transaction", 4.0),
+        price_of("`record`, `record_many`, buffered", 1.0),
+        price_of("through Kinesis", 1.0, streamed=True),
+        price_of("buffered, coalescing, uniform", uniform),
+        price_of("buffered, coalescing, Zipf", zipf),
+    ]
+
 
 DAYS: Final = 30
 COALESCED: Final = 10

@@ -194,7 +194,7 @@ class Exhausted(Generic[_S]):
     """What is known when no attempt is left.
 
     Attributes:
-        state: of the last request.
+        state: from which the next attempt would go on.
         attempts: how many failed.
         error: of the last one.
         maybe_applied: whether one of them may have been applied, or may still be.
@@ -306,13 +306,13 @@ def attempt(
             return give_up(Exhausted(state, attempts.made, verdict.error, attempts.maybe_applied))
         if verdict.resolved:
             attempts.maybe_applied = False
+        state = verdict.state
         if isinstance(verdict, Again):
             wait_ms = attempts.next_wait_ms()
             if wait_ms is None:
                 cause = verdict.error or answer
                 return give_up(Exhausted(state, attempts.made, cause, attempts.maybe_applied))
             yield Pause(wait_ms)
-        state = verdict.state
 
 
 def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
@@ -339,6 +339,20 @@ def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
     if reply.maybe_applied or isinstance(answer, RetryPeriodOver):
         return GiveUp(answer)
     raise answer
+
+
+def ask(
+    operation: Any,  # noqa: ANN401 - as of `Send`
+    attempts: Attempts,
+    give_up: Callable[[Exhausted[None]], Answer],
+) -> Steps[Answer]:
+    """Send one operation until the service answers it; the answer."""
+
+    def interpret(reply: Reply[None]) -> Verdict[None, Answer]:
+        failed = isinstance(reply.answer, CountledgerError)
+        return otherwise(reply) if failed else Done(reply.answer)
+
+    return attempt(None, lambda _: Send(operation), interpret, give_up, attempts)
 
 
 def run(steps: Steps[_T], perform: Callable[[Step], Answer]) -> _T:

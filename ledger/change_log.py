@@ -98,7 +98,7 @@ def _entries(
     )
     for page in dynamo.pages(read):
         for key, entry in decoded(page, _keyed, on_corrupt):
-            if not head.has_taken_in(key, entry.at_ms):
+            if not head.has_merged(key, entry.at_ms):
                 yield entry
 
 

@@ -46,7 +46,7 @@ class ExactAccumulator:
     def note(self, key: str, entry: Entry) -> None:
         """One more entry."""
         self.read += 1
-        if self.first.has_taken_in(key, entry.at_ms):
+        if self.first.has_merged(key, entry.at_ms):
             return
         self.sum = amount.add(self.sum, entry.delta)
         self.events += entry.events
@@ -61,7 +61,7 @@ class ExactAccumulator:
         if not second.covers or second.generation == self.first.generation:
             return
         for key, at_ms, text in self._unpacked():
-            if second.has_taken_in(key, at_ms):
+            if second.has_merged(key, at_ms):
                 events, delta = text.split(" ")
                 self.sum = amount.add(self.sum, amount.negated(amount.from_number(delta)))
                 self.events -= int(events)

@@ -99,7 +99,7 @@ class Head:
         """When the newest of them was made, in UTC."""
         return None if self.to_at_ms is None else to_datetime(self.to_at_ms)
 
-    def has_taken_in(self, key: str, at_ms: int) -> bool:
+    def has_merged(self, key: str, at_ms: int) -> bool:
         """Whether the covers hold the entry of that sort key that was made at that time."""
         covered = self.covers.get(key)
         return covered is not None and covered.at_ms in {None, at_ms}

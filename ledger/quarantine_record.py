@@ -1,7 +1,7 @@
-"""What lies in quarantine: a copy of what can never be applied, until a person has handled it.
+"""A record in quarantine: what cannot be applied, kept until a person has handled it.
 
-A copy is an item of `counters`. Its key follows from the record alone (where it came from, its
-sequence number), so that a record that is delivered again meets its own copy.
+It is an item of `counters`. Its key follows from the record alone (source, shard, sequence number),
+so a record that is delivered again has the same item.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item
 
-# With its key and reason an item stays far below the 400 KB of the service.
+# With key and reason an item stays below the 400 KB that DynamoDB allows.
 CONTENT_MAX_BYTES: Final = 300_000
 _WHERE_MAX_CHARACTERS: Final = 2_000
 _ID: Final = re.compile(r"(ledger|counters|kinesis)-([0-9]{13}-[0-9a-f]{16})")
 
 
 class QuarantineSource(StrEnum):
-    """Whose record it is, which decides what can be done about it."""
+    """Where a record came from. It decides what `resend` does."""
 
     LEDGER = "ledger"
-    """A record of the stream of `ledger`: its total lacks it; a repair heals that."""
+    """A record of the stream of `ledger`. Its total lacks it; a repair of the counter adds it."""
     COUNTERS = "counters"
-    """A record of the stream of `counters`: a change of a total that was not judged."""
+    """A record of the stream of `counters`: a change of a total that no alert rule saw."""
     KINESIS = "kinesis"
-    """What came through the ingest's stream: it is not in the ledger."""
+    """A record of the stream of the ingest. It is not in the ledger."""
 
 
 class HandledHow(StrEnum):
-    """How a person handled it."""
+    """How a person handled a record."""
 
     RESENT = "resent"
-    """It is counted: taken in again, or its counter was repaired."""
+    """It is counted: it was written to the ledger, or its counter was repaired."""
     DISCARDED = "discarded"
-    """It was given up."""
+    """It will never be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineHandling:
-    """That a person handled a copy.
+    """That a person handled a record.
 
     Attributes:
-        how: in which way.
-        by: who, as they said.
-        at_ms: when, milliseconds since the epoch.
+        how: resent or discarded.
+        by: the name that the person gave.
+        at_ms: when, in milliseconds since the epoch.
     """
 
     how: HandledHow
@@ -65,23 +65,23 @@ class QuarantineHandling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedRecord:
-    """A copy of what can never be applied.
+    """A record in quarantine.
 
     Attributes:
-        source: whose record it is.
+        source: where it came from.
         place: its sort key.
-        where: stream and shard that it came from.
-        reason: why it is here.
-        kind: the same in one word.
-        content: its bytes: of a record of DynamoDB its JSON, of one of Kinesis the payload.
-        cut_from_bytes: how long it was, where this is its beginning only; None: it is whole.
-        counter: the counter that it names, where it names one.
-        sequence: its sequence number, where it has one.
-        part: the place within an aggregated record of Kinesis; None: the record as a whole.
-        at_ms: when the stream made or got the record; 0: it does not tell.
+        where: its stream and shard.
+        reason: why it was quarantined.
+        kind: the reason in one word.
+        content: its bytes: of a DynamoDB record its JSON, of a Kinesis record the payload.
+        cut_from_bytes: its whole length, if `content` is only its beginning; else None.
+        counter: the counter that it names, or None.
+        sequence: its sequence number, or None.
+        part: the index within an aggregated Kinesis record; None means the whole record.
+        at_ms: when the stream created or received it; 0 if the record has no such time.
         kept_at_ms: when it was quarantined.
-        queued_at_ms: when the queue had a message of it; None: nobody was told yet.
-        handled: that a person handled it, or None while it waits for one.
+        queued_at_ms: when a message about it was in the queue; None before that.
+        handled: who handled it, or None while it waits.
     """
 
     source: QuarantineSource
@@ -101,56 +101,57 @@ class QuarantinedRecord:
 
     @property
     def id(self) -> str:
-        """Its name, for people and commands."""
+        """Its id, for people and commands."""
         return id_of(self.source, self.place)
 
     @property
     def at(self) -> datetime:
-        """When the stream made or got the record, in UTC; when it was quarantined if unknown."""
+        """When the stream created or received it, in UTC; if unknown, when it was quarantined."""
         return to_datetime(self.at_ms or self.kept_at_ms)
 
 
 def id_of(source: QuarantineSource, place: str) -> str:
-    """The name of a copy."""
+    """The id of a record in quarantine."""
     return f"{source}-{place}"
 
 
-def key_of(copy_id: object) -> dict[str, str]:
-    """The key of the copy of that name.
+def key_of(quarantine_id: object) -> dict[str, str]:
+    """The key of the item with that id.
 
     Raises:
-        NotQuarantined: no copy can be called so.
+        NotQuarantined: no record can have that id.
     """
-    match = _ID.fullmatch(copy_id) if isinstance(copy_id, str) else None
+    match = _ID.fullmatch(quarantine_id) if isinstance(quarantine_id, str) else None
     if match is None:
         raise NotQuarantined(
-            f"{shown(copy_id)} is no copy in quarantine: `countledger quarantine list` names them"
+            f"{shown(quarantine_id)} is not the id of a record in quarantine; "
+            "`countledger quarantine list` shows the ids"
         )
     return keys.quarantine_key(match[1], match[2])
 
 
-def encode_quarantined(copy: QuarantinedRecord) -> Item:
-    """The item of a copy that nobody handled yet; its reason and place cut to their bounds."""
+def encode_quarantined(record: QuarantinedRecord) -> Item:
+    """The item of a record that is not handled; reason and `where` are cut to their bounds."""
     return {
-        **keys.quarantine_key(copy.source, copy.place),
-        "where": copy.where[:_WHERE_MAX_CHARACTERS],
-        "reason": copy.reason[:REASON_MAX_CHARACTERS],
-        "kind": copy.kind,
-        "content": copy.content,
-        "cut_from_bytes": copy.cut_from_bytes,
-        "of_counter": copy.counter,
-        "sequence": copy.sequence,
-        "record_part": copy.part,
-        "at": copy.at_ms,
-        "kept_at": copy.kept_at_ms,
+        **keys.quarantine_key(record.source, record.place),
+        "where": record.where[:_WHERE_MAX_CHARACTERS],
+        "reason": record.reason[:REASON_MAX_CHARACTERS],
+        "kind": record.kind,
+        "content": record.content,
+        "cut_from_bytes": record.cut_from_bytes,
+        "of_counter": record.counter,
+        "sequence": record.sequence,
+        "record_part": record.part,
+        "at": record.at_ms,
+        "kept_at": record.kept_at_ms,
     }
 
 
 def decode_quarantined(item: Item) -> QuarantinedRecord:
-    """The copy that an item is.
+    """The record in an item.
 
     Raises:
-        CorruptItem: an attribute is absent, of another type, or of no known value.
+        CorruptItem: an attribute is absent, or has a wrong type or an unknown value.
         NewerFormat: a later release wrote it.
     """
     check_format(item)
@@ -176,7 +177,7 @@ def decode_quarantined(item: Item) -> QuarantinedRecord:
         )
     except ValueError as error:
         raise CorruptItem(
-            f"{describe(item)}: it is no copy in quarantine: {error}", item
+            f"{describe(item)}: it is not a record in quarantine: {error}", item
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The quarantine as a person works on it: what waits, sending it again, giving it up."""
+"""The quarantine for people: list what waits, redrive it, or discard it."""
 
 from __future__ import annotations
 
@@ -23,51 +23,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.quarantine_notices import QuarantineNotices
     from countledger.ledger.quarantine_record import QuarantinedRecord
-    from countledger.ledger.quarantine_store import QuarantineStore
+    from countledger.ledger.quarantine_store import QuarantineNotices, QuarantineStore
 
 _BY_MAX_CHARACTERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class RedriveAnswer:
-    """What came of sending something again.
+    """The result of a redrive.
 
     Attributes:
-        settled: whether it is counted now, and need not wait for a person any more.
-        said: what happened, or what stands in the way.
+        resolved: whether the record is counted now, so that no person has to act.
+        detail: what happened, or why it could not be done.
     """
 
-    settled: bool
-    said: str
+    resolved: bool
+    detail: str
 
 
 class Redrive(Protocol):
-    """Brings what a copy holds where it belongs; done twice it counts once."""
+    """Applies a record. Done twice, it counts once."""
 
-    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
-        """Try it.
+    def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+        """Apply it.
 
         Raises:
-            CountledgerError: it could not be tried.
+            CountledgerError: the attempt failed.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineOutcome:
-    """What became of a copy.
+    """The result for one record.
 
     Attributes:
-        copy: as it is now.
-        settled: whether no person is needed any more.
-        said: what happened, or what stands in the way.
-        error: why it could not be tried, or None.
+        record: as it is now.
+        resolved: whether no person has to act any more.
+        detail: what happened, or why it could not be done.
+        error: why the attempt failed, or None.
     """
 
-    copy: QuarantinedRecord
-    settled: bool
-    said: str
+    record: QuarantinedRecord
+    resolved: bool
+    detail: str
     error: CountledgerError | None = None
 
 
@@ -76,13 +75,13 @@ class QuarantineService:
     """What is in quarantine, and what a person may do about it.
 
     Attributes:
-        copies: what waits.
-        redrives: how what comes from a source is sent again.
-        notices: the queues whose messages tell of it; asked for when something was handled.
-        clock: tells the time.
+        store: the records.
+        redrives: how a record of each source is applied.
+        notices: makes the access to the queues; called after a record was handled.
+        clock: gives the time.
     """
 
-    copies: QuarantineStore
+    store: QuarantineStore
     redrives: Mapping[QuarantineSource, Redrive]
     notices: Callable[[], QuarantineNotices]
     clock: Clock = field(default_factory=SystemClock)
@@ -95,126 +94,138 @@ class QuarantineService:
         limit: int | None = None,
         on_corrupt: OnCorrupt | None = None,
     ) -> Iterator[QuarantinedRecord]:
-        """What waits for a person, newest first: half a read unit for each 4 KB of all copies.
+        """The records that wait, newest first: half a read unit for each 4 KB of all records.
 
         Args:
-            source: of which stream; None: of all.
-            handled: whether also what was handled in the last ninety days.
-            limit: at most so many.
-            on_corrupt: called with the error of each copy that cannot be read, which is left out.
+            source: the source; None means all.
+            handled: whether to include the records handled in the last 90 days.
+            limit: the maximum number of records.
+            on_corrupt: called with the error of each item that cannot be read, which is skipped.
 
         Raises:
-            BadSetting: there is no such source, or the limit is below 1.
-            CorruptItem: a copy cannot be read, and `on_corrupt` is not given.
+            BadSetting: the source does not exist, or the limit is below 1.
+            CorruptItem: an item cannot be read, and `on_corrupt` is not given.
         """
         if limit is not None and limit < 1:
-            raise BadSetting(f"limit {limit} is no number of copies: give 1 or more")
-        found = self.copies.newest(_source(source), on_corrupt)
-        return islice((copy for copy in found if handled or copy.handled is None), limit)
+            raise BadSetting(f"limit {limit} is below 1: give 1 or more records")
+        found = self.store.newest(_source(source), on_corrupt)
+        return islice((record for record in found if handled or record.handled is None), limit)
 
-    def show(self, copy_id: str) -> QuarantinedRecord:
-        """One copy, all of it: a read unit for each 4 KB.
+    def show(self, quarantine_id: str) -> QuarantinedRecord:
+        """One record with its content: a read unit for each 4 KB.
 
         Raises:
-            NotQuarantined: there is none of that name.
+            NotQuarantined: no record has that id.
         """
-        copy = self.copies.find(copy_id)
-        if copy is None:
-            raise NotQuarantined(f"{copy_id} is not in quarantine, or was handled ninety days ago")
-        return copy
+        record = self.store.find(quarantine_id)
+        if record is None:
+            raise NotQuarantined(
+                f"{quarantine_id} is not in quarantine, or was handled over 90 days ago"
+            )
+        return record
 
     def resend(
-        self, copy_ids: Iterable[str], *, by: str, even_if_counted: bool = False
+        self, quarantine_ids: Iterable[str], *, by: str, even_if_counted: bool = False
     ) -> Iterator[QuarantineOutcome]:
-        """Bring copies where they belong, and have those that are settled handled.
+        """Apply records, and mark those that are resolved as handled.
 
-        What came through Kinesis is taken in again under its own identity; of a record of the
-        ledger's stream the counter is repaired. Iterate over the answer; doing it again counts
-        nothing twice. At its end the messages of what is handled leave the queues.
+        A record of Kinesis is written to the ledger with its own identity. For a record of the
+        ledger's stream the counter is repaired. Nothing is done before the result is iterated.
+        Repeating it counts nothing twice. At the end the messages about handled records are
+        deleted from the queues.
 
         Args:
-            copy_ids: their names.
-            by: who does it; the copy remembers it.
-            even_if_counted: whether to count also what expired and may have been counted before.
+            quarantine_ids: the ids.
+            by: the name of the person; the item keeps it.
+            even_if_counted: whether to count also expired entries that may have been counted.
 
         Yields:
-            What became of each; an error is this copy's own.
+            The result of each record; an error is that record's own.
 
         Raises:
-            NotQuarantined: there is none of that name.
-            BadSetting: `by` is no short text.
-            SetupError: what concerns every copy.
+            NotQuarantined: no record has that id.
+            BadSetting: `by` is not a text of 1 to 256 characters on one line.
+            SetupError: the error concerns every record.
         """
         check_name(by)
-        return self._each(copy_ids, lambda copy: self._cured(copy, by, even_if_counted))
+        return self._each(quarantine_ids, lambda record: self._redrive(record, by, even_if_counted))
 
-    def discard(self, copy_ids: Iterable[str], *, by: str) -> Iterator[QuarantineOutcome]:
-        """Give copies up: what they hold is never counted by us. They are kept for ninety days.
+    def discard(self, quarantine_ids: Iterable[str], *, by: str) -> Iterator[QuarantineOutcome]:
+        """Mark records as handled without counting them. They stay readable for 90 days.
 
         Raises:
             As `resend`.
         """
         check_name(by)
-        return self._each(copy_ids, lambda copy: self._handled(copy, HandledHow.DISCARDED, by))
+        return self._each(
+            quarantine_ids, lambda record: self._handle(record, HandledHow.DISCARDED, by)
+        )
 
     def _each(
-        self, copy_ids: Iterable[str], treat: Callable[[QuarantinedRecord], QuarantineOutcome]
+        self,
+        quarantine_ids: Iterable[str],
+        resolve: Callable[[QuarantinedRecord], QuarantineOutcome],
     ) -> Iterator[QuarantineOutcome]:
-        any_settled = False
-        for copy_id in copy_ids:
-            copy = self.show(copy_id)
-            if copy.handled is not None:
-                one = QuarantineOutcome(
-                    copy, settled=True, said=f"{copy.handled.how} by {copy.handled.by}"
-                )
+        any_resolved = False
+        for quarantine_id in quarantine_ids:
+            record = self.show(quarantine_id)
+            if record.handled is None:
+                outcome = resolve(record)
             else:
-                one = treat(copy)
-            any_settled = any_settled or one.settled
-            yield one
-        if any_settled:
+                detail = f"{record.handled.how} by {record.handled.by}"
+                outcome = QuarantineOutcome(record, resolved=True, detail=detail)
+            any_resolved = any_resolved or outcome.resolved
+            yield outcome
+        if any_resolved:
             self.notices().delete_handled(cache(self._is_handled))
 
-    def _is_handled(self, copy_id: str) -> bool:
+    def _is_handled(self, quarantine_id: str) -> bool:
         try:
-            copy = self.copies.find(copy_id)
+            record = self.store.find(quarantine_id)
         except (NotQuarantined, CorruptItem):
             return False
-        return copy is not None and copy.handled is not None
+        return record is not None and record.handled is not None
 
-    def _cured(self, copy: QuarantinedRecord, by: str, even_if_counted: bool) -> QuarantineOutcome:  # noqa: FBT001 - handed on
+    def _redrive(
+        self,
+        record: QuarantinedRecord,
+        by: str,
+        even_if_counted: bool,  # noqa: FBT001 - handed on
+    ) -> QuarantineOutcome:
         try:
-            answer = self.redrives[copy.source](copy, even_if_counted=even_if_counted)
+            answer = self.redrives[record.source](record, even_if_counted=even_if_counted)
         except SetupError:
             raise
         except CountledgerError as error:
-            return QuarantineOutcome(copy, settled=False, said=str(error), error=error)
-        if not answer.settled:
-            return QuarantineOutcome(copy, settled=False, said=answer.said)
-        # A crash before this leaves it to be sent again, which counts nothing twice.
-        return self._handled(copy, HandledHow.RESENT, by, answer.said)
+            return QuarantineOutcome(record, resolved=False, detail=str(error), error=error)
+        if not answer.resolved:
+            return QuarantineOutcome(record, resolved=False, detail=answer.detail)
+        # After a crash before this the record is redriven again, which counts nothing twice.
+        return self._handle(record, HandledHow.RESENT, by, answer.detail)
 
-    def _handled(
-        self, copy: QuarantinedRecord, how: HandledHow, by: str, said: str | None = None
+    def _handle(
+        self, record: QuarantinedRecord, how: HandledHow, by: str, detail: str | None = None
     ) -> QuarantineOutcome:
-        now = self.copies.handle(copy, QuarantineHandling(how, by, self.clock.now_ms()))
-        return QuarantineOutcome(now, settled=True, said=said or str(how))
+        now = self.store.handle(record, QuarantineHandling(how, by, self.clock.now_ms()))
+        return QuarantineOutcome(now, resolved=True, detail=detail or str(how))
 
 
 def check_name(by: object) -> str:
-    """The name of who handles something: a text of one line.
+    """The name of the person who handles a record: a text of one line.
 
     Raises:
-        BadSetting: it is none.
+        BadSetting: it is not.
     """
     if isinstance(by, str) and 0 < len(by) <= _BY_MAX_CHARACTERS and not has_control_characters(by):
         return by
-    raise BadSetting(f"{shown(by)} names nobody: give 1 to {_BY_MAX_CHARACTERS} characters")
+    raise BadSetting(
+        f"the name {shown(by)} is not a text of 1 to {_BY_MAX_CHARACTERS} characters on one line"
+    )
 
 
 def _source(given: QuarantineSource | str | None) -> QuarantineSource | None:
     try:
         return None if given is None else QuarantineSource(given)
     except ValueError:
-        raise BadSetting(
-            f"source {shown(given)} is none of {', '.join(QuarantineSource)}"
-        ) from None
+        sources = ", ".join(QuarantineSource)
+        raise BadSetting(f"source {shown(given)} does not exist: give one of {sources}") from None

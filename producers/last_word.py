@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from countledger.ledger.errors import Throttled, Unclear, Unreachable
+from countledger.ledger.errors import Throttled, Unclear
 from countledger.producers.strict.outcome import Unknown
 
 if TYPE_CHECKING:
-    from countledger.ledger.attempts import Exhausted
     from countledger.ledger.errors import CountledgerError
     from countledger.producers.strict.context import Attempts
 
@@ -31,27 +30,4 @@ def raise_end(attempts: Attempts, what: str, error: CountledgerError) -> NoRetur
         raise Unclear(f"{what}: no clear answer in {attempts.made} attempts; {ended.advice}")
     raise Throttled(
         f"{what}: nothing was written in {attempts.made} attempts ({error}); try again later"
-    )
-
-
-def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
-    """End a call for which no attempt is left.
-
-    Args:
-        exhausted: what is known of the attempts.
-        what: what the call was to do, for the message.
-        advice: what a caller can do if it stays unknown whether it was done.
-
-    Raises:
-        Unclear: an attempt may have been applied.
-        Throttled: each was clearly refused.
-        Unreachable: nothing ever answered.
-    """
-    if exhausted.maybe_applied:
-        raise Unclear(f"{what}: no clear answer in {exhausted.attempts} attempts; {advice}")
-    if isinstance(exhausted.error, Unreachable):
-        raise exhausted.error
-    raise Throttled(
-        f"{what}: nothing was written in {exhausted.attempts} attempts ({exhausted.error}); "
-        "try again later"
     )

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from countledger.consumers.alerts.rule import Direction
-from countledger.ledger.amount import to_text
+from countledger.consumers.alerts.crossing import Crossing
+from countledger.consumers.alerts.rule import Direction, target_of
+from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from countledger.consumers.alerts.crossing import Crossing
     from countledger.consumers.alerts.rule import Rule, Target
     from countledger.consumers.alerts.total_change import TotalChange
     from countledger.ledger.amount import Amount
@@ -165,3 +165,52 @@ def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
         at_ms=at_ms,
         test=True,
     )
+
+
+def encode_firing(firing: Firing) -> dict[str, Any]:
+    """A firing as an attribute. Its numbers are texts: an item's number holds one digit less."""
+    return {
+        "revision": firing.revision,
+        "target": str(firing.target),
+        "direction": str(firing.direction),
+        "old": to_text(firing.old),
+        "new": to_text(firing.new),
+        "version": firing.version,
+        "region": firing.region,
+        "at": firing.at_ms,
+        "thresholds": [_encode_crossing(one) for one in firing.crossings],
+    }
+
+
+def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
+    """The firing in an attribute.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it is none.
+    """
+    return Firing(
+        rule,
+        stored["revision"],
+        target_of(stored["target"]),
+        counter,
+        Direction(stored["direction"]),
+        tuple(map(_decode_crossing, stored["thresholds"])),
+        from_number(stored["old"]),
+        from_number(stored["new"]),
+        stored["version"],
+        stored["region"],
+        stored["at"],
+    )
+
+
+def _encode_crossing(crossing: Crossing) -> str | list[str]:
+    if crossing.through is None:
+        return to_text(crossing.threshold)
+    return [to_text(crossing.threshold), to_text(crossing.through), str(crossing.count)]
+
+
+def _decode_crossing(stored: str | list[str]) -> Crossing:
+    if isinstance(stored, str):
+        return Crossing(from_number(stored))
+    first, last, count = stored
+    return Crossing(from_number(first), from_number(last), int(count))

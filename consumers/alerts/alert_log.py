@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers.alerts.state_item import decode_firing, encode_firing
+from countledger.consumers.alerts.alert import decode_firing, encode_firing
 from countledger.ledger import keys
 from countledger.ledger.attributes import (
     Item,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from countledger.consumers.alerts.dead_letters import Resender
     from countledger.consumers.alerts.initial_scan import InitialScan
     from countledger.consumers.alerts.publish import Publisher
-    from countledger.consumers.alerts.resend import Resender
     from countledger.consumers.alerts.rule import Target
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
     from countledger.consumers.alerts.alert_services import AlertServices
-    from countledger.consumers.alerts.resend import Resent
+    from countledger.consumers.alerts.dead_letters import Resent
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.consumers.alerts.rules import Rules

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.publish import ServicePublisher
-from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.targets import Targets
 from countledger.consumers.totals import TotalsReader
@@ -54,7 +53,7 @@ class ConnectedServices:
     @made_once
     def dead_letters(self) -> QueueDeadLetters:
         """Keeps alerts that their target did not take."""
-        return QueueDeadLetters(
+        return QueueDeadLetters.at(
             self.connection.queues(), self.connection.setting("alert_dead_letter_queue_url")
         )
 

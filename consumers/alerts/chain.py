@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from countledger.consumers.alerts.state import AlertState, PublishFiring, decide, published
+from countledger.consumers.alerts.state import PublishFiring, decide, published
 from countledger.consumers.alerts.state_item import decode_state, published_write_of, write_of
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.notifier import Notifier
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.state import WriteState
+    from countledger.consumers.alerts.state_item import AlertState
     from countledger.consumers.alerts.total_change import TotalChange
     from countledger.ledger.attributes import Item
     from countledger.ledger.deadline import Deadline

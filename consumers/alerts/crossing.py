@@ -83,7 +83,7 @@ def is_back(total: Amount, rule: Rule) -> bool:
     return total <= rule.rearm
 
 
-def standing(total: Amount, rule: Rule) -> Crossing | None:
+def last_passed(total: Amount, rule: Rule) -> Crossing | None:
     """The threshold beyond which a total already is: of a rule with a step the last one passed."""
     if not is_beyond(total, rule):
         return None

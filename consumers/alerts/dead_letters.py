@@ -1,43 +1,47 @@
-"""Dead letters: alerts that their target did not take, with all it needs to send them again."""
+"""Dead letters: alerts that their target refused, kept in a queue and sent again by `resend`.
+
+A dead letter is deleted after its target has taken it. A crash between the two sends it a second
+time, with the same id.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.message import alert_in, message_of
 from countledger.consumers.alerts.rule import target_of
 from countledger.ledger.clock import to_datetime
-from countledger.ledger.errors import BadInput, BadPayload, CountledgerError, Unclear
-from countledger.ledger.limits import CALL_MESSAGES, REASON_MAX_CHARACTERS
-from countledger.ledger.service_errors import translated
+from countledger.ledger.errors import BadInput, BadPayload
+from countledger.ledger.limits import REASON_MAX_CHARACTERS
+from countledger.ledger.message_queue import MessageQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Iterator
+    from typing import Self
 
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import MessageTypeDef
 
     from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.publish import Publisher
     from countledger.consumers.alerts.rule import Target
 
 _FORMAT: Final = 1
-# Longer than most runs take.
+# Longer than most runs of `resend` take.
 _HIDDEN_S: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An alert that its target did not take.
+    """An alert that its target refused.
 
     Attributes:
-        alert: which one.
-        target: where it was to go.
-        reason: what the target said last.
-        failed_at_ms: when it was given up, milliseconds since the epoch.
+        alert: the alert.
+        target: its target.
+        reason: the last answer of the target.
+        failed_at_ms: when the last attempt failed, in milliseconds since the epoch.
     """
 
     alert: Alert
@@ -53,21 +57,8 @@ class DeadLetters(Protocol):
         """Keep one; return only when it is kept.
 
         Raises:
-            CountledgerError: it is not.
+            CountledgerError: it is not kept.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A message of the dead-letter queue.
-
-    Attributes:
-        dead_letter: what it says, or why it says nothing that could be sent.
-        handle: under which the queue lets it be deleted.
-    """
-
-    dead_letter: DeadLetter | BadPayload
-    handle: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,75 +66,71 @@ class QueueDeadLetters:
     """Dead letters in an SQS queue.
 
     Attributes:
-        client: of SQS.
-        queue_url: the queue.
-        wait_s: for how long a read waits until some of the queue's servers show a dead letter.
+        queue: the queue.
     """
 
-    client: SQSClient
-    queue_url: str
-    wait_s: int = 1
+    queue: MessageQueue
+
+    @classmethod
+    def at(cls, client: SQSClient, url: str, *, wait_s: int = 1) -> Self:
+        """The dead letters in the queue of that URL."""
+        name = "the dead letters of alerts"
+        return cls(MessageQueue(client, url, name, hidden_s=_HIDDEN_S, wait_s=wait_s))
 
     def put(self, dead_letter: DeadLetter) -> None:
         """Keep a dead letter: one message."""
-        what = "SendMessage to the dead letters of alerts"
-        with translated(what):
-            answer = self.client.send_message(
-                QueueUrl=self.queue_url, MessageBody=encode_dead_letter(dead_letter)
-            )
-        if "MessageId" not in answer:
-            raise Unclear(f"{what}: no clear answer (it names no message)")
+        self.queue.send(encode_dead_letter(dead_letter))
 
-    def receive(self) -> Generator[Received]:
-        """Each dead letter of the queue once, hidden from other readers for ten minutes.
 
-        One that shows again, for this takes longer or the queue gives it twice, stays hidden until
-        the end. Close it before its end, and letters that were not taken yet are shown to others.
+@dataclass(frozen=True, slots=True)
+class Resent:
+    """The result for one dead letter.
+
+    Attributes:
+        dead_letter: as it was in the queue, or None if it could not be read.
+        reason: why it is still in the queue; None if its target has taken it.
+    """
+
+    dead_letter: DeadLetter | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resender:
+    """Sends dead letters again.
+
+    Attributes:
+        dead_letters: the queue.
+        publisher: sends them to their targets.
+    """
+
+    dead_letters: QueueDeadLetters
+    publisher: Publisher
+
+    def resend(self, limit: int | None = None) -> Iterator[Resent]:
+        """Send each dead letter once, while the results are iterated; a refused one stays.
+
+        Args:
+            limit: the maximum number; None means all.
         """
-        met: set[str] = set()
-        waiting: deque[Received] = deque()
-        again: list[Received] = []
+        with self.dead_letters.queue.reader() as reader:
+            for message in islice(reader, limit):
+                result = self._send(message.body)
+                if result.reason is None:
+                    reader.delete(message)
+                yield result
+
+    def _send(self, body: str) -> Resent:
         try:
-            while messages := self._receive_batch():
-                for one in messages:
-                    received = Received(_read(one["Body"]), one["ReceiptHandle"])
-                    (again if one["MessageId"] in met else waiting).append(received)
-                    met.add(one["MessageId"])
-                while waiting:
-                    yield waiting.popleft()
-        finally:
-            for received in (*waiting, *again):
-                self.put_back(received)
-
-    def _receive_batch(self) -> list[MessageTypeDef]:
-        with translated("ReceiveMessage from the dead letters of alerts"):
-            answer = self.client.receive_message(
-                QueueUrl=self.queue_url,
-                MaxNumberOfMessages=CALL_MESSAGES,
-                VisibilityTimeout=_HIDDEN_S,
-                WaitTimeSeconds=self.wait_s,
-            )
-        return answer.get("Messages", [])
-
-    def delete(self, received: Received) -> None:
-        """Take a dead letter out."""
-        with translated("DeleteMessage from the dead letters of alerts"):
-            self.client.delete_message(QueueUrl=self.queue_url, ReceiptHandle=received.handle)
-
-    def put_back(self, received: Received) -> None:
-        """Show a dead letter to other readers again."""
-        # Else it shows again by itself, a little later.
-        with (
-            suppress(CountledgerError),
-            translated("ChangeMessageVisibility of the dead letters of alerts"),
-        ):
-            self.client.change_message_visibility(
-                QueueUrl=self.queue_url, ReceiptHandle=received.handle, VisibilityTimeout=0
-            )
+            dead_letter = decode_dead_letter(body)
+        except BadPayload as error:
+            return Resent(None, str(error))
+        refused = self.publisher.publish([dead_letter.alert], dead_letter.target)
+        return Resent(dead_letter, refused[0].reason if refused else None)
 
 
 def encode_dead_letter(dead_letter: DeadLetter) -> str:
-    """The message that keeps a dead letter."""
+    """The message of a dead letter."""
     failed_at = to_datetime(dead_letter.failed_at_ms).isoformat(timespec="milliseconds")
     return json.dumps(
         {
@@ -161,25 +148,21 @@ def decode_dead_letter(body: str) -> DeadLetter:
     """The dead letter in a message.
 
     Raises:
-        BadPayload: there is none in it.
+        BadPayload: the message is not a dead letter.
     """
     try:
-        said: Any = json.loads(body)
+        document: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadPayload(f"no dead letter of an alert: {error}") from error
-    if not isinstance(said, dict) or said.get("v") != _FORMAT:
-        raise BadPayload(f"no dead letter of an alert of format {_FORMAT}")
-    target, reason, failed_at_ms = (said.get(n) for n in ("target", "reason", "failed_at_ms"))
+        raise BadPayload(f"the message is not a dead letter: {error}") from error
+    if not isinstance(document, dict) or document.get("v") != _FORMAT:
+        raise BadPayload(f"the message is not a dead letter of format {_FORMAT}")
+    target, reason, failed_at_ms = (document.get(n) for n in ("target", "reason", "failed_at_ms"))
     if not (isinstance(target, str) and isinstance(reason, str) and isinstance(failed_at_ms, int)):
-        raise BadPayload("no dead letter of an alert: it lacks target, reason or failed_at_ms")
+        raise BadPayload(
+            "the message is not a dead letter: it lacks target, reason or failed_at_ms"
+        )
     try:
-        return DeadLetter(alert_in(said.get("message")), target_of(target), reason, failed_at_ms)
+        alert = alert_in(document.get("message"))
+        return DeadLetter(alert, target_of(target), reason, failed_at_ms)
     except BadInput as error:
-        raise BadPayload(f"no dead letter of an alert: {error}") from error
-
-
-def _read(body: str) -> DeadLetter | BadPayload:
-    try:
-        return decode_dead_letter(body)
-    except BadPayload as error:
-        return error
+        raise BadPayload(f"the message is not a dead letter: {error}") from error

@@ -1,83 +1,120 @@
-"""The alert state of a counter under a rule: what was judged last, and whether it has been told.
+"""The alert state of a counter under a rule, and what each change of the total does to it: a table.
 
-One item, written only when it changes, with the alerts that it sets off in it:
+The state is one item. It is written only when it changes, and it holds the alerts that the change
+fires. A state is written in three steps:
 
-    write      on condition that its version is below this one's, and that it has been told
-    tell       publish the alerts that lie in it
-    settle     mark it told, on condition that it is still that one
+    write      if the stored version is lower and its alerts are published
+    publish    send the alerts that the state holds
+    mark       set `published`, if the stored state is still this one
 
-So the alerts of the next update are written only once the last ones have been told, and none is
-lost wherever a process dies. A record at or below the state's version has been judged: if its
-alerts lie in the state untold they are told, else nothing is left to do. All of `decide` is pure.
+So the alerts of the next change are written only after the last ones were published: a crash at any
+point loses none. `ACTIONS` says what to do; it looks up what the stored state means for a change
+(`AlertStatus`) and what the change does under the rule (`AlertInput`). All of it is pure.
 
-A record of a lower version, made much later, is of a total that was deleted and made anew; from
-then on those of the total before it count as judged, whatever their versions.
+Without a stored state a rule is armed. A rule without a re-arm level is always armed.
 
-Without a state a rule is armed. A rule without a re-arm level is armed always.
+*Recreated totals.* A total that was deleted and recreated starts again at version 1. A change with
+a version that is not higher, made more than `ALERT_MADE_ANEW_MS` later, belongs to the new total.
+From then on all changes of the old total count as evaluated, whatever their versions.
 
-A total that was told of where it scan_alert (`decide_scan`) has come there by changes that may
-still have to be judged. So its state keeps the one that it was written over, and they are judged by
-that: the state goes back to the first of them that sets something off, and on from there.
+*Initial scan.* A scan reads totals, so it may be ahead of the changes in the stream. The state that
+it writes keeps the state that it replaces (`before_scan`). Changes up to the scanned version are
+evaluated by that earlier state: the state goes back to the first of them that fires or re-arms. It
+then remembers the alert of the scan (`scan_alert`) until a change passes its version.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts import judged
-from countledger.consumers.alerts.alert import Firing, firing_of
-from countledger.consumers.alerts.crossing import crossings, direction_of, is_back, standing
+from countledger.consumers.alerts.alert import firing_of
+from countledger.consumers.alerts.crossing import (
+    Crossing,
+    crossings,
+    direction_of,
+    is_back,
+    last_passed,
+)
 from countledger.consumers.alerts.rule import Direction
+from countledger.consumers.alerts.state_item import AlertState, ScanAlert
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.crossing import Crossing
-    from countledger.consumers.alerts.judged import ScanAlert
+    from countledger.consumers.alerts.alert import Firing
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.total_change import TotalChange
 
 
+class AlertStatus(StrEnum):
+    """What the stored state means for a change (or a scan) under a rule: the rows of the table."""
+
+    UNPUBLISHED = "the state holds alerts that are not published yet"
+    EVALUATED = "the state includes the change; for a scan: it is newer, or its revision alerted"
+    ARMED = "no state, or an earlier one: the next crossing alerts"
+    DISARMED = "an earlier state that alerted, and the total has not been back at the re-arm level"
+    RECREATED = "a disarmed state of an earlier total of that name; a new total starts armed"
+
+
+class AlertInput(StrEnum):
+    """What a change of a total does under a rule: the columns of the table."""
+
+    CROSSES_FROM_REARM = "crosses a threshold, and starts at or beyond the re-arm level"
+    CROSSES = "crosses a threshold, and starts between re-arm level and threshold"
+    RETURNS = "crosses nothing, and starts or ends at or beyond the re-arm level"
+    PASSES = "crosses nothing, and stays away from the re-arm level"
+    PUBLISHED_BY_SCAN = "crosses only the threshold for which the initial scan has alerted"
+    SCAN_BEYOND = "initial scan: the total is at or beyond the threshold"
+    SCAN_SHORT = "initial scan: the total is not"
+
+
+class AlertAction(StrEnum):
+    """What the evaluator does next."""
+
+    PUBLISH = "publish the alerts of the state and mark it; then look again"
+    FIRE = "write a state that holds the alerts of the change"
+    REARM = "write an armed state"
+    FIRE_SCAN = "write a state that holds the alert of the scan"
+    NOTHING = "the change is done"
+
+
 @dataclass(frozen=True, slots=True)
-class AlertState:
-    """What is known of a counter under a rule.
+class Impossible:
+    """A cell of the table that no state and change can reach, and why."""
 
-    Attributes:
-        counter: whose total.
-        rule: the rule's name.
-        revision: the revision that judged last.
-        version: of the total, as it was when this state changed last.
-        at_ms: when that was, by the stream's record.
-        armed: whether the next crossing alerts; of a rule without a re-arm level always.
-        firing: what the change set off, or None where it only armed the rule again.
-        published: whether its alerts have been told, all of them.
-        from_scan: whether it was made for a total that did not change (`decide_scan`). Records up
-            to that version are still to be judged, as far as `before` says.
-        before_scan: of such a state the one that it was written over, if there was one.
-        scan_alert: of a state that was written over such a one what scan_alert there; None once it
-            is passed.
-    """
+    reason: str
 
-    counter: str
-    rule: str
-    revision: str
-    version: int
-    at_ms: int
-    armed: bool
-    firing: Firing | None = None
-    published: bool = True
-    from_scan: bool = False
-    before_scan: AlertState | None = None
-    scan_alert: ScanAlert | None = None
+
+_Cell = AlertAction | Impossible
+
+
+def _table() -> dict[tuple[AlertStatus, AlertInput], _Cell]:
+    publish, fire, rearm, scan, nothing = AlertAction
+    status = AlertStatus
+    by_revision = Impossible("a scan only looks whether its revision has alerted")
+    other_total = Impossible("the scan alert is of the earlier total, and is not compared")
+    rows: dict[AlertStatus, tuple[_Cell, ...]] = {
+        # CROSSES_          CROSSES  RETURNS  PASSES   PUBLISHED_   SCAN_BEYOND  SCAN_SHORT
+        # FROM_REARM                                   BY_SCAN
+        status.UNPUBLISHED: (publish, publish, publish, publish, publish, publish, publish),
+        status.EVALUATED: (nothing, nothing, nothing, nothing, nothing, nothing, nothing),
+        status.ARMED: (fire, fire, nothing, nothing, nothing, scan, nothing),
+        status.DISARMED: (fire, nothing, rearm, nothing, nothing, by_revision, by_revision),
+        status.RECREATED: (fire, fire, rearm, rearm, other_total, by_revision, by_revision),
+    }
+    return {
+        (row, column): cell
+        for row, cells in rows.items()
+        for column, cell in zip(AlertInput, cells, strict=True)
+    }
+
+
+ACTIONS: Final = _table()
 
 
 @dataclass(frozen=True, slots=True)
 class PublishFiring:
-    """The next step is to tell what lies in the state.
-
-    Attributes:
-        firing: what that is.
-        from_scan: whether it is of a total that did not change.
-    """
+    """The next step: publish these alerts of the state, which an initial scan fired or a change."""
 
     firing: Firing
     from_scan: bool = False
@@ -85,12 +122,12 @@ class PublishFiring:
 
 @dataclass(frozen=True, slots=True)
 class WriteState:
-    """The next step is to write a state.
+    """The next step: write a state.
 
     Attributes:
-        state: which.
-        over: the state that has to be there: one that tells of a total that scan_alert, or for that
-            of such a total the last one. None: any that is earlier, but for these.
+        state: the state.
+        over: the state that must be stored: one with a scan alert, or any for a scan. None: any
+            earlier state without a scan alert.
     """
 
     state: AlertState
@@ -100,117 +137,164 @@ class WriteState:
 def decide(
     state: AlertState | None, change: TotalChange, rule: Rule
 ) -> PublishFiring | WriteState | None:
-    """The next step for a change under a rule, or None where nothing is left to do.
+    """The next step for a change under a rule; None if nothing is left to do.
 
     Args:
-        state: as it is stored, as far as is known. One that is older than what is stored does no
-            harm: its write is refused, and the item that refuses it tells.
-        change: of a counter that the rule watches, at a time when this revision is in force.
+        state: as stored, as far as known. An outdated one does no harm: its write is refused, and
+            the refusal carries the stored item.
+        change: of a counter that the rule watches, at a time at which this revision is effective.
         rule: the revision.
     """
-    if state is not None and not state.published and state.firing is not None:
-        return PublishFiring(state.firing, state.from_scan)
-    known = judged.of_this_total(judged.up_to(state, change), change)
-    if known is not None and judged.has_evaluated(known, change):
-        return None
-    scan_alert = judged.scan_alert_ahead(state, change)
-    if scan_alert is not None and judged.was_published(scan_alert, change, rule):
-        return None
-    behind = _state_behind(known, change, rule) or _begun(state, change, rule)
-    if behind is None:
-        return None
-    over_scan = state is not None and judged.scan_alert_in(state) is not None
-    return WriteState(replace(behind, scan_alert=scan_alert), over=state if over_scan else None)
+    status = status_of(state, change, rule)
+    scan_alert = scan_alert_ahead(state, change)
+    match ACTIONS[status, input_of(change, rule, scan_alert)]:
+        case AlertAction.PUBLISH if state is not None and state.firing is not None:
+            return PublishFiring(state.firing, state.from_scan)
+        case AlertAction.FIRE:
+            way = direction_of(change.old, change.new)
+            firing = firing_of(rule, change, way, crossings(change.old, change.new, rule))
+            after = _state_after(change, rule, firing)
+        case AlertAction.REARM:
+            after = _state_after(change, rule)
+        case Impossible(reason):
+            raise AssertionError(f"{status}: {reason}")
+        case _:
+            return None
+    over = state if state is not None and state.latest_scan_alert is not None else None
+    return WriteState(replace(after, scan_alert=scan_alert), over)
 
 
 def decide_scan(
-    state: AlertState | None, change: TotalChange, rule: Rule
+    state: AlertState | None, total: TotalChange, rule: Rule
 ) -> PublishFiring | WriteState | None:
     """As `decide`, for the initial scan: a total that is beyond the threshold already alerts.
 
     Args:
-        state: as it is stored, as far as is known.
-        change: the total where it stands, from its value to the same.
-        rule: a new revision, which has judged nothing yet.
+        state: as stored, as far as known.
+        total: the total that was read, as a change from its value to the same.
+        rule: a new revision, which has evaluated nothing yet.
     """
-    if state is not None and not state.published and state.firing is not None:
-        return PublishFiring(state.firing, state.from_scan)
-    known = judged.of_this_total(state, change)
-    if known is not None and (change.version < known.version or judged.has_met(known, rule)):
-        return None
-    beyond = standing(change.new, rule)
-    if beyond is None:
-        return None
-    falling = rule.direction is Direction.FALLING
-    fired = _fire(change, rule, Direction.FALLING if falling else Direction.RISING, (beyond,))
-    before = known
-    if known is not None:
-        before = (
-            known.before_scan if known.from_scan else replace(known, firing=None, scan_alert=None)
-        )
-    return WriteState(replace(fired, from_scan=True, before_scan=before), over=state)
+    passed = last_passed(total.new, rule)
+    column = AlertInput.SCAN_SHORT if passed is None else AlertInput.SCAN_BEYOND
+    match ACTIONS[scan_status_of(state, total, rule), column]:
+        case AlertAction.PUBLISH if state is not None and state.firing is not None:
+            return PublishFiring(state.firing, state.from_scan)
+        case AlertAction.FIRE_SCAN if passed is not None:
+            firing = firing_of(rule, total, _scan_direction(rule), (passed,))
+            before = None if state is None or state.is_replaced_by(total) else state
+            if before is not None:
+                plain = replace(before, firing=None, scan_alert=None)
+                before = before.before_scan if before.from_scan else plain
+            after = _state_after(total, rule, firing)
+            return WriteState(replace(after, from_scan=True, before_scan=before), over=state)
+        case _:
+            return None
 
 
 def may_matter(change: TotalChange, rule: Rule) -> bool:
-    """Whether a change can change anything under a rule, whatever its state."""
-    if crossings(change.old, change.new, rule):
+    """Whether a change can have any effect under a rule, whatever the state."""
+    if input_of(change, rule) is not AlertInput.PASSES:
         return True
-    # A state may be left from a total of that name that was deleted: see `_begun`.
-    return rule.rearm is not None and (change.begins or _was_back(change, rule))
+    # A disarmed state may be left of an earlier total of that name.
+    return rule.rearm is not None and change.is_first
 
 
 def published(state: AlertState) -> AlertState:
-    """The state, once its alerts have been told."""
+    """The state after its alerts were published."""
     return replace(state, published=True)
 
 
-def _state_behind(known: AlertState | None, change: TotalChange, rule: Rule) -> AlertState | None:
-    """The state behind a change that has not been judged, or None where it stays as it is."""
-    was_armed = judged.is_armed(known, change, rule)
-    if was_armed or is_back(change.old, rule):
-        crossed = crossings(change.old, change.new, rule)
-        if crossed:
-            return _fire(change, rule, direction_of(change.old, change.new), crossed)
-    if not was_armed and _was_back(change, rule):
-        return _state_of(change, rule, armed=True)
-    return None
+def status_of(state: AlertState | None, change: TotalChange, rule: Rule) -> AlertStatus:
+    """The row of the table for a change."""
+    if state is None:
+        return AlertStatus.ARMED
+    if state.has_unpublished_alerts:
+        return AlertStatus.UNPUBLISHED
+    if state.is_replaced_by(change):
+        armed = is_armed(state, change, rule)
+        return AlertStatus.ARMED if armed else AlertStatus.RECREATED
+    known = state_before(state, change)
+    if known is None or known.is_replaced_by(change):
+        return AlertStatus.ARMED
+    if known.includes(change):
+        return AlertStatus.EVALUATED
+    return AlertStatus.ARMED if is_armed(known, change, rule) else AlertStatus.DISARMED
 
 
-def _begun(state: AlertState | None, change: TotalChange, rule: Rule) -> AlertState | None:
-    """The state of a total that was made again, where the one before it had disarmed the rule.
+def scan_status_of(state: AlertState | None, total: TotalChange, rule: Rule) -> AlertStatus:
+    """The row of the table for an initial scan."""
+    if state is not None and state.has_unpublished_alerts:
+        return AlertStatus.UNPUBLISHED
+    if state is None or state.is_replaced_by(total):
+        return AlertStatus.ARMED
+    scanned = None if state.scan_alert is None else state.scan_alert.revision
+    alerted = rule.revision in (state.revision, scanned)
+    newer = total.version < state.version
+    return AlertStatus.EVALUATED if newer or alerted else AlertStatus.ARMED
 
-    A new total begins armed, so it says nothing new of this change. But the next one may have a
-    version above the old state's, and would be taken for a change of the old total.
-    """
-    if state is None or judged.of_this_total(state, change) is not None:
+
+def input_of(change: TotalChange, rule: Rule, scan_alert: ScanAlert | None = None) -> AlertInput:
+    """The column of the table for a change; `scan_alert`: of a scan at or after the change."""
+    crossed = crossings(change.old, change.new, rule)
+    if crossed:
+        if scan_alert is not None and _published_by(scan_alert, change, rule, crossed):
+            return AlertInput.PUBLISHED_BY_SCAN
+        from_rearm = is_back(change.old, rule)
+        return AlertInput.CROSSES_FROM_REARM if from_rearm else AlertInput.CROSSES
+    if rule.rearm is not None and (is_back(change.new, rule) or is_back(change.old, rule)):
+        return AlertInput.RETURNS
+    return AlertInput.PASSES
+
+
+def state_before(state: AlertState, change: TotalChange) -> AlertState | None:
+    """The state by which a change is evaluated: of a scan ahead of it, the one before the scan."""
+    if state.from_scan and not state.is_older_total_than(change) and state.includes(change):
+        return state.before_scan
+    return state
+
+
+def is_armed(state: AlertState | None, change: TotalChange, rule: Rule) -> bool:
+    """Whether a crossing alerts by a state; every revision starts armed."""
+    if state is None or rule.rearm is None:
+        return True
+    if state.from_scan and state.revision != rule.revision:
+        return is_armed(state.before_scan, change, rule)
+    scanned = state.scan_alert
+    if scanned and scanned.revision == rule.revision and scanned.version < change.version:
+        return False  # the scan alerted, and nothing has changed the state since
+    return state.revision != rule.revision or state.armed
+
+
+def scan_alert_ahead(state: AlertState | None, change: TotalChange) -> ScanAlert | None:
+    """The alert of a scan at or after a change."""
+    if state is None or state.is_older_total_than(change):
         return None
-    if judged.is_armed(state, change, rule):
-        return None
-    return _state_of(change, rule, armed=True)
+    scanned = state.latest_scan_alert
+    return scanned if scanned is not None and change.version <= scanned.version else None
 
 
-def _was_back(change: TotalChange, rule: Rule) -> bool:
-    """Whether a total was at the re-arm level: from there it may have begun, made again."""
-    return is_back(change.new, rule) or is_back(change.old, rule)
+def _published_by(
+    scan_alert: ScanAlert, change: TotalChange, rule: Rule, crossed: tuple[Crossing, ...]
+) -> bool:
+    """Whether a scan has alerted for all that a change crosses."""
+    if (change.version, rule.revision) != (scan_alert.version, scan_alert.revision):
+        return False
+    same_way = direction_of(change.old, change.new) is _scan_direction(rule)
+    return same_way and crossed == (Crossing(scan_alert.threshold),)
 
 
-def _fire(
-    change: TotalChange, rule: Rule, direction: Direction, crossed: tuple[Crossing, ...]
-) -> AlertState:
-    firing = firing_of(rule, change, direction, crossed)
-    return _state_of(change, rule, armed=rule.rearm is None, firing=firing)
+def _scan_direction(rule: Rule) -> Direction:
+    return Direction.FALLING if rule.direction is Direction.FALLING else Direction.RISING
 
 
-def _state_of(
-    change: TotalChange, rule: Rule, *, armed: bool, firing: Firing | None = None
-) -> AlertState:
+def _state_after(change: TotalChange, rule: Rule, firing: Firing | None = None) -> AlertState:
     return AlertState(
         change.counter,
         rule.name,
         rule.revision,
         change.version,
         change.at_ms,
-        armed=armed,
+        armed=firing is None or rule.rearm is None,
         firing=firing,
         published=firing is None,
     )

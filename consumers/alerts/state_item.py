@@ -1,14 +1,11 @@
-"""The item of an alert state in `counters`, and its two writes."""
+"""The alert state of a counter under a rule as it is stored: its item, and the writes of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from countledger.consumers.alerts.alert import Firing
-from countledger.consumers.alerts.crossing import Crossing
-from countledger.consumers.alerts.judged import ScanAlert
-from countledger.consumers.alerts.rule import Direction, target_of
-from countledger.consumers.alerts.state import AlertState
+from countledger.consumers.alerts.alert import decode_firing, encode_firing
 from countledger.ledger import keys
 from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.attributes import check_format, describe, require
@@ -18,50 +15,125 @@ from countledger.ledger.limits import ALERT_MADE_ANEW_MS, ALERT_STATE_LIFE_MS, S
 from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
+    from countledger.consumers.alerts.alert import Firing
     from countledger.consumers.alerts.state import PublishFiring, WriteState
+    from countledger.consumers.alerts.total_change import TotalChange
+    from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
 
 
-def write_of(table: str, write: WriteState) -> Put:
-    """The write of a state: one write unit for each KB.
+@dataclass(frozen=True, slots=True)
+class ScanAlert:
+    """The alert of an initial scan that may be ahead of the stream.
 
-    Over an earlier one, if that has been told and tells of no total that scan_alert; or where there
-    is none. That of a total that was made anew is written over whatever version the one before it
-    had.
+    Attributes:
+        revision: of the rule.
+        version: of the total that the scan read.
+        threshold: for which it alerted.
+    """
+
+    revision: str
+    version: int
+    threshold: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class AlertState:
+    """What is stored about a counter under a rule.
+
+    Attributes:
+        counter: the counter.
+        rule: the rule's name.
+        revision: the revision by which the state was last changed.
+        version: of the total after the change that changed this state.
+        at_ms: when the stream made the record of that change, milliseconds since the epoch.
+        armed: whether the next crossing alerts; without a re-arm level always.
+        firing: the alerts of the change, or None if it only armed the rule again.
+        published: whether all of them are published.
+        from_scan: whether the initial scan wrote it. Changes up to its version are still to be
+            evaluated, by `before_scan`.
+        before_scan: the state that the scan replaced, if any.
+        scan_alert: the alert of a scan whose version no change has passed yet; else None.
+    """
+
+    counter: str
+    rule: str
+    revision: str
+    version: int
+    at_ms: int
+    armed: bool
+    firing: Firing | None = None
+    published: bool = True
+    from_scan: bool = False
+    before_scan: AlertState | None = None
+    scan_alert: ScanAlert | None = None
+
+    @property
+    def has_unpublished_alerts(self) -> bool:
+        """Whether it holds alerts that are not published yet."""
+        return not self.published and self.firing is not None
+
+    @property
+    def latest_scan_alert(self) -> ScanAlert | None:
+        """The alert of the scan that wrote this state, or that this state remembers."""
+        if not self.from_scan or self.firing is None:
+            return self.scan_alert
+        return ScanAlert(self.revision, self.version, self.firing.crossings[0].threshold)
+
+    def is_older_total_than(self, change: TotalChange) -> bool:
+        """Whether the total may have been deleted and recreated between this state and a change."""
+        return self.at_ms < change.at_ms - ALERT_MADE_ANEW_MS
+
+    def is_replaced_by(self, change: TotalChange) -> bool:
+        """Whether it belongs to a total that was deleted before a change."""
+        return self.is_older_total_than(change) and change.version <= self.version
+
+    def includes(self, change: TotalChange) -> bool:
+        """Whether a change is at or before this state, or of the total before this one."""
+        if change.at_ms < self.at_ms - ALERT_MADE_ANEW_MS:
+            return True
+        return change.version <= self.version
+
+
+def write_of(table: str, write: WriteState) -> Put:
+    """The write of a state for a change: one write unit for each KB.
+
+    Condition: nothing is stored; or exactly `write.over` is; or a state that is published, has no
+    scan alert, and is earlier: by version, or by time if its total was recreated since.
     """
     state = write.state
     if write.over is not None:
         return Put(table, encode_state(state), _is_still(write.over))
-    older = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
-    not_younger = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
-    earlier = AllOf(Compare("version", "<", state.version), not_younger)
-    told = Compare("published", "=", value=True)
-    replaceable = AllOf(AnyOf(older, earlier), told, Absent("from_scan"), Absent("scan_alert"))
+    older_total = Compare("at", "<", state.at_ms - ALERT_MADE_ANEW_MS)
+    not_later = Compare("at", "<=", state.at_ms + ALERT_MADE_ANEW_MS)
+    earlier = AllOf(Compare("version", "<", state.version), not_later)
+    is_published = Compare("published", "=", value=True)
+    replaceable = AllOf(
+        AnyOf(older_total, earlier), is_published, Absent("from_scan"), Absent("scan_alert")
+    )
     return Put(table, encode_state(state), AnyOf(Absent("version"), replaceable))
 
 
 def scan_write_of(table: str, write: WriteState) -> Put:
-    """The same for a total that stands still: over the state that it keeps, or where none is."""
-    there = Absent("version") if write.over is None else _is_still(write.over)
-    return Put(table, encode_state(write.state), there)
+    """The write of a state for an initial scan: over exactly `write.over`, or over nothing."""
+    unchanged = Absent("version") if write.over is None else _is_still(write.over)
+    return Put(table, encode_state(write.state), unchanged)
 
 
 def _is_still(state: AlertState) -> Condition:
-    """That a state is there, and has been told."""
+    """The condition that a state is stored, and published."""
     return AllOf(
         Compare("version", "=", state.version),
         Compare("revision", "=", state.revision),
         Compare("published", "=", value=True),
-        Compare("from_scan", "=", value=True) if state.from_scan else Absent("from_scan"),
+        _same_origin(from_scan=state.from_scan),
     )
 
 
-def published_write_of(table: str, tell: PublishFiring) -> Update:
-    """The mark that the alerts of a firing have been told: one write unit for each KB."""
-    firing = tell.firing
-    # A total that scan_alert and its own record have the same version, but not the same alerts.
-    same_kind = Compare("from_scan", "=", value=True) if tell.from_scan else Absent("from_scan")
+def published_write_of(table: str, step: PublishFiring) -> Update:
+    """The mark that the alerts of a firing are published: one write unit for each KB."""
+    firing = step.firing
     return Update(
         table,
         keys.alert_state_key(firing.counter, firing.rule),
@@ -69,13 +141,18 @@ def published_write_of(table: str, tell: PublishFiring) -> Update:
         AllOf(
             Compare("version", "=", firing.version),
             Compare("revision", "=", firing.revision),
-            same_kind,
+            _same_origin(from_scan=step.from_scan),
         ),
     )
 
 
+def _same_origin(*, from_scan: bool) -> Condition:
+    """A scan and the change that led to its total have one version, but different alerts."""
+    return Compare("from_scan", "=", value=True) if from_scan else Absent("from_scan")
+
+
 def encode_state(state: AlertState) -> Item:
-    """The state's item. One that is armed may go once no record of its time can come again."""
+    """The item of a state. An armed one expires when no record of its time can come again."""
     expires_at = (state.at_ms + ALERT_STATE_LIFE_MS) // SECOND_MS
     return {
         **keys.alert_state_key(state.counter, state.rule),
@@ -86,7 +163,7 @@ def encode_state(state: AlertState) -> Item:
         "published": state.published,
         "from_scan": state.from_scan or None,
         "before_scan": None if state.before_scan is None else _encode_before(state.before_scan),
-        "scan_alert": None if state.scan_alert is None else _encode_scan_alert(state.scan_alert),
+        "scan_alert": None if state.scan_alert is None else _encode_scan(state.scan_alert),
         "firing": None if state.firing is None else encode_firing(state.firing),
         "expires_at": expires_at if state.armed else None,
     }
@@ -115,13 +192,13 @@ def decode_state(item: Item) -> AlertState:
             published=_flag(item, "published"),
             from_scan=item.get("from_scan") is True,
             before_scan=_decode_before(counter, rule, item.get("before_scan")),
-            scan_alert=_decode_scan_alert(item.get("scan_alert")),
+            scan_alert=_decode_scan(item.get("scan_alert")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptItem(f"{describe(item)}: it is no state of an alert: {error!r}") from error
+        raise CorruptItem(f"{describe(item)}: not a valid alert state: {error!r}") from error
     fired = state.firing
     if fired and (fired.version, fired.revision) != (state.version, state.revision):
-        # Its mark would never be set, and its alerts be told without end.
+        # The mark could never be set, and the alerts would be published again without end.
         raise CorruptItem(f"{describe(item)}: its alerts are of another version or revision")
     return state
 
@@ -138,69 +215,19 @@ def _encode_before(state: AlertState) -> dict[str, Any]:
 def _decode_before(counter: str, rule: str, stored: dict[str, Any] | None) -> AlertState | None:
     if stored is None:
         return None
-    at_ms = stored["at"]
     revision, version = stored["revision"], stored["version"]
-    return AlertState(counter, rule, revision, version, at_ms, armed=stored["armed"])
+    return AlertState(counter, rule, revision, version, stored["at"], armed=stored["armed"])
 
 
-def _encode_scan_alert(scan_alert: ScanAlert) -> dict[str, Any]:
-    threshold = to_text(scan_alert.threshold)
-    return {"revision": scan_alert.revision, "version": scan_alert.version, "threshold": threshold}
+def _encode_scan(alert: ScanAlert) -> dict[str, Any]:
+    threshold = to_text(alert.threshold)
+    return {"revision": alert.revision, "version": alert.version, "threshold": threshold}
 
 
-def _decode_scan_alert(stored: dict[str, Any] | None) -> ScanAlert | None:
+def _decode_scan(stored: dict[str, Any] | None) -> ScanAlert | None:
     if stored is None:
         return None
     return ScanAlert(stored["revision"], stored["version"], from_number(stored["threshold"]))
-
-
-def encode_firing(firing: Firing) -> dict[str, Any]:
-    """A firing as an attribute. Its numbers are texts: an item's number holds one digit less."""
-    return {
-        "revision": firing.revision,
-        "target": str(firing.target),
-        "direction": str(firing.direction),
-        "old": to_text(firing.old),
-        "new": to_text(firing.new),
-        "version": firing.version,
-        "region": firing.region,
-        "at": firing.at_ms,
-        "thresholds": [_encode_crossing(one) for one in firing.crossings],
-    }
-
-
-def decode_firing(counter: str, rule: str, stored: dict[str, Any]) -> Firing:
-    """The firing in an attribute.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is none.
-    """
-    return Firing(
-        rule,
-        stored["revision"],
-        target_of(stored["target"]),
-        counter,
-        Direction(stored["direction"]),
-        tuple(map(_decode_crossing, stored["thresholds"])),
-        from_number(stored["old"]),
-        from_number(stored["new"]),
-        stored["version"],
-        stored["region"],
-        stored["at"],
-    )
-
-
-def _encode_crossing(crossing: Crossing) -> str | list[str]:
-    if crossing.through is None:
-        return to_text(crossing.threshold)
-    return [to_text(crossing.threshold), to_text(crossing.through), str(crossing.count)]
-
-
-def _decode_crossing(stored: str | list[str]) -> Crossing:
-    if isinstance(stored, str):
-        return Crossing(from_number(stored))
-    first, last, count = stored
-    return Crossing(from_number(first), from_number(last), int(count))
 
 
 def _flag(item: Item, name: str) -> bool:

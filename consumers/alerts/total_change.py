@@ -54,7 +54,7 @@ class TotalChange(NamedTuple):
     at_ms: int
 
     @property
-    def begins(self) -> bool:
+    def is_first(self) -> bool:
         """Whether it is the first of its total: versions of ledgers and sequences begin with 1."""
         return self.version == 1
 

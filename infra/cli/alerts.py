@@ -21,7 +21,7 @@ from countledger.infra.cli.output import Unread, notice, show, show_json_array, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.consumers.alerts.resend import Resent
+    from countledger.consumers.alerts.dead_letters import Resent
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -40,8 +40,6 @@ def alert(_options: Options) -> None:
 
 
 FINDINGS: Final = 1
-
-
 Limit = Annotated[int | None, typer.Option(min=1, help="At most so many.", show_default=False)]
 
 

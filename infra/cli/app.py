@@ -47,8 +47,6 @@ Exit codes:
   4  refused: by a bound, by an owner, or because nothing is left
   5  a sum needs more than the 38 digits of a stored number
 """
-
-
 app = typer.Typer(
     cls=CommandsOnDemand,
     help=reflowed(HELP),
@@ -82,14 +80,8 @@ def main(
 
 
 BAD_USAGE: Final = 2
-
-
 UNEXPECTED: Final = 3
-
-
 INTERRUPTED: Final = 130
-
-
 BROKEN_PIPE: Final = 141
 
 

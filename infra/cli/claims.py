@@ -20,28 +20,16 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-
-
 Scope = Annotated[str, typer.Argument(help="Within which it is unique, as user-email.")]
-
-
 Value = Annotated[list[str], typer.Argument(help="The value; several are one combination.")]
-
-
 Owner = Annotated[str, typer.Option(help="Who has it, as the id of a user.")]
-
-
 Id = Annotated[
     str | None,
     typer.Option("--claim-id", help="The id of the claim, as `show` prints it: that claim alone."),
 ]
-
-
 Table = Annotated[
     str | None, typer.Option(help="A table of your own, written in the same transaction.")
 ]
-
-
 Key = Annotated[
     str | None, typer.Option(metavar="JSON", help="The key of its item, as a JSON object.")
 ]

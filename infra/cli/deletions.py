@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, show
 from countledger.ledger import keys
@@ -16,7 +16,7 @@ from countledger.ledger.clock import to_datetime
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from countledger.compaction.deletion_stage import Deletion
+    from countledger.compaction.deletion import Deletion
     from countledger.compaction.deletions import Deletions
     from countledger.infra.cli.output import Row
 

@@ -130,7 +130,7 @@ def _stack(
         yield options.client(), lambda: None
         return
     require_engine()
-    from countledger.infra.local_stack import LocalStack  # noqa: PLC0415 - it is an extra
+    from countledger.infra.local.stack import LocalStack  # noqa: PLC0415 - it is an extra
 
     progress.say("Starting AWS on this machine ...")
     parameters = {"IngestStream": "provisioned"} if via is Via.KINESIS else None

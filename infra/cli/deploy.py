@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from countledger.infra.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, open_progress, show, show_json, show_text
-from countledger.infra.code_bucket import default_bucket, make_bucket, take_bucket, upload
-from countledger.infra.deploy import Deployment, Proposal, StackEvent
-from countledger.infra.entry_tags import tag_entries
-from countledger.infra.packaging import packaged
-from countledger.infra.stack_values import refuse_unknown
+from countledger.infra.deploy.bundle import LAMBDA, MAX_UNZIPPED_BYTES, build_bundle
+from countledger.infra.deploy.change_set import refuse_unknown, tag_entries
+from countledger.infra.deploy.code_bucket import (
+    default_bucket,
+    make_bucket,
+    packaged,
+    take_bucket,
+    upload,
+)
+from countledger.infra.deploy.deployment import Deployment, Proposal, StackEvent
 from countledger.infra.template import load_template, parse_template, template_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.infra.change_set import ResourceChange
+    from countledger.infra.deploy.change_set import ResourceChange
     from countledger.ledger.connection import Connection
 
 FINDINGS = 1

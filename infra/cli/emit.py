@@ -134,8 +134,6 @@ def parse_notes(notes: Sequence[str]) -> dict[str, str] | None:
 
 
 FINDINGS: Final = 1
-
-
 # Of a longer line no more is read into memory; it is refused for its length.
 LINE_MAX_BYTES: Final = MAX_BYTES + 1
 

@@ -20,7 +20,7 @@ from countledger.ledger.errors import SetupError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from countledger.infra.background import Running
+    from countledger.infra.local.background import Running
 
 # What a user may have set for another AWS, and would win over what `up` prints.
 _IN_THE_WAY: Final = (
@@ -74,7 +74,7 @@ def up(
       countledger up --settings countledger.toml              [dim]with what it says[/dim]
     """
     require_engine()
-    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+    from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
 
     # A file that cannot be read is refused before anything is started for it.
     commands = [] if settings is None else commands_for(settings)
@@ -116,7 +116,7 @@ def down(options: Options) -> None:
     error.
     """
     require_engine()
-    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+    from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
 
     name = options.settings.stack_name
     ended = background.down(name)

@@ -1,4 +1,4 @@
-"""`countledger ingest`: what came through Kinesis too late, and sending it again."""
+"""`countledger ingest`: entries that arrived through Kinesis too late, and sending them again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from countledger.infra.cli.options import Options, shared
 from countledger.infra.cli.output import notice, show
 from countledger.ledger.errors import BadInput, CountledgerError
-from countledger.producers.ingest.expired import LateEntry, LateStatus
+from countledger.producers.ingest.late import LateEntry, LateStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,22 +24,22 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 @app.callback()
 @shared
 def ingest(_options: Options) -> None:
-    """What came through Kinesis too late, and sending it again.
+    """List and resend entries that arrived through Kinesis too late.
 
-    An entry that waits in a backlog for longer than the horizon of its namespace is not counted,
-    but kept in a queue for fourteen days.
+    An entry that waits in a backlog for longer than the horizon of its namespace is not counted. It
+    is kept in a queue for fourteen days.
     """
 
 
 @app.command()
 @shared
 def expired(options: Options) -> int:
-    """List the entries that came too late, and whether they were counted.
+    """List the entries that arrived too late, and whether they were counted.
 
-    "uncounted": never; it can be sent again safely. "counted": it is in the ledger, by an earlier
-    sending. "unknown": it may have been counted, and merged since, or it expired less than half an
-    hour ago. "refused": its key is taken by an entry with another delta. The exit code is 1 when
-    there are any.
+    "uncounted": it was never counted, and can be sent safely. "counted": an earlier send of it is
+    in the ledger. "unknown": it may have been counted and merged since, or it expired less than
+    half an hour ago. "refused": its key was used by an entry with another delta. The exit code is 1
+    if the list is not empty.
 
     Examples:
       countledger ingest expired
@@ -59,16 +59,16 @@ def resend(
         bool,
         typer.Option(
             "--even-if-counted",
-            help="Send also those of which nobody knows: what was counted then counts twice.",
+            help="Send also the unknown ones: an entry that was counted then counts twice.",
         ),
     ] = False,
 ) -> int:
-    """Send the entries again that came too late and were never counted.
+    """Send the entries that arrived too late and were never counted.
 
-    Each becomes a new entry, made now; its old time is kept as its business time. Running this
-    again counts nothing twice. What is "unknown" or "refused" stays in the queue, and the exit
-    code is then 1. Look for an unknown one with countledger entries --archived first, if its
-    namespace has an archive.
+    Each becomes a new entry, created now; its old time is kept as its business time. Running this
+    again counts nothing twice. "unknown" and "refused" entries stay in the queue, and the exit
+    code is then 1. If the namespace of an unknown one has an archive, look for it there first with
+    countledger entries --archived.
 
     Examples:
       countledger ingest resend
@@ -79,14 +79,14 @@ def resend(
     failures = [late.sent for late in lates if isinstance(late.sent, CountledgerError)]
     for failure in failures:
         notice(str(failure))
-    unknown = sum(not late.settled and late.standing is LateStatus.UNKNOWN for late in lates)
+    unknown = sum(not late.resolved and late.status is LateStatus.UNKNOWN for late in lates)
     if unknown and not even_if_counted:
         notice(
             f"{unknown} may have been counted before and stay in the queue; --even-if-counted "
             "sends them as well"
         )
     hard = [failure.exit_code for failure in failures if not isinstance(failure, BadInput)]
-    return max([*hard, 0 if all(late.settled for late in lates) else FINDINGS])
+    return max([*hard, 0 if all(late.resolved for late in lates) else FINDINGS])
 
 
 def _print(options: Options, lates: Iterable[LateEntry]) -> None:
@@ -102,6 +102,6 @@ def _row(late: LateEntry) -> Row:
         "made": entry.at,
         "id": entry.id,
         "key": entry.key,
-        "standing": str(late.standing),
+        "status": str(late.status),
         "sent": str(late.sent) if late.sent is not None else None,
     }

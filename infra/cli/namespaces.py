@@ -23,15 +23,11 @@ if TYPE_CHECKING:
 
 
 DEFAULT_HORIZON: Final = show_duration(HORIZON_DEFAULT_MS).replace(" ", "")
-
-
 _WHY_FIXED: Final = {
     "kind": "its counters are already kept that way",
     "spread": "it is part of every entry's key, so a retry under another one would count twice",
     "horizon": "compaction may already have taken what the old one let go",
 }
-
-
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 
@@ -162,8 +158,6 @@ def _document(shown: Namespace) -> Row:
 
 
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="What stands before the colon.")]
-
-
 Limit = Annotated[int, typer.Option(help="How many, up to 1,000.")]
 
 

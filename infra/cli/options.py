@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
-
-
 Format = Literal["table", "json"]
-
-
 _PANEL = "Where AWS is, and how to print"
 
 
@@ -191,8 +187,6 @@ def reflowed(text: str) -> str:
 
 
 _NEGATIVE: Final = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
-
-
 _END_OF_OPTIONS: Final = "--"
 
 
@@ -237,8 +231,6 @@ def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]
 
 
 _UNITS_MS: Final = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS}
-
-
 _DURATION: Final = re.compile(r"(\d{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 
 

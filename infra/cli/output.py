@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 
 
 Row: TypeAlias = Mapping[str, object]
-
-
 _EXACT_IN_JSON: Final = 2**53 - 1
-
-
 _EMPTY_CELL: Final = "-"
 
 
@@ -160,8 +156,6 @@ def _moment(value: datetime) -> str:
 
 
 FINDINGS: Final = 1
-
-
 # More than that is read in JSON, or in the file of an export.
 SHOWN_MAX: Final = 10
 

@@ -11,8 +11,7 @@ import typer
 from countledger.infra.cli.emit import numbered_lines, opened
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import notice, open_progress, show, show_text, tell_unread
-from countledger.infra.portability.export_file import continued_file, new_file, place_beside
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.portability.exporting import Exporter, continued_file, new_file, place_beside
 from countledger.infra.portability.importing import Importer, ImportResult, missing
 from countledger.infra.portability.lines import UnreadLine, encode_line, parse_line
 from countledger.ledger import keys

@@ -1,4 +1,4 @@
-"""`countledger quarantine`: what could not be applied, judged or counted, and what to do."""
+"""`countledger quarantine`: records that could not be applied, and what to do about them."""
 
 from __future__ import annotations
 
@@ -29,27 +29,29 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID...", help="As list names them.", show_default=False),
+    typer.Argument(metavar="ID...", help="The ids that list shows.", show_default=False),
 ]
 Of = Annotated[
     QuarantineSource | None,
-    typer.Option("--source", help="Of this source only.", show_default=False),
+    typer.Option("--source", help="Only records of this source.", show_default=False),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All that wait.")]
 By = Annotated[
     str | None,
-    typer.Option(help="Who does it. [dim]Else your name here[/dim]", show_default=False),
+    typer.Option(
+        help="Your name. [dim]Default: the name of your account here[/dim]", show_default=False
+    ),
 ]
 
 
 @app.callback()
 @shared
 def quarantine(_options: Options) -> None:
-    """What could not be applied, judged or counted, and waits for a person.
+    """Records that could not be applied, and wait for a person.
 
     Sources: "ledger", records that are in no total; "counters", changes of totals that no alert
-    was judged by; "kinesis", what came through the ingest and is not in the ledger. Each is kept
-    until it is resent or discarded.
+    rule saw; "kinesis", records of the ingest that are not in the ledger. Each is kept until it is
+    resent or discarded.
     """
 
 
@@ -60,15 +62,15 @@ def list_(
     *,
     source: Of = None,
     handled: Annotated[
-        bool, typer.Option("--handled", help="Also what was handled in the last ninety days.")
+        bool, typer.Option("--handled", help="Also records handled in the last ninety days.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="At most so many.", show_default=False)
+        int | None, typer.Option(min=1, help="The maximum number of records.", show_default=False)
     ] = None,
 ) -> int:
-    """List what waits, newest first. The exit code is 1 when there is any.
+    """List the records that wait, newest first. The exit code is 1 if the list is not empty.
 
-    A copy that cannot be read is named: it waits as well.
+    A record that cannot be read is named: it waits as well.
 
     Examples:
       countledger quarantine list
@@ -76,19 +78,19 @@ def list_(
     """
     waiting = 0
 
-    def counted(copies: Iterable[QuarantinedRecord]) -> Iterable[QuarantinedRecord]:
+    def counted(records: Iterable[QuarantinedRecord]) -> Iterable[QuarantinedRecord]:
         nonlocal waiting
-        for copy in copies:
-            waiting += copy.handled is None
-            yield copy
+        for record in records:
+            waiting += record.handled is None
+            yield record
 
     unread = Unread()
     service = options.client().quarantine
     found = counted(service.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
     if options.json:
-        show_json_array(unread.behind(document(copy) for copy in found))
+        show_json_array(unread.behind(document(record) for record in found))
     else:
-        show_rows(row(copy) for copy in found)
+        show_rows(row(record) for record in found)
     return max(FINDINGS if waiting else 0, unread.tell())
 
 
@@ -96,14 +98,14 @@ def list_(
 @shared
 def show_(
     options: Options,
-    copy_id: Annotated[str, typer.Argument(metavar="ID", help="As list names it.")],
+    quarantine_id: Annotated[str, typer.Argument(metavar="ID", help="The id that list shows.")],
 ) -> None:
-    """Show one of them, with its record as it came.
+    """Show one record with its content.
 
     Examples:
       countledger quarantine show ledger-1700000000000-0123456789abcdef
     """
-    show_json(document(options.client().quarantine.show(copy_id)))
+    show_json(document(options.client().quarantine.show(quarantine_id)))
 
 
 @app.command()
@@ -118,15 +120,15 @@ def resend(
         bool,
         typer.Option(
             "--even-if-counted",
-            help="Count also what expired and may have been counted: it may then count twice.",
+            help="Count also expired entries that may have been counted: these then count twice.",
         ),
     ] = False,
     by: By = None,
 ) -> int:
-    """Bring them where they belong; running this again counts nothing twice.
+    """Apply records; running this again counts nothing twice.
 
-    What came through Kinesis is taken in again under its own identity. A stream record of the
-    ledger is never fed again: its counter is repaired. What cannot be settled stays, with the
+    A record of Kinesis is written to the ledger with its own identity. For a record of the
+    ledger's stream the counter is repaired. A record that cannot be resolved stays, with the
     reason, and the exit code is then 1.
 
     Examples:
@@ -135,8 +137,8 @@ def resend(
     """
     service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
-    treated = list(service.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
-    return max(_told(options, treated), unread.tell())
+    outcomes = list(service.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
+    return max(_show(options, outcomes), unread.tell())
 
 
 @app.command()
@@ -147,12 +149,12 @@ def discard(
     *,
     everything: Everything = False,
     source: Of = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     by: By = None,
 ) -> int:
-    """Give them up. A record stays readable for ninety days, with who discarded it.
+    """Remove records without counting them. They stay readable for ninety days, with your name.
 
-    No number changes: a total that lacks a record lacks it still, until repair.
+    No total changes: a total that lacks a record lacks it until repair.
 
     Examples:
       countledger quarantine discard kinesis-1700000000000-0123456789abcdef
@@ -162,19 +164,21 @@ def discard(
     chosen = ids_of(options, ids, source, unread, everything=everything)
     if chosen and not yes:
         _ask(len(chosen))
-    return max(_told(options, list(service.discard(chosen, by=by or _me()))), unread.tell())
+    return max(_show(options, list(service.discard(chosen, by=by or _me()))), unread.tell())
 
 
 def _ask(number: int) -> None:
-    """Ask whoever is there.
+    """Ask for confirmation.
 
     Raises:
-        BadUsage: there is nobody.
+        BadUsage: the input is not a terminal.
         typer.Abort: the answer is no.
     """
     if not sys.stdin.isatty():
-        raise BadUsage(f"{number} would be discarded, nobody is here to be asked: give --yes")
-    typer.confirm(f"Discard {number} of quarantine?", abort=True, err=True)
+        raise BadUsage(
+            f"{number} records would be discarded, and the input is not a terminal: give --yes"
+        )
+    typer.confirm(f"Discard {number} records of the quarantine?", abort=True, err=True)
 
 
 def ids_of(
@@ -185,66 +189,68 @@ def ids_of(
     *,
     everything: bool,
 ) -> list[str]:
-    """The copies that are meant.
+    """The ids of the chosen records.
 
     Raises:
-        BadUsage: none are named, or both some and all.
+        BadUsage: neither ids nor --all are given, or both.
     """
     if everything == bool(ids):
-        raise BadUsage("name what is meant, as list shows it, or give --all")
+        raise BadUsage("give ids, as list shows them, or --all")
     if ids:
         if source is not None:
             raise BadUsage("--source goes with --all")
         return list(dict.fromkeys(ids))
     found = options.client().quarantine.list(source, on_corrupt=unread.note)
-    return [copy.id for copy in found]
+    return [record.id for record in found]
 
 
-def _told(options: Options, treated: list[QuarantineOutcome]) -> int:
-    rows = [{"id": one.copy.id, "settled": one.settled, "said": one.said} for one in treated]
+def _show(options: Options, outcomes: list[QuarantineOutcome]) -> int:
+    rows = [
+        {"id": one.record.id, "resolved": one.resolved, "detail": one.detail} for one in outcomes
+    ]
     show(options, rows, rows)
-    left = sum(not one.settled for one in treated)
+    left = sum(not one.resolved for one in outcomes)
     if left:
         notice(f"{left} stay in quarantine")
     hard = [
         one.error.exit_code
-        for one in treated
+        for one in outcomes
         if one.error is not None and not isinstance(one.error, BadInput)
     ]
     return max([*hard, FINDINGS if left else 0])
 
 
-def row(copy: QuarantinedRecord) -> Row:
-    """A copy in a table."""
+def row(record: QuarantinedRecord) -> Row:
+    """A record in a table."""
     return {
-        "id": copy.id,
-        "made": copy.at,
-        "counter": copy.counter,
-        "kind": copy.kind,
-        "reason": copy.reason[:_REASON_CHARACTERS],
-        "handled": str(copy.handled.how) if copy.handled else None,
+        "id": record.id,
+        "made": record.at,
+        "counter": record.counter,
+        "kind": record.kind,
+        "reason": record.reason[:_REASON_CHARACTERS],
+        "handled": str(record.handled.how) if record.handled else None,
     }
 
 
-def document(copy: QuarantinedRecord) -> Row:
-    """A copy for programs, with its content: as JSON, else as text, else as base64."""
-    handled = copy.handled
+def document(record: QuarantinedRecord) -> Row:
+    """A record for programs. Its content is JSON, or else text, or else base64."""
+    handled = record.handled
     return {
-        "id": copy.id,
-        "source": str(copy.source),
-        "kind": copy.kind,
-        "reason": copy.reason,
-        "counter": copy.counter,
-        "where": copy.where,
-        "sequence": copy.sequence,
-        "part": copy.part,
-        "made": copy.at,
-        "kept": to_datetime(copy.kept_at_ms),
-        "cut_from_bytes": copy.cut_from_bytes,
+        "id": record.id,
+        "source": str(record.source),
+        "kind": record.kind,
+        "reason": record.reason,
+        "counter": record.counter,
+        "where": record.where,
+        "sequence": record.sequence,
+        "part": record.part,
+        "made": record.at,
+        "kept": to_datetime(record.kept_at_ms),
+        "cut_from_bytes": record.cut_from_bytes,
         "handled": None
         if handled is None
         else {"how": str(handled.how), "by": handled.by, "at": to_datetime(handled.at_ms)},
-        **_content(copy.content),
+        **_content(record.content),
     }
 
 

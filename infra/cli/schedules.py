@@ -125,7 +125,7 @@ def set_schedule(
     retire: How = None,
     archive: Archive = None,
 ) -> None:
-    """ScheduleChange the schedule of a namespace; what is not named stays.
+    """Change the schedule of a namespace; what is not named stays.
 
     Examples:
       countledger schedule set likes --every 1h

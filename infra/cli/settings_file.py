@@ -23,14 +23,12 @@ from countledger.ledger.errors import BadInput, BadRule, BadSetting, shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.compaction.spec import ScheduleSpec
+    from countledger.compaction.schedule import ScheduleSpec
     from countledger.consumers.alerts.rule_spec import RuleSpec
     from countledger.ledger.amount import Amount
 
 
 _FILE_MAX_BYTES: Final = 1_000_000
-
-
 _COMMANDS: Final = {"schedules": "schedule", "alerts": "alert"}
 
 
@@ -74,8 +72,6 @@ def _is_yaml(path: Path) -> bool:
 
 # What removes a setting that has no other text for "none".
 NONE: Final = "none"
-
-
 DirectionName = Literal["rising", "falling", "both"]
 
 

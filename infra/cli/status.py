@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.infra.cli.output import Row
-    from countledger.infra.running import Running
+    from countledger.infra.local.running import Running
     from countledger.infra.status.facts import Facts, MappingFact, ScheduleFact
     from countledger.infra.status.findings import StatusFinding
 
 
 FINDINGS: Final = 1
-
-
 # A shell outlives the stack that `up` pointed it at.
 _ENDED: Final = (
     'what AWS_ENDPOINT_URL names on this machine has ended: `eval "$(countledger up)"` starts '
@@ -89,14 +87,14 @@ def _running_here(options: Options, name: str) -> Running | None:
     elsewhere = options.profile or options.region or options.endpoint_url
     if elsewhere or not engine_is_installed():
         return None
-    from countledger.infra import background  # noqa: PLC0415 - what it imports is an extra
+    from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra
 
     return background.status(name)
 
 
 def _client_of(running: Running) -> CountLedger:
     """A client of it, whatever the environment says of another stack."""
-    from countledger.infra.local_stack import session_of  # noqa: PLC0415 - an extra
+    from countledger.infra.local.stack import session_of  # noqa: PLC0415 - an extra
 
     settings = Settings.of_stack(running.stack_name)
     return CountLedger(settings, session=session_of(), endpoint_url=running.url)

@@ -29,17 +29,9 @@ if TYPE_CHECKING:
 
 
 DONE: Final = 0
-
-
 COUNTED: Final = 1
-
-
 BAD_INPUT: Final = 2
-
-
 TRY_AGAIN: Final = 3
-
-
 REFUSED: Final = 4
 
 

@@ -151,14 +151,10 @@ def withdraw(
 
 
 Key = Annotated[str, typer.Option(help="What a retry repeats: same key, done once.")]
-
-
 At = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="When the key was made; with it part of the identity."),
 ]
-
-
 Notes = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Short own text; repeatable."),

@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 
 # One batch of keys for each look.
 COUNTERS_MAX: Final = BATCH_GET_KEYS
-
-
 _EVERY_MIN_MS: Final = 200
-
-
 # More alerts than that between two looks show only the newest of them; the log has them all.
 _ALERTS_READ: Final = 200
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from countledger.compaction.expression import interval_ms
+from countledger.compaction.trigger import interval_ms
 from countledger.ledger.clock import show_duration
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 

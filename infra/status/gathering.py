@@ -6,11 +6,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.last_run import LastRunStore
+from countledger.compaction.report import LastRunStore
 from countledger.consumers.proof import waiting_since_ms
 from countledger.consumers.stream import LedgerStream
 from countledger.consumers.totals import TotalsReader, freshness_of
-from countledger.infra.local_mappings import PUMPED_TAG
+from countledger.infra.local.mappings import PUMPED_TAG
 from countledger.infra.status.facts import (
     Facts,
     FreshnessFact,
@@ -19,8 +19,9 @@ from countledger.infra.status.facts import (
     QueueFact,
     ScheduleFact,
     StackFact,
+    alarms_of,
+    measured,
 )
-from countledger.infra.status.watched import alarms_of, measured
 from countledger.ledger.clock import Clock, SystemClock, to_ms
 from countledger.ledger.errors import AccessDenied, CorruptItem, TableNotFound
 from countledger.ledger.quarantine_record import QuarantineSource

@@ -15,11 +15,11 @@ from countledger.ledger.connection import Connection
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import INGEST_MARGIN_MS, INGEST_TIME_MS
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_store import QuarantineStore
+from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
-from countledger.producers.ingest.reading import RejectionKind
-from countledger.producers.ingest.writing import Writer
 from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
@@ -39,17 +39,20 @@ def _parts() -> _Parts:
     connection = Connection.open()
     sender = sender_of(connection, namespaces_of(connection))
     queues = IngestQueues(
-        connection.queues(),
-        connection.setting("ingest_quarantine_queue_url"),
-        connection.setting("ingest_expired_queue_url"),
+        *(
+            MessageQueue(
+                connection.queues(), connection.setting(setting), "the quarantine of the ingest"
+            )
+            for setting in ("ingest_quarantine_queue_url", "ingest_expired_queue_url")
+        )
     )
-    copies = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
-    quarantine = IngestQuarantine(copies, queues)
-    return _Parts(Ingest(Writer(sender), quarantine, connection.region), Logger(), Metrics())
+    store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+    quarantine = IngestQuarantine(store, queues)
+    return _Parts(Ingest(EntryWriter(sender), quarantine, connection.region), Logger(), Metrics())
 
 
 def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Bring a batch of records of the stream into the ledger.
+    """Write a batch of records of the stream to the ledger.
 
     Args:
         event: as an event source mapping of Kinesis sends it.
@@ -59,7 +62,7 @@ def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         From which record on the shard has to be delivered again, if at all.
 
     Raises:
-        BadPayload: the event holds records that are none of Kinesis.
+        BadPayload: a record of the event is not one of Kinesis.
     """
     parts = _parts()
     records = event.get("Records") or []
@@ -71,7 +74,7 @@ def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def answer_of(outcome: IngestOutcome, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the mapping is told: from which record on the shard has to be delivered again."""
+    """The answer to the mapping: from which record on to deliver the shard again."""
     if outcome.retry_from is None:
         return {"batchItemFailures": []}
     first = records[outcome.retry_from]["kinesis"]["sequenceNumber"]
@@ -79,10 +82,10 @@ def answer_of(outcome: IngestOutcome, records: list[dict[str, Any]]) -> dict[str
 
 
 def source_of(records: list[dict[str, Any]]) -> tuple[str, str]:
-    """The stream and the shard that a batch comes from, for people who look into the quarantine.
+    """The stream and the shard of a batch, for people who read the quarantine.
 
     Raises:
-        BadPayload: a record does not tell.
+        BadPayload: the first record does not name them.
     """
     if not records:
         return "", ""
@@ -90,12 +93,14 @@ def source_of(records: list[dict[str, Any]]) -> tuple[str, str]:
         shard, _, _ = records[0]["eventID"].partition(":")
         return records[0]["eventSourceARN"], shard
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadPayload(f"the event's first record is none of Kinesis: {error!r}") from None
+        raise BadPayload(
+            f"the first record of the event is not one of Kinesis: {error!r}"
+        ) from None
 
 
 def _report(parts: _Parts, outcome: IngestOutcome, shard: str, context: LambdaContext) -> None:
     for error in outcome.errors:
-        parts.logger.error("records are to be delivered again", reason=error)
+        parts.logger.error("records will be delivered again", reason=error)
     quarantined = {str(kind): count for kind, count in outcome.quarantined.items()}
     parts.logger.info(
         "batch",

@@ -1,12 +1,12 @@
-"""The ingest: batches of the stream go into the ledger, and every payload is counted in or out.
+"""The ingest: writes batches of the Kinesis stream to the ledger, and accounts for every payload.
 
-    1  read the batch: entries, and what can be none                          pure
-    2  write the entries: those with an id in batches, keyed ones by condition
-    3  what failed for now makes its record the point to begin again
-    4  what can never be written goes to the quarantine, as far as that point
+    1  decode the batch: entries, and rejected payloads
+    2  write the entries: those with an id in batches, those with a key one by one
+    3  after a failure that a retry may pass, its record is the point from which to retry
+    4  quarantine what can never be written, up to that point
 
-Of the records before that point: payloads = accepted + duplicates + quarantined. Delivered again,
-an entry is known again and counts once; something quarantined may be quarantined again.
+Of the records before that point: payloads = accepted + duplicates + quarantined. An entry that is
+delivered again is recognised and counts once; a quarantined payload may be quarantined again.
 """
 
 from __future__ import annotations
@@ -15,31 +15,36 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import CountledgerError, KeyExpired
+from countledger.producers.ingest.entries import (
+    DecodedEntry,
+    RejectedEvent,
+    RejectionKind,
+    is_final,
+    read,
+)
 from countledger.producers.ingest.quarantine import is_expired, messages_of
-from countledger.producers.ingest.reading import DecodedEntry, RejectedEvent, RejectionKind, read
-from countledger.producers.ingest.writing import is_final
 from countledger.producers.receipt import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from countledger.ledger.deadline import Deadline
+    from countledger.producers.ingest.entries import EntryWriter, WriteResult
     from countledger.producers.ingest.quarantine import QuarantineSink
-    from countledger.producers.ingest.writing import Fate, Writer
 
 
 @dataclass(slots=True)
 class IngestOutcome:
-    """What became of a batch; counts are of the records that are done with.
+    """The result for a batch. The counts are of the records before `retry_from`.
 
     Attributes:
-        records: how many were delivered.
-        payloads: how many payloads they carry.
-        accepted: entries that are in the ledger.
-        duplicates: entries that were in the ledger before, or came twice.
-        quarantined: those that went to the quarantine, by kind.
-        retry_from: the first record to be delivered again, or None.
-        errors: why, each reason once.
+        records: the number of delivered records.
+        payloads: the number of payloads in them.
+        accepted: entries that were written.
+        duplicates: entries that were in the ledger before, or twice in the batch.
+        quarantined: quarantined payloads, by kind.
+        retry_from: the index of the first record to be delivered again, or None.
+        errors: the reasons, each once.
     """
 
     records: int
@@ -53,15 +58,15 @@ class IngestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Ingest:
-    """Brings batches of a stream into the ledger.
+    """Writes batches of a stream to the ledger.
 
     Attributes:
         writer: writes entries.
-        quarantine: takes what will not be in the ledger.
+        quarantine: takes what can never be written.
         origin: the region where entries are written.
     """
 
-    writer: Writer
+    writer: EntryWriter
     quarantine: QuarantineSink
     origin: str
 
@@ -73,80 +78,74 @@ class Ingest:
         shard: str,
         deadline: Deadline | None = None,
     ) -> IngestOutcome:
-        """Bring a batch of one shard into the ledger: a write unit for each KB of an entry.
+        """Write a batch of one shard to the ledger: a write unit for each KB of an entry.
 
         Args:
             records: as Lambda delivers them, in order.
-            stream: which they come from, for the quarantine.
-            shard: of that stream.
-            deadline: after which no write is begun; what is not written is delivered again.
+            stream: their stream, for the quarantine.
+            shard: their shard.
+            deadline: no write begins after it; what is not written is delivered again.
 
         Raises:
-            BadPayload: a record is none of Kinesis; nothing was written.
+            BadPayload: a record is not one of Kinesis; nothing was written.
         """
-        contents = list(read(records, self.origin))
-        found = [one for one in contents if isinstance(one, DecodedEntry)]
-        fates = dict(
-            zip(
-                (one.place for one in found),
-                self.writer.write([one.entry for one in found], deadline),
-                strict=True,
-            )
-        )
-        judged = [_judged(one, fates) for one in contents]
+        payloads = list(read(records, self.origin))
+        found = [one for one in payloads if isinstance(one, DecodedEntry)]
+        written = self.writer.write([one.entry for one in found], deadline)
+        results = dict(zip((one.place for one in found), written, strict=True))
+        verdicts = [_verdict_of(one, results) for one in payloads]
         outcome = IngestOutcome(records=len(records))
-        for one, fate in zip(contents, judged, strict=True):
-            if isinstance(fate, CountledgerError):
-                _begin_again(outcome, one.place.record, fate)
-        self._set_aside(
-            [fate for fate in judged if isinstance(fate, RejectedEvent)], outcome, stream, shard
-        )
-        for one, fate in zip(contents, judged, strict=True):
+        for one, result in zip(payloads, verdicts, strict=True):
+            if isinstance(result, CountledgerError):
+                _retry_from(outcome, one.place.record, result)
+        rejected = [result for result in verdicts if isinstance(result, RejectedEvent)]
+        self._quarantine(rejected, outcome, stream, shard)
+        for one, result in zip(payloads, verdicts, strict=True):
             if outcome.retry_from is None or one.place.record < outcome.retry_from:
-                _count(outcome, fate)
+                _count(outcome, result)
         return outcome
 
-    def _set_aside(
+    def _quarantine(
         self, rejected: Sequence[RejectedEvent], outcome: IngestOutcome, stream: str, shard: str
     ) -> None:
-        """Step 4; where a queue takes nothing, its records are delivered again."""
+        """Step 4. If a queue fails, the records of its message are delivered again."""
         until = outcome.retry_from
         done = [one for one in rejected if until is None or one.place.record < until]
         for expired in (False, True):
             of_one_queue = [one for one in done if is_expired(one) is expired]
-            for letter in messages_of(of_one_queue, stream, shard):
+            for message in messages_of(of_one_queue, stream, shard):
                 try:
-                    self.quarantine.put(letter, expired=expired)
+                    self.quarantine.put(message, expired=expired)
                 except CountledgerError as error:
-                    _begin_again(outcome, letter.records[0], error)
+                    _retry_from(outcome, message.records[0], error)
                     break
 
 
-def _judged(
-    one: DecodedEntry | RejectedEvent, fates: Mapping[Any, Fate]
+def _verdict_of(
+    one: DecodedEntry | RejectedEvent, results: Mapping[Any, WriteResult]
 ) -> Status | RejectedEvent | CountledgerError:
-    """What is to become of a payload: it is in, out for good, or to be tried again."""
+    """What happens to a payload: it is written, quarantined (rejected), or retried (an error)."""
     if isinstance(one, RejectedEvent):
         return one
-    fate = fates[one.place]
-    if isinstance(fate, Status) or not is_final(fate):
-        return fate
-    kind = RejectionKind.EXPIRED if isinstance(fate, KeyExpired) else RejectionKind.REFUSED
-    return RejectedEvent(one.place, one.payload, kind, str(fate))
+    result = results[one.place]
+    if isinstance(result, Status) or not is_final(result):
+        return result
+    kind = RejectionKind.EXPIRED if isinstance(result, KeyExpired) else RejectionKind.REFUSED
+    return RejectedEvent(one.place, one.payload, kind, str(result))
 
 
-def _begin_again(outcome: IngestOutcome, record: int, error: CountledgerError) -> None:
+def _retry_from(outcome: IngestOutcome, record: int, error: CountledgerError) -> None:
     if outcome.retry_from is None or record < outcome.retry_from:
         outcome.retry_from = record
     if str(error) not in outcome.errors:
         outcome.errors.append(str(error))
 
 
-def _count(outcome: IngestOutcome, fate: Status | RejectedEvent | CountledgerError) -> None:
+def _count(outcome: IngestOutcome, result: Status | RejectedEvent | CountledgerError) -> None:
     outcome.payloads += 1
-    if isinstance(fate, RejectedEvent):
-        outcome.quarantined[fate.kind] = outcome.quarantined.get(fate.kind, 0) + 1
-    elif fate is Status.DUPLICATE:
+    if isinstance(result, RejectedEvent):
+        outcome.quarantined[result.kind] = outcome.quarantined.get(result.kind, 0) + 1
+    elif result is Status.DUPLICATE:
         outcome.duplicates += 1
     else:
         outcome.accepted += 1

@@ -1,8 +1,8 @@
-"""The quarantine of the ingest: two queues, one for what expired and one for all else.
+"""The quarantine of the ingest: two queues, one for expired entries and one for all others.
 
-What expired may be worth sending again, by an operator's decision; nothing else here ever becomes
-right by waiting. A message carries many, each with its bytes, its place in the stream and the
-reason. Each is also kept as an item until a person has handled it (see `ledger.quarantine_store`).
+An operator may decide to send an expired entry again; the others never become valid. A message has
+many payloads, each with its bytes, its place in the stream and the reason. Each is also kept as an
+item until a person has handled it (see `ledger.quarantine_store`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from hashlib import sha256
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from countledger.ledger.errors import Unclear
 from countledger.ledger.keys import is_counter, quarantine_place
 from countledger.ledger.limits import MESSAGE_MAX_BYTES, REASON_MAX_CHARACTERS
 from countledger.ledger.quarantine_record import (
@@ -24,32 +23,30 @@ from countledger.ledger.quarantine_record import (
     QuarantineSource,
     id_of,
 )
-from countledger.ledger.service_errors import translated
-from countledger.producers.ingest.reading import RejectionKind
+from countledger.producers.ingest.entries import RejectionKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mypy_boto3_sqs import SQSClient
-
+    from countledger.ledger.message_queue import MessageQueue
     from countledger.ledger.quarantine_store import QuarantineStore
-    from countledger.producers.ingest.reading import RejectedEvent
+    from countledger.producers.ingest.entries import RejectedEvent
 
 FORMAT: Final = 1
-# Of a larger record that is broken as a whole, the rest can be read from the stream itself.
+# The rest of a larger record that is broken as a whole can be read from the stream.
 _PAYLOAD_MAX_BYTES: Final = 60_000
 _WRITERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineMessage:
-    """One message for a queue.
+    """A message for a queue of the quarantine.
 
     Attributes:
         body: its text, in ASCII.
-        records: the places, in the batch, of the records that it speaks of.
-        rejected: what it carries.
-        stream, shard: where that came from.
+        records: the indexes, in the batch, of the records whose payloads it has.
+        rejected: its payloads.
+        stream, shard: where these came from.
     """
 
     body: str
@@ -60,70 +57,62 @@ class QuarantineMessage:
 
 
 class QuarantineSink(Protocol):
-    """Takes what will not be in the ledger."""
+    """Takes payloads that will not be in the ledger."""
 
-    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
-        """Keep a message; return only when it is kept.
+    def put(self, message: QuarantineMessage, *, expired: bool) -> None:
+        """Keep the payloads of a message; return only when they are kept.
 
         Raises:
-            CountledgerError: it is not.
+            CountledgerError: they are not kept.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class IngestQueues:
-    """A quarantine that is two SQS queues.
+    """The two queues.
 
     Attributes:
-        client: of SQS.
-        queue_url: the queue for what is broken or refused.
-        expired_queue_url: the queue for what expired.
+        rejected: the queue for malformed and refused payloads.
+        expired: the queue for expired entries.
     """
 
-    client: SQSClient
-    queue_url: str
-    expired_queue_url: str
+    rejected: MessageQueue
+    expired: MessageQueue
 
-    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
-        """Keep a message: one request."""
-        url = self.expired_queue_url if expired else self.queue_url
-        with translated("SendMessage to the quarantine of the ingest"):
-            answer = self.client.send_message(QueueUrl=url, MessageBody=letter.body)
-        if "MessageId" not in answer:
-            raise Unclear("SendMessage to the quarantine of the ingest: no clear answer")
+    def put(self, message: QuarantineMessage, *, expired: bool) -> None:
+        """Send a message: one request."""
+        (self.expired if expired else self.rejected).send(message.body)
 
 
 @dataclass(frozen=True, slots=True)
 class IngestQuarantine:
-    """A quarantine that keeps each as an item, once, and tells its queues of them.
+    """Keeps each payload once as an item, and sends messages about them.
 
     Attributes:
-        copies: keeps them.
-        queues: are told.
+        store: keeps the payloads.
+        queues: get the messages.
     """
 
-    copies: QuarantineStore
+    store: QuarantineStore
     queues: QuarantineSink
 
-    def put(self, letter: QuarantineMessage, *, expired: bool) -> None:
-        """Keep what a message carries: two write units for each KB of each, and one message.
+    def put(self, message: QuarantineMessage, *, expired: bool) -> None:
+        """Keep payloads: two write units for each KB of each, and one message.
 
-        Delivered again, half of that and no message.
+        If they are delivered again: one write unit for each KB, and no message.
         """
-        now_ms = self.copies.clock.now_ms()
-        copies = [
-            quarantined_of(one, letter.stream, letter.shard, now_ms) for one in letter.rejected
-        ]
+        now_ms = self.store.clock.now_ms()
+        stream, shard = message.stream, message.shard
+        records = [quarantined_of(one, stream, shard, now_ms) for one in message.rejected]
         with ThreadPoolExecutor(_WRITERS, "countledger-quarantine") as pool:
-            owed = list(pool.map(self.copies.keep, copies))
-            untold = list(compress(letter.rejected, owed))
-            for again in messages_of(untold, letter.stream, letter.shard):
-                self.queues.put(again, expired=expired)
-            list(pool.map(self.copies.told, compress(copies, owed)))
+            owed = list(pool.map(self.store.keep, records))
+            for part in messages_of(list(compress(message.rejected, owed)), stream, shard):
+                self.queues.put(part, expired=expired)
+            list(pool.map(self.store.mark_published, compress(records, owed)))
 
 
 def quarantined_of(one: RejectedEvent, stream: str, shard: str, now_ms: int) -> QuarantinedRecord:
-    """The copy of something rejected; the same name however often its record is delivered."""
+    """The form in which a payload is kept; it has the same id however often it is delivered."""
     content = one.payload[:CONTENT_MAX_BYTES]
     return QuarantinedRecord(
         source=QuarantineSource.KINESIS,
@@ -147,7 +136,7 @@ def _place_of(one: RejectedEvent, stream: str, shard: str) -> str:
 
 
 def _counter_in(payload: bytes) -> str | None:
-    """The counter that a payload names, if it says so in JSON; for people alone."""
+    """The counter named in a JSON payload, or None; for people only."""
     try:
         name = json.loads(payload)["counter"]
     except (ValueError, RecursionError, KeyError, TypeError, IndexError):
@@ -158,22 +147,22 @@ def _counter_in(payload: bytes) -> str | None:
 def messages_of(
     rejected: Sequence[RejectedEvent], stream: str, shard: str
 ) -> Iterator[QuarantineMessage]:
-    """The messages that tell of these, in their order, each small enough for a queue."""
+    """The messages about rejected payloads, in order, each small enough for a queue."""
     texts: list[str] = []
     first = size = 0
     for number, one in enumerate(rejected):
-        copy_id = id_of(QuarantineSource.KINESIS, _place_of(one, stream, shard))
-        text = json.dumps({**_document(one), "copy": copy_id})
+        quarantine_id = id_of(QuarantineSource.KINESIS, _place_of(one, stream, shard))
+        text = json.dumps({**_document(one), "quarantine_id": quarantine_id})
         if texts and size + len(text) > MESSAGE_MAX_BYTES:
-            yield _letter(texts, rejected[first:number], stream, shard)
+            yield _message(texts, rejected[first:number], stream, shard)
             texts, first, size = [], number, 0
         texts.append(text)
         size += len(text) + 1
     if texts:
-        yield _letter(texts, rejected[first:], stream, shard)
+        yield _message(texts, rejected[first:], stream, shard)
 
 
-def _letter(
+def _message(
     texts: list[str], rejected: Sequence[RejectedEvent], stream: str, shard: str
 ) -> QuarantineMessage:
     head = json.dumps({"format": FORMAT, "stream": stream, "shard": shard})[:-1]
@@ -183,7 +172,7 @@ def _letter(
 
 
 def _document(one: RejectedEvent) -> dict[str, Any]:
-    """One of them as JSON; text as it is, where it is text."""
+    """A rejected payload for JSON: text if it is text, otherwise base64."""
     document: dict[str, Any] = {
         "kind": str(one.kind),
         "reason": one.reason[:REASON_MAX_CHARACTERS],
@@ -196,7 +185,7 @@ def _document(one: RejectedEvent) -> dict[str, Any]:
         text = payload.decode()
     except UnicodeDecodeError:
         text = None
-    # Escaped, a character of text may take six times its place.
+    # JSON escapes some characters: each takes up to six times its size.
     if text is not None and len(json.dumps(text)) <= 2 * _PAYLOAD_MAX_BYTES:
         document["text"] = text
     else:
@@ -208,5 +197,5 @@ def _document(one: RejectedEvent) -> dict[str, Any]:
 
 
 def is_expired(one: RejectedEvent) -> bool:
-    """Whether it goes into the queue for what expired."""
+    """Whether it goes to the queue of the expired entries."""
     return one.kind is RejectionKind.EXPIRED

@@ -1,90 +1,203 @@
-"""Taking in again what the ingest quarantined, by its own reading and writing."""
+"""Redriving what the ingest quarantined: one record by one, or the queue of the expired entries."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import BadInput, CountledgerError, KeyExpired
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.errors import BadInput, BadPayload, CountledgerError, KeyExpired
+from countledger.ledger.message_queue import MessageQueue
+from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling
 from countledger.ledger.quarantine_service import RedriveAnswer
-from countledger.producers.ingest.expired import LateStatus, Override
-from countledger.producers.ingest.reading import RejectionKind
-from countledger.producers.ingest.writing import Writer
+from countledger.ledger.quarantine_store import QuarantineStore, quarantine_ids_in
+from countledger.producers.ingest.entries import EntryWriter, RejectionKind
+from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
+from countledger.producers.ingest.quarantine import FORMAT
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
 from countledger.producers.receipt import Status
 from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord
 
+_BY: Final = "ingest resend"
+_DETAILS: Final = {
+    LateStatus.COUNTED: "it was counted",
+    LateStatus.UNKNOWN: "it may have been counted before: look for it with countledger entries "
+    "--archived, then discard it, or resend it with --even-if-counted",
+    LateStatus.REFUSED: "its key was used by an entry with another delta",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class IngestRedrive:
-    """Brings what came through Kinesis into the ledger, under the identity that it came with.
-
-    What is older than its horizon may not be written under it any more; of that the ledger is asked
-    whether it was counted (see `expired`).
+    """Writes a quarantined record of Kinesis to the ledger with its own identity.
 
     Attributes:
-        writer: the ingest's own.
-        override: judges what expired, and sends it again.
+        writer: as the ingest's.
+        resender: handles late entries.
         origin: the region where entries are written.
     """
 
-    writer: Writer
-    override: Override
+    writer: EntryWriter
+    resender: LateResender
     origin: str
 
-    def __call__(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
-        """A write unit for each KB of each entry; of what expired three read units as well.
+    def __call__(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+        """A write unit for each KB of each entry; three read units more for a late one.
 
         Raises:
-            CountledgerError: one of them could not be judged.
+            CountledgerError: the status of an entry could not be determined.
         """
-        if copy.cut_from_bytes is not None:
+        if record.cut_from_bytes is not None:
             return RedriveAnswer(
-                settled=False,
-                said=f"only the first {len(copy.content)} of its {copy.cut_from_bytes} bytes are "
-                "kept: have its producer send it again, then discard it",
+                resolved=False,
+                detail=f"only the first {len(record.content)} of its {record.cut_from_bytes} bytes "
+                "are kept: have its producer send it again, then discard it",
             )
         try:
-            payloads = unpack(copy.content) if copy.part is None else [copy.content]
-            entries = [decode(one, arrived_ms=copy.at_ms, origin=self.origin) for one in payloads]
+            whole = record.part is None
+            payloads = unpack(record.content) if whole else [record.content]
+            entries = [decode(one, arrived_ms=record.at_ms, origin=self.origin) for one in payloads]
         except (BrokenAggregate, BadInput) as error:
-            return RedriveAnswer(settled=False, said=str(error))
-        expired = copy.kind == RejectionKind.EXPIRED
+            return RedriveAnswer(resolved=False, detail=str(error))
+        expired = record.kind == RejectionKind.EXPIRED
         answers = [self._one(entry, even_if_counted, expired) for entry in entries]
-        said = sorted({answer.said for answer in answers})
-        return RedriveAnswer(all(answer.settled for answer in answers), "; ".join(said))
+        details = sorted({answer.detail for answer in answers})
+        return RedriveAnswer(all(answer.resolved for answer in answers), "; ".join(details))
 
     def _one(self, entry: Entry, even_if_counted: bool, expired: bool) -> RedriveAnswer:  # noqa: FBT001 - handed on
         if not expired:
-            (fate,) = self.writer.write([entry])
-            if isinstance(fate, Status):
-                return RedriveAnswer(settled=True, said=str(fate))
-            if not isinstance(fate, KeyExpired):
-                return RedriveAnswer(settled=False, said=str(fate))
-        late = self.override.late(entry, send=True, even_if_counted=even_if_counted)
+            (result,) = self.writer.write([entry])
+            if not isinstance(result, KeyExpired):
+                return RedriveAnswer(isinstance(result, Status), str(result))
+        late = self.resender.resolve(entry, send=True, even_if_counted=even_if_counted)
         if isinstance(late.sent, CountledgerError):
-            return RedriveAnswer(settled=False, said=str(late.sent))
-        if late.settled:
-            said = "it was counted" if late.sent is None else f"{late.sent}, as a new entry"
-            return RedriveAnswer(settled=True, said=said)
-        if late.standing is LateStatus.UNKNOWN:
-            return RedriveAnswer(
-                settled=False,
-                said="it may have been counted before: look for it with countledger entries "
-                "--archived, then discard it, or resend it with --even-if-counted",
-            )
-        return RedriveAnswer(settled=False, said="its key is taken by an entry with another delta")
+            detail = str(late.sent)
+        elif late.sent is not None:
+            detail = f"{late.sent}, as a new entry"
+        else:
+            detail = _DETAILS[late.status]
+        return RedriveAnswer(late.resolved, detail)
 
 
 def ingest_redrive(connection: Connection, namespaces: Namespaces) -> IngestRedrive:
-    """The parts of it, for a stack."""
+    """The redrive of a stack."""
     sender = sender_of(connection, namespaces)
-    override = Override(sender, connection.dynamo("standard"))
-    return IngestRedrive(Writer(sender), override, connection.region)
+    resender = LateResender(sender, connection.dynamo("standard"))
+    return IngestRedrive(EntryWriter(sender), resender, connection.region)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredEntries:
+    """The queue of the entries that waited in a backlog for longer than their horizon.
+
+    Attributes:
+        queue: the queue.
+        resender: determines their status, and sends them.
+        origin: the region where entries are written.
+        store: the quarantine, where a message's records are marked as handled.
+        clock: gives the time.
+    """
+
+    queue: MessageQueue
+    resender: LateResender
+    origin: str
+    store: QuarantineStore
+    clock: Clock = field(default_factory=SystemClock)
+
+    def list(self) -> Iterator[LateEntry]:
+        """All of them with their status; they stay in the queue. Three read units each.
+
+        Raises:
+            BadPayload: a message is not one of the ingest.
+            CountledgerError: a request failed.
+        """
+        return self._each(send=False, even_if_counted=False)
+
+    def resend(self, *, even_if_counted: bool = False) -> Iterator[LateEntry]:
+        """Send the uncounted ones; a message is deleted when all its entries are counted.
+
+        Three read units each, and a write unit for each KB of those that are sent.
+
+        Args:
+            even_if_counted: whether to send also those whose status is unknown: they may count
+                twice.
+
+        Yields:
+            The result of each; an error is that entry's own.
+
+        Raises:
+            As `list`.
+        """
+        return self._each(send=True, even_if_counted=even_if_counted)
+
+    def _each(self, *, send: bool, even_if_counted: bool) -> Iterator[LateEntry]:
+        with self.queue.reader() as reader:
+            for message in reader:
+                resolved = True
+                for entry in entries_in(message.body, self.origin):
+                    one = self.resender.resolve(entry, send=send, even_if_counted=even_if_counted)
+                    resolved = resolved and one.resolved
+                    yield one
+                if send and resolved:
+                    # Before the delete: after a crash in between the message is read once more.
+                    self._mark_handled(message.body)
+                    reader.delete(message)
+
+    def _mark_handled(self, body: str) -> None:
+        handling = QuarantineHandling(HandledHow.RESENT, _BY, self.clock.now_ms())
+        for quarantine_id in quarantine_ids_in(body):
+            record = self.store.find(quarantine_id)
+            if record is not None and record.handled is None:
+                self.store.handle(record, handling)
+
+
+def entries_in(body: str, origin: str) -> list[Entry]:
+    """The entries in a message.
+
+    Raises:
+        BadPayload: the message is not one of the ingest.
+    """
+    try:
+        document = json.loads(body)
+        if document["format"] != FORMAT:
+            raise BadPayload(
+                f"the message has format {document['format']!r}; this release reads {FORMAT}"
+            )
+        return [
+            decode(
+                one["text"].encode() if "text" in one else base64.b64decode(one["base64"]),
+                arrived_ms=one["arrived_ms"],
+                origin=origin,
+            )
+            for one in document["rejected"]
+        ]
+    except (KeyError, TypeError, AttributeError, binascii.Error, json.JSONDecodeError) as error:
+        raise BadPayload(f"a message of the expired entries cannot be read: {error!r}") from None
+
+
+def expired_of(connection: Connection, namespaces: Namespaces) -> ExpiredEntries:
+    """The expired entries of a stack.
+
+    Raises:
+        StackNotFound: the stack has no Kinesis stream.
+    """
+    sender, reads = sender_of(connection, namespaces), connection.dynamo("standard")
+    url = connection.setting("ingest_expired_queue_url")
+    return ExpiredEntries(
+        MessageQueue(connection.queues(), url, "the expired entries"),
+        LateResender(sender, reads),
+        connection.region,
+        QuarantineStore(reads, connection.setting("counters_table")),
+    )

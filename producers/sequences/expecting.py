@@ -1,36 +1,36 @@
 """Draws by expectation: the next number is taken only if the last is the one that was seen.
 
-One item for each kind of things that are numbered, all in one table. An answer context:
-
-    done                         the number is this call's
-    condition failed             another draw was faster, and the item came back: tried from there.
-                                 After a longer wait that is old: the item is read again
-    throttle, conflict           nothing was drawn: tried again
-    none (500, time-out, reset)  the item is read. Its tag is this call's: the number is. The last
-                                 number is as it was: the same request is sent again (it can be
-                                 carried out once). Else somebody drew meanwhile, and who drew which
-                                 cannot be told: this call goes on from there, maybe over a gap
-
-A number is never given out twice.
+One item for each kind of things that are numbered, all in one table. A number is never given out
+twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Backoff,
+    Done,
+    Recheck,
+    Reply,
+    Send,
+    attempt,
+    otherwise,
+)
 from countledger.ledger.attributes import optional, require
-from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
+from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttled, Unclear
 from countledger.ledger.limits import SEQUENCE_LAST
-from countledger.producers.last_word import raise_end
+from countledger.ledger.operations import Get
 from countledger.producers.sequences.sequence import exhausted, plan_expected
-from countledger.producers.strict.context import PASSING, Attempts
+from countledger.producers.strict.context import raise_exhausted
 
 if TYPE_CHECKING:
+    from countledger.ledger.attempts import Exhausted, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.ledger.errors import CountledgerError
     from countledger.producers.strict.context import MethodContext
 
 # Among many that draw at once each round has one winner, so there are more rounds than elsewhere.
@@ -40,106 +40,140 @@ _GAP: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class NumberAimedAt:
+    """The number that a draw goes for.
+
+    Attributes:
+        last: the number before it.
+        incarnation: of the sequence that was read, or None.
+        tag: of the draw of exactly that number.
+        in_doubt: whether a request for it got no answer.
+    """
+
+    last: int
+    incarnation: str | None
+    tag: str
+    in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLast:
+    """The sequence is to be read; then a number is aimed at, after this one if there is one."""
+
+    before: NumberAimedAt | None = None
+
+
+DrawState: TypeAlias = NumberAimedAt | ReadLast
+
+
 @dataclass(slots=True)
-class Expecting:
-    """A draw on its way.
+class ExpectedDraw:
+    """A draw of the next number, on condition that the last is the one that was seen.
 
     Attributes:
         context: what it works with.
         sequence: its name.
         attempts: those of this call.
-        last: the number behind which it would draw.
-        incarnation: of the sequence that was read, or None.
-        tag: of the draw of exactly that number.
     """
 
     context: MethodContext
     sequence: str
     attempts: Attempts
-    last: int = 0
-    incarnation: str | None = None
-    tag: str = ""
 
     @classmethod
-    def begin(cls, context: MethodContext, sequence: str) -> Expecting:
+    def begin(cls, context: MethodContext, sequence: str) -> ExpectedDraw:
         """Nothing read or sent yet."""
-        return cls(context, sequence, Attempts(context, CROWDED, _GAP))
+        return cls(context, sequence, Attempts(context.clock, context.random, CROWDED))
 
     def draw(self, known: int | None) -> int:
         """The next number: one write unit, and a read unit unless the last is known.
+
+        The answers to the write mean:
+
+            done                 the number is this call's
+            condition failed     another draw was faster, and the item came back: again from that
+                                 item. After a longer wait it is old: again after a read
+            throttle, conflict   nothing was drawn: again
+            no answer            read: with this call's tag, the number is this call's; with the
+                                 same last number, the same request again (it can be applied once);
+                                 else somebody drew meanwhile, nobody can tell who drew which
+                                 number, and this call goes on from there, maybe over a gap
 
         Raises:
             SequenceExhausted: there is none.
             Unclear: no attempt got a clear answer; one number may be lost.
             Throttled: others were faster every time, or the service was busy.
         """
-        # That nothing is left is not believed, but looked at.
-        found = None if known == SEQUENCE_LAST else known
-        incarnation: str | None = None
-        in_doubt = False
-        while True:
-            failure: CountledgerError
-            try:
-                if found is None:
-                    item = self._read()
-                    if in_doubt and item.get("tag") == self.tag:
-                        return self.last + 1
-                    found, incarnation = self._seen(item)
-                    in_doubt = in_doubt and self._still(found, incarnation)
-                self._aim(found, incarnation)
-                self._write()
-            except ConditionFailed as failed:
-                if failed.item is not None and failed.item.get("tag") == self.tag:
-                    return self.last + 1
-                in_doubt = False
-                # After a longer wait what came back is old.
-                found, incarnation = self._seen(failed.item or {})
-                found = found if self.attempts.made == 0 else None
-                failure = Throttled("others drew each time before this call could")
-            except PASSING as error:
-                in_doubt = in_doubt or isinstance(error, Unclear)
-                found = None if in_doubt else found
-                failure = error
-            else:
-                return self.last + 1
-            if not self.attempts.again(failure):
-                raise_end(self.attempts, f"a draw from sequence {self.sequence!r}", failure)
+        begin: DrawState = ReadLast()
+        if known is not None and known != SEQUENCE_LAST:  # that nothing is left is not believed
+            begin = self._aim(known, None, None)
+        what = f"a draw from sequence {self.sequence!r}"
 
-    def _seen(self, item: Item) -> tuple[int, str | None]:
-        """The last number of the sequence that was met, and its incarnation."""
-        if not item:
-            return 0, None
-        return require(item, "total", int), optional(item, "incarnation", str)
+        def give_up(exhausted: Exhausted[DrawState]) -> int:
+            raise_exhausted(exhausted, what, _GAP)
 
-    def _aim(self, last: int, incarnation: str | None) -> None:
-        """Go for the number behind the last: under the same tag as long as that is the same."""
-        if last >= SEQUENCE_LAST:
-            raise exhausted(self.sequence)
-        if not (self.tag and self._still(last, incarnation)):
-            self.last, self.tag = last, self.context.new_id(self.context.clock.now_ms())
-        self.incarnation = incarnation
+        steps = attempt(begin, self._request, self._interpret, give_up, self.attempts)
+        return self.context.run(steps)
 
-    def _still(self, last: int, incarnation: str | None) -> bool:
-        """Whether the number aimed at is the next one of the same sequence still.
-
-        By a last number that the caller knew, the sequence had not been read when it was aimed at.
-        """
-        return last == self.last and self.incarnation in (None, incarnation)
-
-    def _read(self) -> Item:
-        key = keys.total_key(self.sequence)
-        return self.context.reads.get(self.context.table, key, consistent=True) or {}
-
-    def _write(self) -> None:
+    def _request(self, state: DrawState) -> Send:
+        if isinstance(state, ReadLast):
+            return Send(Get(self.context.table, keys.total_key(self.sequence)))
         now_ms = self.context.clock.now_ms()
-        self.context.dynamo.update(
+        return Send(
             plan_expected(
                 self.context.table,
                 self.sequence,
-                self.last,
-                incarnation=self.incarnation,
-                tag=self.tag,
+                state.last,
+                incarnation=state.incarnation,
+                tag=state.tag,
                 new_id=self.context.new_id(now_ms),
                 now_ms=now_ms,
             )
         )
+
+    def _interpret(self, reply: Reply[DrawState]) -> Verdict[DrawState, int]:
+        if isinstance(reply.state, NumberAimedAt):
+            return self._interpret_write(reply, reply.state)
+        if isinstance(reply.answer, CountledgerError):
+            return otherwise(reply)
+        found, before = reply.answer, reply.state.before
+        if before and before.in_doubt and found and found.get("tag") == before.tag:
+            return Done(before.last + 1)
+        return Recheck(self._next(found, before))
+
+    def _interpret_write(
+        self, reply: Reply[DrawState], aimed: NumberAimedAt
+    ) -> Verdict[DrawState, int]:
+        match reply.answer:
+            case ConditionFailed(item=found) if found is None or found.get("tag") != aimed.tag:
+                aimed = replace(aimed, in_doubt=False)
+                again = ReadLast(aimed) if self.attempts.made else self._next(found, aimed)
+                return Again(again, Throttled("others drew each time before this call could"))
+            case CountledgerError() as error if not isinstance(error, ConditionFailed):
+                verdict = otherwise(reply)
+                in_doubt = aimed.in_doubt or isinstance(error, Unclear)
+                if isinstance(verdict, Again) and in_doubt:
+                    return Again(ReadLast(replace(aimed, in_doubt=True)), verdict.error)
+                return verdict
+        return Done(aimed.last + 1)
+
+    def _next(self, found: Item | None, before: NumberAimedAt | None) -> NumberAimedAt:
+        """The number after the last one of the sequence that was met."""
+        if not found:
+            return self._aim(0, None, before)
+        incarnation = optional(found, "incarnation", str)
+        return self._aim(require(found, "total", int), incarnation, before)
+
+    def _aim(
+        self, last: int, incarnation: str | None, before: NumberAimedAt | None
+    ) -> NumberAimedAt:
+        """Go for the number after the last one: under the same tag as long as that is the same.
+
+        Where the caller knew the last number, the sequence was not read when it was aimed at.
+        """
+        if last >= SEQUENCE_LAST:
+            raise exhausted(self.sequence)
+        if before and before.last == last and before.incarnation in (None, incarnation):
+            return replace(before, incarnation=incarnation)
+        return NumberAimedAt(last, incarnation, self.context.new_id(self.context.clock.now_ms()))

@@ -16,7 +16,7 @@ from countledger.ledger.operations import Delete
 from countledger.producers.item_rules import check_item
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, Pending
-from countledger.producers.sequences.expecting import Expecting
+from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.sequences.sequence import (
     METHOD,
@@ -132,7 +132,7 @@ class Sequences:
         """
         if known is not None:
             check_number("last number", known, -1, SEQUENCE_LAST)
-        return Expecting.begin(self.context, self._usable(sequence)).draw(known)
+        return ExpectedDraw.begin(self.context, self._usable(sequence)).draw(known)
 
     def show(self, sequence: str) -> Sequence:
         """A sequence as it stands: one read unit.

@@ -24,8 +24,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Absent, Add, Assign, Compare, Drop
 from countledger.ledger.operations import Transact, Update
-from countledger.producers.last_word import raise_exhausted
 from countledger.producers.strict.bins import bounds_of_bins, whole_of
+from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.reader import read_of, states_of
 from countledger.producers.strict.state import KEEP, Bounds, of
 

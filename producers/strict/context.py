@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from countledger.ledger import attempts as driver
 from countledger.ledger.attempts import PASSING as PASSING  # noqa: PLC0414 - for its importers
@@ -16,6 +16,7 @@ from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     CountledgerError,
     RequestRejected,
+    Throttled,
     TransactionCancelled,
     Unclear,
     Unreachable,
@@ -187,3 +188,28 @@ def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Conte
     if isinstance(exhausted.error, Unreachable):
         raise exhausted.error
     return Contended(counter, exhausted.attempts, str(exhausted.error))
+
+
+def raise_exhausted(exhausted: Exhausted[Any], what: str, advice: str) -> NoReturn:
+    """End a call that was not done.
+
+    Args:
+        exhausted: what is known of its attempts.
+        what: what was to be done, for the message.
+        advice: what a caller can do when the outcome stays unknown.
+
+    Raises:
+        Unclear: an attempt may have been applied.
+        Throttled: each attempt was clearly refused.
+        Unreachable: nothing ever answered.
+    """
+    error = exhausted.error
+    if exhausted.maybe_applied:
+        raise Unclear(
+            f"{what}: no clear answer in {exhausted.attempts} attempts; {advice}"
+        ) from error
+    if isinstance(error, Unreachable):
+        raise error
+    raise Throttled(
+        f"{what}: nothing was written in {exhausted.attempts} attempts ({error}); try again later"
+    ) from error

@@ -44,9 +44,9 @@ from countledger.ledger.errors import (
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Delete, Get, Put, Transact
 from countledger.ledger.ranking import is_on, namespace_board
-from countledger.producers.last_word import raise_exhausted
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
+from countledger.producers.strict.context import raise_exhausted
 from countledger.producers.strict.definition import Definition, Method, define, encode_definition
 from countledger.producers.strict.state import (
     Bounds,

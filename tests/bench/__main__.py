@@ -14,7 +14,7 @@ import boto3
 from rich.console import Console
 from rich.table import Table
 
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.bench import compact, evaluate, page, sequences, starting, strict
 from tests.bench.rounds import rows_of, run
 from tests.bench.suite import SUITES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from countledger import CountLedger, Event, Settings
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.limit import limits_by
+from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import RunOutcome
 from countledger.compaction.retire import Retire
@@ -21,7 +21,7 @@ from countledger.ledger.limits import DAY_MS, TRANSACTION_ACTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 ENTRIES = 3_000
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.prices import AS_OF, BY_DELETES, BY_TRANSACTIONS, prices
+from countledger.infra.cost import AS_OF, BY_DELETES, BY_TRANSACTIONS, prices
 from tests.bench.rounds import Measurement, rows_of
 from tests.bench.suite import SUITES
 

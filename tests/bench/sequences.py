@@ -18,7 +18,7 @@ from countledger import CountLedger, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 BLOCKS: Final = {1: 500, 100: 50_000, 10_000: 2_000_000}
 _DRAWS: Final = 300

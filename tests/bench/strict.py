@@ -20,7 +20,7 @@ from countledger.producers.strict.definition import Method
 from countledger.producers.strict.outcome import Applied, BoundReached
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 WRITERS: Final = (1, 8, 32)
 CHANGES: Final = 192

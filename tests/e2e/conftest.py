@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
 
 

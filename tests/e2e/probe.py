@@ -7,9 +7,9 @@ import zipfile
 from dataclasses import dataclass
 from typing import Any
 
-from countledger.infra.lane import OnFailure
-from countledger.infra.local_stack import LocalStack
-from countledger.infra.pump import Pump
+from countledger.infra.local.pump import Pump
+from countledger.infra.local.shard_delivery import OnFailure
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import MappingSettings, table_schemas
 
 # It notes each event. An entry named `raise...` makes it fail, one named `report...` is reported,

@@ -7,7 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from countledger import CountLedger, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 from countledger.producers.strict.definition import SPREADABLE, Method
 

@@ -12,7 +12,7 @@ from countledger import CountLedger, Settings
 from countledger.ledger.errors import AccessDenied
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

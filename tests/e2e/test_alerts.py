@@ -14,9 +14,8 @@ import pytest
 from countledger import CountLedger, Event, Settings
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.rule import Direction, Rule, Topic
-from countledger.infra.local_mappings import EVALUATOR
-from countledger.infra.shards import StreamSource
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import EVALUATOR, record_filter
+from countledger.infra.local.shards import StreamSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger.limits import ALERT_RULES_AGE_MS, DAY_MS
 from tests.e2e.aged import record_aged, total_item
@@ -26,7 +25,7 @@ from tests.unit.alerts.walk import expected
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Judgement, Remedy, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 from tests.e2e.command import Command
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from countledger.infra.background import Running, UpFailed, down, status, up
-from countledger.infra.processes import lives, processes_under
+from countledger.infra.local.background import Running, UpFailed, down, status, up
+from countledger.infra.local.running import lives, processes_under
 from countledger.ledger.errors import BadSetting
 
 

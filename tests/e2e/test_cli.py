@@ -13,7 +13,7 @@ from tests.e2e.command import Command, eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

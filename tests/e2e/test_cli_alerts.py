@@ -20,7 +20,7 @@ from tests.e2e.command import PATIENCE_S, Command, Finished, eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.expressions import Assign

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.change_set import Effect
-from countledger.infra.deploy import Deployment
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.deploy.change_set import Effect
+from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import load_template, template_text
 from tests.e2e.command import Command, Finished
 

@@ -12,7 +12,7 @@ from countledger.ledger.errors import AccessDenied
 from tests.e2e.command import Command, eventually
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.local_stack import LocalStack
-from countledger.infra.portability.export_file import new_file, place_beside
-from countledger.infra.portability.exporting import Exporter
+from countledger.infra.local.stack import LocalStack
+from countledger.infra.portability.exporting import Exporter, new_file, place_beside
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, ExportLine
 from countledger.ledger import keys

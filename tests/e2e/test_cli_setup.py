@@ -17,7 +17,7 @@ from tests.e2e.command import Command, Process
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")

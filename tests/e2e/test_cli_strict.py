@@ -14,7 +14,7 @@ from tests.e2e.command import Command
 from tests.e2e.refusing_proxy import refusing_proxy
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 FACTS = {
     "counter",

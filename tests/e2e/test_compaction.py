@@ -18,7 +18,7 @@ from tests.e2e.command import Command, eventually
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from countledger import CountLedger, Settings
 from countledger.compaction.report import RunOutcome
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.limits import DAY_MS, HOUR_MS

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger
-from countledger.compaction.work import CompactCounter, parse_work
-from countledger.compaction.work_queue import WorkQueue
+from countledger.compaction.dispatcher import CompactCounter, WorkQueue, parse_work
 from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import CountledgerError, ServiceFailed
 from tests.faults.injection import before_call, calls
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from countledger.compaction.trigger import Triggers
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 WORK = [CompactCounter(f"likes:{number}") for number in range(10)]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger import keys
 from countledger.ledger.expressions import Assign, Drop
 from countledger.ledger.operations import Put, Update

@@ -6,8 +6,8 @@ import pytest
 
 from countledger import CountLedger, Event, Settings
 from countledger.compaction.retire import Retire
-from countledger.infra.local_stack import LocalStack
-from countledger.infra.measured import measure, regions_of, retire_of
+from countledger.infra.cli.cost import measure, regions_of, retire_of
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import DAY_MS, HOUR_MS
 from tests.e2e.command import Command

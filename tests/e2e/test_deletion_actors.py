@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
 from countledger.ledger import keys
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.errors import AccessDenied
@@ -18,7 +18,7 @@ from countledger.ledger.operations import Update
 from tests.e2e.aged import record_aged, total_item
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 ALL_THREE = ("DeletePolicyArn", "OperatePolicyArn", "CompactPolicyArn")
 

@@ -13,7 +13,7 @@ from countledger import CountLedger
 from countledger.infra.demo.git import open_repository
 from countledger.infra.demo.history import counter_name
 from countledger.infra.demo.run import Run
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.settings import Settings
 from tests.e2e.command import Process, eventually

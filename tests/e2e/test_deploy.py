@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.deploy import DeployFailed, Deployment, deploy
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.deploy.deployment import DeployFailed, Deployment, deploy
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import template_text
 
 

@@ -8,9 +8,9 @@ import pytest
 
 import countledger
 from countledger import CountLedger, Event, Judgement, Settings
-from countledger.infra.bundle import OWN, build_bundle
-from countledger.infra.lane import Invocation
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.deploy.bundle import OWN, build_bundle
+from countledger.infra.local.shard_delivery import Invocation
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied
 
 
@@ -95,8 +95,8 @@ def test_an_operator_works_off_the_quarantine_and_nothing_beside_it(
     (after,) = service.resend([copy.id], by="ann")
 
     assert "malformed" in copy.reason
-    assert not before.settled
-    assert after.settled
+    assert not before.resolved
+    assert after.resolved
     assert counter not in [one.counter for one in service.list()]
     reader = actor(auth_stack, "ReadPolicyArn")
     assert reader.total(counter).total == reader.exact(counter).sum == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.endurance.scenarios import SCENARIOS, Scenario
 from tests.endurance.world import Sent, World
 

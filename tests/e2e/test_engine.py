@@ -12,14 +12,14 @@ import psutil
 import pytest
 from botocore.exceptions import ClientError
 
-from countledger.infra.engine import ROOT_KEY, Engine, EngineFailed
-from countledger.infra.local_stack import Credentials, LocalStack
-from countledger.infra.processes import processes_under
+from countledger.infra.local.engine import ROOT_KEY, Engine, EngineFailed
+from countledger.infra.local.running import processes_under
+from countledger.infra.local.stack import Credentials, LocalStack
 
 # A child that runs an engine with a function in flight, says where, and waits to be killed.
 CHILD = """
 import io, sys, threading, time, zipfile
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 
 with LocalStack() as stack:
     buffer = io.BytesIO()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.cli.app import run
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
 GUIDE, TUTORIAL = [(ROOT / name).read_text() for name in ("docs/groups.md", "docs/tutorial.md")]

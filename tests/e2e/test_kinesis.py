@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.kinesis_shards import KinesisSource
-from countledger.infra.local_mappings import INGEST
-from countledger.infra.local_stack import Credentials, LocalStack
+from countledger.infra.local.mappings import INGEST
+from countledger.infra.local.shards import KinesisSource
+from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.ledger.errors import AccessDenied, StackNotFound
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.producers.kinesis.aggregate import pack
@@ -235,7 +235,7 @@ def test_what_came_too_late_is_listed_and_sent_again_by_command(
     drain(streaming)
 
     assert [shown.code, sent.code, left.code] == [1, 0, 0]
-    assert {one["standing"] for one in shown.json} == {"uncounted"}
+    assert {one["status"] for one in shown.json} == {"uncounted"}
     # The record came twice, and so may its entries.
     assert {one["delta"] for one in sent.json} == {7, 9}
     assert left.json == []
@@ -273,18 +273,18 @@ def test_what_was_set_aside_is_worked_off_by_an_operator(
     drain(streaming)
 
     assert sorted(mine) == ["expired", "refused"]
-    assert {one.copy.kind: one.settled for one in resent} == {"expired": True, "refused": False}
+    assert {one.record.kind: one.resolved for one in resent} == {"expired": True, "refused": False}
     assert listed.code == 1
     assert mine["refused"] in [one["id"] for one in listed.json]
     assert [asked.code, both.code, discarded.code, shown.code] == [2, 2, 0, 0]
     assert "--yes" in asked.err
-    assert [one["settled"] for one in discarded.json] == [True]
+    assert [one["resolved"] for one in discarded.json] == [True]
     assert (shown.json["handled"]["how"], shown.json["handled"]["by"]) == ("discarded", "bob")
     assert shown.json["record"]["delta"] == 4
     assert actor(streaming, "ReadPolicyArn").total(counter).total == 10
     for output in ("IngestQuarantineQueueUrl", "IngestExpiredQueueUrl"):
         left = letters(streaming, output)
-        assert not [one for one in left if one["copy"] in mine.values()]
+        assert not [one for one in left if one["quarantine_id"] in mine.values()]
 
 
 def test_a_stream_that_is_delivered_again_from_its_start_changes_no_total(

@@ -17,7 +17,7 @@ from tests.e2e.command import Command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from countledger import CountLedger, Event, Settings
 from countledger.compaction.retire import Retire
-from countledger.infra.measured import measure, regions_of, retire_of
+from countledger.infra.cli.cost import measure, regions_of, retire_of
 from countledger.infra.portability.exporting import Exporter
 from countledger.infra.portability.importing import Importer, ImportResult
 from countledger.infra.portability.lines import CounterLine, NamespaceLine
@@ -18,7 +18,7 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 
 if TYPE_CHECKING:
-    from countledger.infra.local_stack import LocalStack
+    from countledger.infra.local.stack import LocalStack
     from countledger.infra.portability.lines import Line
 
 MOVERS = ("OperatePolicyArn", "EmitPolicyArn", "StrictPolicyArn", "SequencePolicyArn")

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from countledger import Claim, Collection, CountLedger, ItemChange, ItemRemoval, NewItem, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied, AlreadyClaimed
 
 # As the guides say: what an app needs at its own table, beside a policy of the stack.

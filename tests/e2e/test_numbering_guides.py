@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from countledger.infra.cli.app import run
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 
 ROOT = Path(__file__).parents[2]
 GUIDES = "".join((ROOT / "docs" / name).read_text() for name in ("sequences.md", "claims.md"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from countledger import CountLedger, Event, Settings
-from countledger.infra.local_stack import Credentials, LocalStack
+from countledger.infra.local.stack import Credentials, LocalStack
 from countledger.infra.template import load_template
 from countledger.ledger.errors import AccessDenied
 from countledger.ledger.expressions import Compare

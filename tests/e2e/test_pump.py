@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from countledger.infra.local_stack import LocalStack
-from countledger.infra.pump import PumpStalled
+from countledger.infra.local.pump import PumpStalled
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.template import MappingSettings, mapping_settings
 from tests.e2e.probe import Probe, make_probe
 

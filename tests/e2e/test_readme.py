@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
 
 ROOT = Path(__file__).parents[2]

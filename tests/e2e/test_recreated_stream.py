@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from countledger.infra.pump import Pump
+    from countledger.infra.local.pump import Pump
 
 
 @pytest.fixture(scope="module")

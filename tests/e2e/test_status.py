@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.local_mappings import MAPPINGS, PUMPED_TAG
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.mappings import MAPPINGS, PUMPED_TAG
+from countledger.infra.local.stack import LocalStack
 from countledger.infra.status.findings import findings
 from countledger.infra.status.gathering import Gathering
 from countledger.ledger import keys
@@ -143,7 +143,7 @@ def test_what_waits_in_quarantine_is_told_without_a_message(client: CountLedger)
     assert [(one.source, one.waiting) for one in facts.quarantined] == [("ledger", 1)]
     assert facts.quarantined[0].oldest_ms >= 20 * DAY_MS
     assert {one.subject for one in findings(facts)} == {"quarantine of ledger"}
-    assert all(one.settled for one in client.quarantine.discard([copy.id], by="ann"))
+    assert all(one.resolved for one in client.quarantine.discard([copy.id], by="ann"))
     assert told(client) == set()
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from countledger import CountLedger, Event, Judgement, Settings, outcomes
-from countledger.infra.deploy import Deployment
-from countledger.infra.local_stack import LocalStack
-from countledger.infra.pump import Pump
+from countledger.infra.deploy.deployment import Deployment
+from countledger.infra.local.pump import Pump
+from countledger.infra.local.stack import LocalStack
 from countledger.ledger.limits import HOUR_MS
 from tests.e2e.command import Command
 

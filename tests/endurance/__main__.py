@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from countledger.infra import background
+from countledger.infra.local import background
 from tests.endurance.scenarios import SCENARIOS, Row, Scenario
 from tests.endurance.world import World
 

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from countledger import Buffering
-from countledger.infra.processes import kill_all
+from countledger.infra.local.running import kill_all
 from tests.endurance.world import SAY_EVERY_S, STALLED_S, deltas, sent_by
 
 if TYPE_CHECKING:

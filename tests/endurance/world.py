@@ -19,7 +19,7 @@ import psutil
 from botocore.config import Config
 
 from countledger import CountLedger, Settings
-from countledger.infra.processes import processes_under
+from countledger.infra.local.running import processes_under
 from countledger.ledger.connection import Connection
 
 if TYPE_CHECKING:

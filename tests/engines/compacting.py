@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from countledger.compaction.archive import Archive
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerDeleter
-from countledger.compaction.limit import limits_by
+from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.ledger.limits import DAY_MS

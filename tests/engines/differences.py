@@ -87,6 +87,6 @@ MOTO: Final = frozenset(
         Difference.ADD_FAILS_ON_EXPONENTS,
     }
 )
-# As `infra/engine.py` runs it, with its gaps patched.
+# As `infra/local/engine.py` runs it, with its gaps patched.
 MINISTACK: Final = frozenset({Difference.READ_UNITS_ALWAYS_ONE, Difference.NO_UNITS_FOR_BATCH_GET})
 DYNOXIDE: Final = frozenset({Difference.NO_OP_PUT_WRITES_A_RECORD, Difference.SHARDS_LOOK_CLOSED})

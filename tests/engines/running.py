@@ -17,7 +17,7 @@ from botocore.config import Config
 from moto import mock_aws
 from moto.core.config import DefaultConfig
 
-from countledger.infra.engine import Engine as MiniStack
+from countledger.infra.local.engine import Engine as MiniStack
 from tests.engines.binaries import DYNOXIDE_VARIABLE, dynoxide_binary
 from tests.engines.differences import DYNOXIDE, MINISTACK, MOTO, Difference, Engine
 

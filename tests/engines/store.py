@@ -13,8 +13,8 @@ from uuid import uuid4
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, label_of
 from countledger.consumers.totals import TotalsReader
-from countledger.infra.shards import StreamShardReader, list_shards
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import record_filter
+from countledger.infra.local.shards import StreamShardReader, list_shards
 from countledger.infra.template import mapping_settings, table_schemas
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, Key

@@ -263,7 +263,7 @@ def test_a_run_stops_at_its_deadline(store: Store, counter: str) -> None:
     deadline_ms = clock.now_ms() + SECOND_MS
 
     def slowly(step: CompactionStep) -> None:
-        if step.verb is Verb.SETTLE:
+        if step.verb is Verb.WAIT_UNTIL_DELETED:
             clock.move_ms(SECOND_MS)
 
     stopped = compactor(store, clock=clock)
@@ -306,7 +306,7 @@ def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, cou
     later = two_days_later()
     crashed = compactor(store, clock=later)
     with suppress(Crash):
-        crashed.compact(counter, on_step=_die_at_settle)
+        crashed.compact(counter, on_step=_die_while_waiting)
 
     again = store.recorder(clock=later).record(Event(counter, 5, "daily"))
 
@@ -317,8 +317,8 @@ def test_a_key_used_anew_while_its_old_entry_is_retired_counts(store: Store, cou
     assert [item["at"] for item in store.entry_items(counter)] == [later.now_ms()]
 
 
-def _die_at_settle(step: CompactionStep) -> None:
-    if step.verb is Verb.SETTLE:
+def _die_while_waiting(step: CompactionStep) -> None:
+    if step.verb is Verb.WAIT_UNTIL_DELETED:
         raise Crash
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from countledger.compaction.deletion import LedgerDeleter
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
+from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import NamespaceUnknown, NoSuchCounter

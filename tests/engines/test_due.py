@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.compaction.last_run import LastRunStore, WorkDone
+from countledger.compaction.report import LastRunStore, WorkDone
 from countledger.consumers.fold import FoldedChange
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules

@@ -65,7 +65,7 @@ def covers_not_skipped(patch: pytest.MonkeyPatch) -> None:
     def nothing(_head: Head, _key: str, _at_ms: int) -> bool:
         return False
 
-    patch.setattr(Head, "has_taken_in", nothing)
+    patch.setattr(Head, "has_merged", nothing)
 
 
 def second_head_not_read(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,11 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.dead_letters import (
+    DeadLetter,
+    QueueDeadLetters,
+    decode_dead_letter,
+)
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
 from countledger.consumers.alerts.publish import ServicePublisher
@@ -64,7 +68,7 @@ class Telling:
             clock=ManualClock(),
             random=Random(7),  # noqa: S311 - jitter
         )
-        letters = QueueDeadLetters(connection.queues(), self.letters.queue_url)
+        letters = QueueDeadLetters.at(connection.queues(), self.letters.queue.url)
         return Evaluator(
             self.store.dynamo(),
             self.store.counters,
@@ -80,7 +84,8 @@ class Telling:
         """Every client of the evaluator."""
         publisher: Any = self.evaluator.publisher
         letters: Any = self.evaluator.dead_letters
-        return (self.evaluator.dynamo.client, publisher.events, publisher.topics, letters.client)
+        dead_letters = letters.queue.client
+        return (self.evaluator.dynamo.client, publisher.events, publisher.topics, dead_letters)
 
     def deliver(self, records: Sequence[Record]) -> EvaluationOutcome:
         """Deliver a batch until all of it is handled, from the checkpoint each time."""
@@ -95,7 +100,7 @@ class Telling:
     def arrived(self) -> list[dict[str, Any]]:
         """The alerts that came through the bus or the topic, taken out; doubles included."""
         found: list[dict[str, Any]] = []
-        client: Any = self.letters.client
+        client: Any = self.letters.queue.client
         while messages := client.receive_message(
             QueueUrl=self.queue_url, MaxNumberOfMessages=10
         ).get("Messages"):
@@ -107,13 +112,18 @@ class Telling:
                 )
         return found
 
+    def letters_left(self) -> list[DeadLetter]:
+        """The dead letters; they stay."""
+        with self.letters.queue.reader() as reader:
+            return [decode_dead_letter(message.body) for message in reader]
+
     def dead(self) -> list[str]:
         """The ids of the dead letters, taken out."""
         found: list[str] = []
-        for received in self.letters.receive():
-            letter: Any = received.dead_letter
-            found.append(letter.alert.id)
-            self.letters.delete(received)
+        with self.letters.queue.reader() as reader:
+            for message in reader:
+                found.append(decode_dead_letter(message.body).alert.id)
+                reader.delete(message)
         return found
 
     def expect(self, ids: Iterable[str]) -> None:
@@ -144,7 +154,7 @@ def new_telling(store: Store, rules: list[Rule]) -> Iterator[Telling]:
     topic = topics.create_topic(Name=name)["TopicArn"]
     topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     try:
-        letters = QueueDeadLetters(sqs, urls["dead"], wait_s=0)
+        letters = QueueDeadLetters.at(sqs, urls["dead"], wait_s=0)
         yield Telling(store, rules, Topic(topic), letters, urls["alerts"])
     finally:
         events.remove_targets(Rule=name, Ids=["queue"])

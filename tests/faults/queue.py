@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from countledger.consumers.quarantine import QueueQuarantine
+from countledger.consumers.quarantine import StoredQuarantine
+from countledger.ledger.message_queue import MessageQueue
+from countledger.ledger.quarantine_record import QuarantineSource
+from countledger.ledger.quarantine_store import QuarantineStore
 from tests.engines.store import Record, Store
 
 
@@ -21,14 +24,14 @@ class Queue:
     """
 
     client: Any
-    quarantine: QueueQuarantine
+    quarantine: StoredQuarantine
 
     def messages(self) -> list[dict[str, Any]]:
         """Everything in it, taken out."""
         found: list[dict[str, Any]] = []
         while True:
             answer = self.client.receive_message(
-                QueueUrl=self.quarantine.queue_url, MaxNumberOfMessages=10
+                QueueUrl=self.quarantine.queue.url, MaxNumberOfMessages=10
             )
             messages = answer.get("Messages", [])
             if not messages:
@@ -36,7 +39,7 @@ class Queue:
             for message in messages:
                 found.append(json.loads(message["Body"]))
                 self.client.delete_message(
-                    QueueUrl=self.quarantine.queue_url, ReceiptHandle=message["ReceiptHandle"]
+                    QueueUrl=self.quarantine.queue.url, ReceiptHandle=message["ReceiptHandle"]
                 )
 
     def records(self) -> list[Record]:
@@ -50,6 +53,8 @@ def new_queue(store: Store) -> Iterator[Queue]:
     client: Any = store.connection.queues()
     url = client.create_queue(QueueName=f"quarantine-{uuid4().hex[:12]}")["QueueUrl"]
     try:
-        yield Queue(client, QueueQuarantine(client, url))
+        records = QuarantineStore(store.dynamo(), store.counters)
+        queue = MessageQueue(client, url, "the quarantine")
+        yield Queue(client, StoredQuarantine(records, queue, QuarantineSource.LEDGER))
     finally:
         client.delete_queue(QueueUrl=url)

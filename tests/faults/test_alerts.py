@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from countledger.consumers.alerts.alert import Firing
+from countledger.consumers.alerts.dead_letters import Resender
 from countledger.consumers.alerts.notifier import Notifier
-from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.state import PublishFiring
 from countledger.consumers.alerts.state_item import published_write_of
@@ -150,7 +150,7 @@ def test_a_failing_target_holds_up_no_other(telling: Telling) -> None:
     wanted = expected(batch, telling.rules)
     dead = [one for one in wanted if "/dead@" in one]
     assert sorted({one["id"] for one in telling.arrived()}) == sorted(set(wanted) - set(dead))
-    letters: list[Any] = [received.dead_letter for received in telling.letters.receive()]
+    letters = telling.letters_left()
     assert sorted(one.alert.id for one in letters) == sorted(dead)
     assert {one.target for one in letters} == {NO_TOPIC}
     assert "nobody-made-it" in letters[0].reason
@@ -169,7 +169,7 @@ def test_dead_letters_are_sent_again_under_the_same_ids(telling: Telling) -> Non
     assert all(one.reason is not None and "nobody-made-it" in one.reason for one in first)
 
     publisher.topics.create_topic(Name="nobody-made-it")
-    asked = telling.letters.client.get_queue_attributes(
+    asked = telling.letters.queue.client.get_queue_attributes(
         QueueUrl=telling.queue_url, AttributeNames=["QueueArn"]
     )
     publisher.topics.subscribe(
@@ -215,7 +215,7 @@ def test_a_letter_that_shows_again_while_others_are_sent_is_sent_once(telling: T
     """A long run meets what it put aside at its beginning; it ends, and all lies there again."""
     telling.rules[:] = [rule(1, name="dead", step=1, target=NO_TOPIC)]
     telling.deliver(history([5], counter=f"{uuid4().hex[:8]}:c"))
-    Again(telling.letters.client, times=3)
+    Again(telling.letters.queue.client, times=3)
 
     resent = list(Resender(telling.letters, telling.evaluator.publisher).resend())
 
@@ -225,15 +225,16 @@ def test_a_letter_that_shows_again_while_others_are_sent_is_sent_once(telling: T
 
 def test_what_is_no_letter_is_reported_and_left_alone(telling: Telling) -> None:
     """Somebody put it there."""
-    client = telling.letters.client
-    client.send_message(QueueUrl=telling.letters.queue_url, MessageBody="hello")
+    client = telling.letters.queue.client
+    client.send_message(QueueUrl=telling.letters.queue.url, MessageBody="hello")
     resender = Resender(telling.letters, telling.evaluator.publisher)
 
     (one,) = resender.resend()
 
     assert one.dead_letter is None
-    assert "no dead letter" in (one.reason or "")
-    assert len(list(telling.letters.receive())) == 1
+    assert "not a dead letter" in (one.reason or "")
+    with telling.letters.queue.reader() as reader:
+        assert [message.body for message in reader] == ["hello"]
 
 
 def test_a_bus_that_says_nothing_is_asked_twice(telling: Telling) -> None:
@@ -349,7 +350,7 @@ def test_the_message_comes_with_what_filters_ask_for(telling: Telling) -> None:
     """On a topic the id, rule, counter and direction are attributes."""
     batch = history([12], counter="filters:c")
     telling.rules[:] = [_to(telling.rules[1], uuid4().hex[:8])]
-    client: Any = telling.letters.client
+    client: Any = telling.letters.queue.client
     telling.deliver(batch)
 
     (message,) = client.receive_message(QueueUrl=telling.queue_url)["Messages"]

@@ -12,10 +12,10 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.producers.event import Event, make_entry
-from countledger.producers.ingest import ingest, reading
+from countledger.producers.ingest import entries, ingest
+from countledger.producers.ingest.entries import EntryWriter
+from countledger.producers.ingest.entries import RejectionKind as Why
 from countledger.producers.ingest.ingest import Ingest
-from countledger.producers.ingest.reading import RejectionKind as Why
-from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis import message
 from countledger.producers.kinesis.aggregate import pack
 from tests.engines.clock import HandClock
@@ -38,12 +38,12 @@ def an_id_for_every_delivery(patch: pytest.MonkeyPatch) -> None:
         entry = real(data, arrived_ms=arrived_ms, origin=origin)
         return replace(entry, id=new_id(entry.at_ms))
 
-    patch.setattr(reading, "decode", decode)
+    patch.setattr(entries, "decode", decode)
 
 
 def failures_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A batch is done with, whatever became of its writes."""
-    patch.setattr(ingest, "_begin_again", lambda *_: None)
+    patch.setattr(ingest, "_retry_from", lambda *_: None)
 
 
 # ---- what is delivered ----
@@ -54,7 +54,7 @@ OPERATIONS: Final = pytest.mark.parametrize("operation", ["BatchWriteItem", "Put
 def ingest_of(store: Store, clock: HandClock) -> Ingest:
     """The ingest of a new process."""
     sender = recorder_of(store, clock).sender
-    return Ingest(Writer(sender), MemoryQuarantine(), store.region)
+    return Ingest(EntryWriter(sender), MemoryQuarantine(), store.region)
 
 
 def records_of(counter: str, operation: str, clock: HandClock) -> list[dict[str, Any]]:

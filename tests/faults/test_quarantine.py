@@ -36,9 +36,9 @@ def told_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
     def put(self: StoredQuarantine, record: Record, reason: str, shard: str) -> None:
-        copy = quarantined_of(record, reason, shard, self.source, self.copies.clock.now_ms())
+        copy = quarantined_of(record, reason, shard, self.source, self.store.clock.now_ms())
         self.queue.send(quarantine_module.body(record, reason, shard, copy.id))
-        self.copies.keep(copy)
+        self.store.keep(copy)
 
     patch.setattr(StoredQuarantine, "put", put)
 
@@ -54,9 +54,7 @@ def kept_under_a_new_name_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keeping(store: Store, queue: Queue) -> Materializer:
-    copies = QuarantineStore(store.dynamo(), store.counters)
-    kept = StoredQuarantine(copies, queue.quarantine, QuarantineSource.LEDGER)
-    return replace(store.materializer(), quarantine=kept)
+    return replace(store.materializer(), quarantine=queue.quarantine)
 
 
 def _copies(store: Store, counter: str) -> list[str]:
@@ -74,7 +72,7 @@ def _batch(store: Store, counter: str) -> tuple[ShardName, list[Record]]:
 def _clients(materializer: Materializer, queue: Queue) -> list[object]:
     kept = materializer.quarantine
     assert isinstance(kept, StoredQuarantine)
-    return [materializer.dynamo.client, kept.copies.dynamo.client, queue.client]
+    return [materializer.dynamo.client, kept.store.dynamo.client, queue.client]
 
 
 def _expect_two(store: Store, counter: str, rung: list[str], *, more: int = 0) -> None:
@@ -107,13 +105,13 @@ def test_p8_a_crash_at_any_call_leaves_one_copy_of_each_and_a_message(
                         pass
                 before = queue.messages()
                 kept = _copies(store, name)
-                if not {one["copy"] for one in before} <= set(kept):
+                if not {one["quarantine_id"] for one in before} <= set(kept):
                     raise WrongNumber("a record is in the queue alone")
                 deliver(materializer, batch, shard)
 
                 after = queue.messages()
                 # One message more where the crash came between it and its mark.
-                _expect_two(store, name, [one["copy"] for one in before + after], more=1)
+                _expect_two(store, name, [one["quarantine_id"] for one in before + after], more=1)
                 expect_total(store, name, batch[1:3])
                 if not died:
                     assert after == []
@@ -138,7 +136,7 @@ def test_p8_a_batch_that_comes_again_is_quarantined_once(
             store.dynamo().put(Put(store.counters, early))
             deliver(materializer, piece, shard)
 
-        _expect_two(store, counter, [one["copy"] for one in queue.messages()])
+        _expect_two(store, counter, [one["quarantine_id"] for one in queue.messages()])
         expect_total(store, counter, batch[1:3])
 
 
@@ -192,7 +190,7 @@ def test_p8_what_is_not_kept_is_not_passed(store: Store, queue: Queue, counter: 
     assert store.totals().read(counter).version == 0
     assert deliver(materializer, batch, shard) == 1
 
-    _expect_two(store, counter, [one["copy"] for one in queue.messages()])
+    _expect_two(store, counter, [one["quarantine_id"] for one in queue.messages()])
     expect_total(store, counter, batch[1:3])
 
 
@@ -204,7 +202,7 @@ def test_a_record_that_is_set_aside_costs_two_write_units_and_one_again(
     materializer = _keeping(store, queue)
     kept = materializer.quarantine
     assert isinstance(kept, StoredQuarantine)
-    meter = kept.copies.dynamo.meter
+    meter = kept.store.dynamo.meter
 
     kept.put(batch[1], "r", str(shard))
     first = meter.write_units

@@ -28,7 +28,7 @@ PROMISES: Final = {
     5: "compaction never changes a number",
     6: "a strict counter never passes its bounds, and a lost answer can be resolved",
     7: "every crossing of a threshold alerts, once",
-    8: "bad input gets a clear error and changes nothing; malformed never blocks a stream",
+    8: "bad input gets a clear error and changes nothing; a malformed record never blocks a stream",
     9: "what it costs is known",
 }
 _RANGE: Final = re.compile(r"^test_p(\d)_to_p(\d)_")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.engine import Engine
+from countledger.infra.local.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.limit import limits_by
+from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.stream import ShardName, counts

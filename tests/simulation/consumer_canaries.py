@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers import directory, materializer, proof, repair, watermark
-from countledger.consumers.alerts import judged, rule_items
+from countledger.consumers.alerts import rule_items, state
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.rules import Rules
@@ -53,8 +53,8 @@ def half_a_change_is_known(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_scan_alert_hides_the_way_there(patch: pytest.MonkeyPatch) -> None:
-    """Moves up to where a total was told to stand count as judged."""
-    patch.setattr(judged, "up_to", lambda state, _move: state)
+    """Changes up to the total of an initial scan count as evaluated."""
+    patch.setattr(state, "state_before", lambda known, _change: known)
 
 
 def told_before_it_is_in_force(patch: pytest.MonkeyPatch) -> None:
@@ -76,9 +76,9 @@ def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The message goes first: a crash behind it leaves what is in a queue alone."""
 
     def put(kept: StoredQuarantine, one: Mapping[str, Any], reason: str, shard: str) -> None:
-        copy = quarantined_of(one, reason, shard, kept.source, kept.copies.clock.now_ms())
+        copy = quarantined_of(one, reason, shard, kept.source, kept.store.clock.now_ms())
         kept.queue.send(body(one, reason, shard, copy.id))
-        kept.copies.keep(copy)
+        kept.store.keep(copy)
 
     patch.setattr(StoredQuarantine, "put", put)
 
@@ -132,6 +132,15 @@ def evaluator_halves(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def shape_all(patch: pytest.MonkeyPatch, **changes: Any) -> None:  # noqa: ANN401 - of a `Shape`
+    """Give each simulation the shape of its seed with these changes."""
+
+    def changed(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
+        return replace(drawn(random, operations, focus), **changes)
+
+    patch.setattr("tests.simulation.simulation.drawn", changed)
+
+
 def _accidents(patch: pytest.MonkeyPatch, *names: str) -> None:
     """Let little else happen than these."""
     some = {name: ACCIDENTS[name] for name in names}
@@ -182,12 +191,7 @@ def repairs_raise_no_watermarks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repair, "_raised", lambda *_: ())
     patch.setattr(running_operations, "DELETED", 1.0)
     patch.setitem(faults._RATES, Fault.LATE, (0.15,))
-
-    def slow_requests(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
-        shape = drawn(random, operations, focus)
-        return replace(shape, life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0)
-
-    patch.setattr("tests.simulation.simulation.drawn", slow_requests)
+    shape_all(patch, life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0)
 
 
 def lost_progress_is_zero(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, NoSuchCounter
@@ -21,7 +21,7 @@ from tests.simulation.running_operations import accept
 from tests.simulation.shape import LEDGER
 
 if TYPE_CHECKING:
-    from countledger.compaction.deletion_stage import Deletion
+    from countledger.compaction.deletion import Deletion
     from tests.simulation.client import Client, Memory
     from tests.simulation.world import World
 
@@ -88,7 +88,7 @@ def lose(client: Client) -> None:
     there = [
         key
         for key in merged.covers
-        if merged.has_taken_in(key, table.items.get((counter, key), {}).get("at", -1))
+        if merged.has_merged(key, table.items.get((counter, key), {}).get("at", -1))
     ]
     there = [key for key in there if (counter, key) in table.items]
     free = [key for key in there if (counter, key) not in table.locked]

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.consumers.alert_handler import answer_of
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts
-from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.initial_scan import InitialScan
 from countledger.consumers.alerts.publish import ServicePublisher
-from countledger.consumers.alerts.resend import Resender
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.alerts.targets import Targets as TargetCheck
-from countledger.consumers.quarantine import QueueQuarantine, StoredQuarantine
+from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
 from tests.simulation.mailbox import URL, Mailbox, MailboxClient
@@ -57,7 +57,7 @@ def quarantine_of(world: World, process: Process, source: QuarantineSource) -> S
     """The quarantine as a process reaches it."""
     client: Any = MailboxClient(world.notices[process.region], process)
     copies = QuarantineStore(world.dynamo(process, retries=True), COUNTERS, process)
-    return StoredQuarantine(copies, QueueQuarantine(client, URL), source)
+    return StoredQuarantine(copies, MessageQueue(client, URL, "the quarantine"), source)
 
 
 def evaluator_mapping(world: World, region: str, stream: Stream) -> Mapping:
@@ -134,7 +134,7 @@ def alerting(world: World, process: Process) -> Alerting:
     queue: Any = MailboxClient(alarms.letters, process)
     here = process.region
     publisher = ServicePublisher(events, topics, BUS, process, world.random)
-    letters = QueueDeadLetters(queue, URL)
+    letters = QueueDeadLetters.at(queue, URL)
     return Alerting(
         TargetCheck(events, topics, BUS, (topic_of(here),), here, "aws"),
         publisher,

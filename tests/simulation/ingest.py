@@ -6,21 +6,21 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.kinesis_shards import KinesisSource
+from countledger.infra.local.shards import KinesisSource
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys
 from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import BadInput
 from countledger.ledger.limits import SECOND_MS
-from countledger.ledger.quarantine_notices import quarantine_ids_in
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource, decode_quarantined
-from countledger.ledger.quarantine_store import QuarantineStore
-from countledger.producers.ingest.expired import Override
-from countledger.producers.ingest.expired_queue import ExpiredEntries
+from countledger.ledger.quarantine_store import QuarantineStore, quarantine_ids_in
+from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.handler import answer_of, source_of
 from countledger.producers.ingest.ingest import Ingest
+from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueues
-from countledger.producers.ingest.writing import Writer
+from countledger.producers.ingest.redrive import ExpiredEntries
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
 from countledger.producers.kinesis.producer import KinesisProducer
@@ -35,7 +35,7 @@ from tests.simulation.shape import COUNTERS
 if TYPE_CHECKING:
     from collections.abc import Mapping as Map
 
-    from countledger.infra.shards import ShardSource as Shards
+    from countledger.infra.local.shards import ShardSource as Shards
     from countledger.producers.ingest.ingest import IngestOutcome
     from tests.simulation.client import Memory
     from tests.simulation.process import Process
@@ -95,9 +95,10 @@ class IngestWay:
         """What the function does."""
         product = Product(process)
         client: Any = LettersClient(self.letters, process)
-        copies = QuarantineStore(product.reads, COUNTERS, process)
-        quarantine = IngestQuarantine(copies, IngestQueues(client, QUEUE, EXPIRED))
-        ingest = Ingest(Writer(product.recorder.sender), quarantine, process.region)
+        store = QuarantineStore(product.reads, COUNTERS, process)
+        queues = IngestQueues(*(MessageQueue(client, url, url) for url in (QUEUE, EXPIRED)))
+        quarantine = IngestQuarantine(store, queues)
+        ingest = Ingest(EntryWriter(product.recorder.sender), quarantine, process.region)
         records = event.get("Records") or []
         stream, shard = source_of(records)
         outcome = ingest.apply(records, stream=stream, shard=shard)
@@ -108,11 +109,12 @@ class IngestWay:
         """What a person works off."""
         product = Product(process)
         client: Any = LettersClient(self.letters, process)
-        override = Override(
+        override = LateResender(
             product.recorder.sender, product.reads, process, late_ms=late_ms_of(self.world)
         )
-        copies = QuarantineStore(product.reads, COUNTERS, process)
-        return ExpiredEntries(client, EXPIRED, override, process.region, copies, process)
+        store = QuarantineStore(product.reads, COUNTERS, process)
+        queue = MessageQueue(client, EXPIRED, EXPIRED)
+        return ExpiredEntries(queue, override, process.region, store, process)
 
     def _check(self, records: list[Any], outcome: IngestOutcome) -> None:
         """Every user record of what is done with is counted in or out, once."""

@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import LateStatus
+from countledger.producers.ingest.late import LateStatus
 from countledger.producers.kinesis import aggregate, message, sender
 from countledger.producers.kinesis.sender import Sent
 from countledger.producers.receipt import Status
@@ -121,10 +121,10 @@ def work_off(client: Client) -> None:
     events = client.auditor.events
     for late in _way(client).expired(client.process).resend():
         entry = late.entry
-        client.tell(f"late: {entry.counter} {entry.delta}: {late.standing} {late.sent!r}")
-        if late.standing is LateStatus.REFUSED:
+        client.tell(f"late: {entry.counter} {entry.delta}: {late.status} {late.sent!r}")
+        if late.status is LateStatus.REFUSED:
             raise Wrong(f"{entry} was refused, and nobody reused its key")
-        if late.settled:
+        if late.resolved:
             events.told(entry.counter, int(entry.delta), Fate.ACKNOWLEDGED)
         elif isinstance(late.sent, Status):
             raise Wrong(f"{late} was sent, and is not settled")

@@ -73,7 +73,11 @@ class LettersClient:
                 if not self._strikes(Fault.DUPLICATE):
                     one.shows_ms = now_ms + VisibilityTimeout * 1_000
             given = showing[:MaxNumberOfMessages]
-            return {"Messages": [{"ReceiptHandle": n, "Body": one.body} for n, one in given]}
+            return {
+                "Messages": [
+                    {"MessageId": n, "ReceiptHandle": n, "Body": one.body} for n, one in given
+                ]
+            }
 
         return self.process.write("ReceiveMessage", request, attempts=4)
 

@@ -1,9 +1,9 @@
 """The event source mapping: takes the records of a stream to a function, as Lambda documents it.
 
-What goes into a batch and what an answer means are the decisions of `infra/delivery.py`, carried
-out for each shard by `infra/lane.py`. Here come the function's bad days: it fails unheard, dies
-half way, is invoked twice, goes on after it was given up; the mapping is made anew, and reads the
-stream from its start.
+What goes into a batch and what an answer means are the decisions of `infra/local/delivery.py`,
+carried out for each shard by `infra/local/shard_delivery.py`. This module adds the function's
+failures: it fails without an answer, stops half way, is invoked twice, goes on after it was
+abandoned; the mapping is recreated and reads the stream from its start.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from countledger.infra.lane import FunctionAnswer, ShardDelivery
-from countledger.infra.shards import StreamSource, readable
+from countledger.infra.local.shard_delivery import FunctionAnswer, ShardDelivery
+from countledger.infra.local.shards import StreamSource, readable
 from countledger.ledger.errors import CountledgerError
 from tests.simulation.faults import Fault
 from tests.simulation.schedule import Killed
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Mapping as Map
 
-    from countledger.infra.shards import ShardSource
+    from countledger.infra.local.shards import ShardSource
     from countledger.infra.template import MappingSettings
     from tests.simulation.process import Process
     from tests.simulation.schedule import Actor

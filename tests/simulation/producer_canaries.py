@@ -26,13 +26,13 @@ from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
 from countledger.producers.compensation import Compensator
-from countledger.producers.ingest import ingest, reading
+from countledger.producers.ingest import entries, ingest
 from countledger.producers.ingest.ingest import Ingest
 from countledger.producers.kinesis import message, producer
 from countledger.producers.sequences import expecting, sequence
 from countledger.producers.sequences.appending import Appending
 from countledger.producers.sequences.collection import Collection
-from countledger.producers.sequences.expecting import Expecting
+from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.strict import keyed_write
 from countledger.producers.strict.keyed_write import KeyedWrite
@@ -137,7 +137,7 @@ def identity_by_arrival(patch: pytest.MonkeyPatch) -> None:
         entry = decode(data, arrived_ms=arrived_ms, origin=origin)
         return entry if entry.key is not None else _anew(entry, arrived_ms)
 
-    patch.setattr(reading, "decode", decoded)
+    patch.setattr(entries, "decode", decoded)
 
 
 def identity_by_id_alone(patch: pytest.MonkeyPatch) -> None:
@@ -152,12 +152,12 @@ def identity_by_id_alone(patch: pytest.MonkeyPatch) -> None:
 
 def ingest_goes_on(patch: pytest.MonkeyPatch) -> None:
     """What failed for now is passed over."""
-    patch.setattr(ingest, "_begin_again", lambda *_: None)
+    patch.setattr(ingest, "_retry_from", lambda *_: None)
 
 
 def ingest_sets_nothing_aside(patch: pytest.MonkeyPatch) -> None:
     """What cannot be counted is dropped."""
-    patch.setattr(Ingest, "_set_aside", lambda *_: None)
+    patch.setattr(Ingest, "_quarantine", lambda *_: None)
 
 
 # ---- strict counters ----
@@ -200,13 +200,15 @@ def expect_nothing(patch: pytest.MonkeyPatch) -> None:
 
 def expect_by_the_number(patch: pytest.MonkeyPatch) -> None:
     """After a lost answer the next number passes for one's own."""
-    read = Expecting._read
+    interpret = ExpectedDraw._interpret
 
-    def hopeful(draw: Expecting) -> Any:  # noqa: ANN401 - an item
-        item = read(draw)
-        return {**item, "tag": draw.tag} if item.get("total") == draw.last + 1 else item
+    def hopeful(draw: ExpectedDraw, reply: Any) -> Any:  # noqa: ANN401 - handed on
+        before = getattr(reply.state, "before", None)
+        if before and reply.answer and reply.answer.get("total") == before.last + 1:
+            reply = replace(reply, answer={**reply.answer, "tag": before.tag})
+        return interpret(draw, reply)
 
-    patch.setattr(Expecting, "_read", hopeful)
+    patch.setattr(ExpectedDraw, "_interpret", hopeful)
 
 
 def delete_any_sequence(patch: pytest.MonkeyPatch) -> None:

@@ -6,21 +6,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from countledger.compaction.batch import WorkBatch
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerDeleter
-from countledger.compaction.dispatcher import Dispatcher
-from countledger.compaction.due import DueIndex
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.dispatcher import Dispatcher, WorkQueue
+from countledger.compaction.due import DueIndex, Sweeper
+from countledger.compaction.ledger_deletion import LedgerDeleter
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.retire import Retire
 from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
-from countledger.compaction.sweep import Sweeper
 from countledger.compaction.trigger import Triggers
-from countledger.compaction.work_queue import WorkQueue
-from countledger.compaction.worker import Worker
+from countledger.compaction.worker import WorkBatch, Worker
 from countledger.consumers.auditor import Auditor, why_not_exact
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers

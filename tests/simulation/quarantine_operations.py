@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.redrive import RepairCounter, review_alert_log
 from countledger.ledger import keys
-from countledger.ledger.quarantine_notices import QuarantineNotices
+from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import QuarantineSource
 from countledger.ledger.quarantine_service import QuarantineService
-from countledger.ledger.quarantine_store import QuarantineStore
+from countledger.ledger.quarantine_store import QuarantineNotices, QuarantineStore
 from tests.simulation.ledger_operations import send_new
 from tests.simulation.mailbox import URL, MailboxClient
 from tests.simulation.shape import COUNTERS, LEDGER
@@ -81,7 +81,7 @@ def resend(client: Client) -> None:
     sources = (QuarantineSource.LEDGER, QuarantineSource.COUNTERS)
     waiting = [copy.id for source in sources for copy in service.list(source)]
     for treated in service.resend(waiting, by=BY):
-        client.tell(f"resend {treated.copy.id}: {treated.settled} {treated.said}")
+        client.tell(f"resend {treated.record.id}: {treated.resolved} {treated.detail}")
 
 
 def mend_one(world: World, memory: Memory, region: str, item: dict[str, Any]) -> None:
@@ -103,6 +103,6 @@ def service_of(product: Product) -> QuarantineService:
     return QuarantineService(
         QuarantineStore(world.dynamo(process, retries=True), COUNTERS, process),
         {QuarantineSource.LEDGER: repair, QuarantineSource.COUNTERS: review_alert_log},
-        lambda: QuarantineNotices(client, (URL,)),
+        lambda: QuarantineNotices((MessageQueue(client, URL, "the quarantine"),)),
         process,
     )

@@ -57,5 +57,5 @@ def _is_empty(world: World, region: str) -> bool:
     records = [copy.id for copy in service.list(QuarantineSource.LEDGER)]
     treated = [*service.discard(moves, by=BY), *service.resend(records, by=BY)]
     if not treated:
-        service.notices().delete_handled(lambda copy_id: service.show(copy_id).handled is not None)
-    return all(one.settled for one in treated) and not world.notices[region].letters
+        service.notices().delete_handled(lambda name: service.show(name).handled is not None)
+    return all(one.resolved for one in treated) and not world.notices[region].letters

@@ -58,7 +58,8 @@ class StrictAccounts:
             Wrong: they do not.
         """
         after = change.after
-        if change.key[1] == "total":
+        item = after or change.before or {}
+        if change.key[1] == "total" and item.get("method") != "sequence":
             self._main_changed(change)
         if after is None or "headroom_up" not in after:
             return

@@ -15,7 +15,7 @@ from countledger.ledger.namespace import Kind
 from countledger.producers.buffer.buffering import Buffering
 from countledger.producers.buffer.errors import SpoolRefused
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import LateStatus, Override
+from countledger.producers.ingest.late import LateResender, LateStatus
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 from tests.simulation import threads
 from tests.simulation.buffer_operations import open_producer
@@ -196,12 +196,12 @@ def test_a_producer_that_cannot_begin_lets_go_of_its_spool(tmp_path: Path) -> No
         world.schedule.run()
 
 
-def _override(world: World) -> tuple[Product, Override]:
+def _override(world: World) -> tuple[Product, LateResender]:
     """A person at the expired entries of a stack."""
     product = Product(world.process("home", "person"))
     late_ms = late_ms_of(world)
     sender = product.recorder.sender
-    return product, Override(sender, product.reads, product.process, late_ms=late_ms)
+    return product, LateResender(sender, product.reads, product.process, late_ms=late_ms)
 
 
 def _late_entry(product: Product, age_ms: int) -> Entry:
@@ -217,13 +217,13 @@ def test_what_came_too_late_is_not_sent_again_once_its_second_sending_may_be_mer
     world = calm_world()
     product, override = _override(world)
     entry = _late_entry(product, 10 * MINUTE_MS)
-    assert override.late(entry, send=True).settled
+    assert override.resolve(entry, send=True).resolved
     world.schedule.now_ms += HOUR_MS
     assert product.compactor().compact(entry.counter).merged == 1
 
-    again = override.late(entry, send=True)
+    again = override.resolve(entry, send=True)
 
-    assert again.standing is LateStatus.UNKNOWN
+    assert again.status is LateStatus.UNKNOWN
     assert product.exact.read(entry.counter).sum == 1
 
 
@@ -233,7 +233,7 @@ def test_what_came_too_late_is_not_sent_again_while_its_first_sending_may_still_
     product, override = _override(world)
     entry = _late_entry(product, world.shape.horizon_ms + 1)
 
-    assert override.late(entry, send=True).standing is LateStatus.UNKNOWN
+    assert override.resolve(entry, send=True).status is LateStatus.UNKNOWN
     world.schedule.now_ms -= SECOND_MS
     product.recorder.resend(entry)
 

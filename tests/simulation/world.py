@@ -16,7 +16,7 @@ from countledger.consumers.handler import answer_of, shard_of
 from countledger.consumers.materializer import Materializer
 from countledger.consumers.namespace_rules import DueRules, new_memory
 from countledger.consumers.watermark import PassedShards
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import mapping_settings
 from countledger.ledger import keys, quarantine_record
 from countledger.ledger.deadline import Deadline
@@ -311,6 +311,6 @@ def _note_total(stream: Stream, change: Change) -> None:
 
 def _check_copy(counters: Table, body: str) -> None:
     """Nothing is in the quarantine's queue alone: each message names a copy that is there."""
-    key = quarantine_record.key_of(json.loads(body)["copy"])
+    key = quarantine_record.key_of(json.loads(body)["quarantine_id"])
     if key_of(key) not in counters.items:
         raise Wrong(f"in a queue alone: {body}")

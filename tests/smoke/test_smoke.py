@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger, Settings
-from countledger.infra.local_stack import LocalStack
+from countledger.infra.local.stack import LocalStack
 from tests.e2e.command import Command
 from tests.smoke.__main__ import main, walk
 from tests.smoke.own_stack import OwnStack

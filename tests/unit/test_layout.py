@@ -22,7 +22,7 @@ _MODULE_MAX_LINES = 300
 _LONG_MODULES = {
     "countledger/client.py": 620,
     # The page that teaches how to write a protocol, and the driver itself.
-    "ledger/attempts.py": 390,
+    "ledger/attempts.py": 400,
     "producers/strict/marker.py": 310,
     # One table each, to be read in one place.
     "ledger/errors.py": 425,
@@ -42,9 +42,9 @@ _SDK_FILES = {
     "ledger/dynamo.py",
     "ledger/service_errors.py",
     "producers/asynchronous/direct.py",  # the type of aiobotocore's settings
-    "infra/deploy.py",
-    "infra/local_stack.py",
-    "infra/pump.py",
+    "infra/deploy/deployment.py",
+    "infra/local/stack.py",
+    "infra/local/pump.py",
 }
 
 

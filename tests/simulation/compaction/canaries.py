@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from countledger.compaction import plan
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.run import Run
 from countledger.ledger import exact
 from countledger.ledger.exact_accumulator import ExactAccumulator
@@ -105,10 +105,10 @@ CANARIES = [
     Canary("covers of the first head", _without_covers_of_the_first_head),
     Canary("covers of the second head", _without_covers_of_the_second_head),
     Canary("await", _skip("_await")),
-    Canary("settle", _skip("_settle")),
-    Canary("select after settle", _select_before_all_else),
+    Canary("wait until deleted", _skip("_wait_until_deleted")),
+    Canary("select after the wait", _select_before_all_else),
     Canary("shown alike by every region", _select_what_some_region_lacks),
     Canary("the time of a bare key", _forget_when_bare_keys_were_made),
     Canary("the age limit", _merge_at_the_horizon),
-    Canary("the last look behind the signature", _send_without_a_last_look),
+    Canary("the check after signing", _send_without_a_last_look),
 ]

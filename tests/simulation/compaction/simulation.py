@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.compaction import plan
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion_mark import DeletionMark
-from countledger.compaction.deletion_plan import empty_head
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.deletion import DeletionMark, empty_head
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.regions import Regions
 from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.retire import Retire

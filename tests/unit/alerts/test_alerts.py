@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.dead_letters import Resender
     from countledger.consumers.alerts.initial_scan import InitialScan
-    from countledger.consumers.alerts.resend import Resender
     from countledger.consumers.alerts.rule import Target
 
 TABLE = "counters"

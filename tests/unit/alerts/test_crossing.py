@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countledger.consumers.alerts.crossing import Crossing, crossings, is_back, standing
+from countledger.consumers.alerts.crossing import Crossing, crossings, is_back, last_passed
 from countledger.consumers.alerts.rule import Direction
 from countledger.ledger.amount import canonical
 from countledger.ledger.limits import CROSSINGS_MAX
@@ -141,6 +141,6 @@ def test_where_a_total_stands_is_the_last_threshold_on_its_way_there(
     before = threshold - 1 if direction == "rising" else threshold + 1
     on_its_way = _walked(before, total, wanted)
 
-    found = standing(total, wanted)
+    found = last_passed(total, wanted)
 
     assert found == (Crossing(on_its_way[-1]) if on_its_way else None)

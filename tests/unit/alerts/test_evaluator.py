@@ -24,7 +24,7 @@ from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, World, histor
 from tests.unit.ledger.memory import Fault
 
 if TYPE_CHECKING:
-    from countledger.consumers.alerts.state import AlertState
+    from countledger.consumers.alerts.state_item import AlertState
 
 TOPIC = Topic("arn:aws:sns:eu-central-1:111122223333:alarms")
 
@@ -87,22 +87,6 @@ def test_a_rule_with_a_rearm_level_reads_its_state_once_for_a_batch() -> None:
     assert world.dynamo.calls == ["get"]
 
 
-def test_one_update_over_several_thresholds_alerts_at_each_in_order() -> None:
-    """And going back down through them in the opposite order."""
-    world = World([rule(10, "both", step=10)])
-
-    world.deliver(history([35, 5]))
-
-    assert world.alerts() == [
-        ("rising", "10", "1"),
-        ("rising", "20", "1"),
-        ("rising", "30", "1"),
-        ("falling", "30", "2"),
-        ("falling", "20", "2"),
-        ("falling", "10", "2"),
-    ]
-
-
 def test_more_than_a_hundred_thresholds_in_one_update_are_one_alert() -> None:
     """It carries the range; the next single one alerts by itself."""
     world = World([rule(1, step=1)])
@@ -112,45 +96,6 @@ def test_more_than_a_hundred_thresholds_in_one_update_are_one_alert() -> None:
     first, second = (alert for _, alert in world.targets.taken)
     assert (first.threshold, first.through, first.count) == (1, 101, 101)
     assert (second.threshold, second.through, second.count) == (102, None, 1)
-
-
-def test_oscillation_alerts_once_until_it_is_armed_again() -> None:
-    """The level arms it, itself included."""
-    world = World([rule(10, rearm=5)])
-
-    world.deliver(history([12, 6, 12, 9, 15, 5, 9, 10]))
-
-    assert world.alerts() == [("rising", "10", "1"), ("rising", "10", "8")]
-
-
-def test_without_a_rearm_level_each_crossing_alerts() -> None:
-    """That is what was asked for."""
-    world = World([rule(10)])
-
-    world.deliver(history([12, 6, 12]))
-
-    assert world.alerts() == [("rising", "10", "1"), ("rising", "10", "3")]
-
-
-def test_a_level_that_was_passed_in_a_lost_record_still_arms() -> None:
-    """Nobody saw it fall to 3; that it comes from there says enough."""
-    world = World([rule(10, rearm=5)])
-    world.deliver(history([12]))
-
-    world.deliver([record(4, 3, 11)])
-
-    assert [version for _, _, version in world.alerts()] == ["1", "4"]
-
-
-def test_a_later_update_below_the_level_arms_as_well() -> None:
-    """The one that passed the level is lost; the level itself is tested, not its crossing."""
-    world = World([rule(10, rearm=5)])
-    world.deliver(history([12]))
-
-    world.deliver([record(4, 3, 4)])
-    world.deliver([record(5, 4, 8), record(6, 8, 11)])
-
-    assert [version for _, _, version in world.alerts()] == ["1", "6"]
 
 
 def test_a_rule_added_beyond_its_threshold_does_not_alert() -> None:
@@ -176,21 +121,6 @@ def test_each_update_is_evaluated_by_the_revision_of_its_own_time() -> None:
         f"eu-central-1/rule@r2/3/20/rising/{COUNTER}",
         f"eu-central-1/rule@r2/5/20/rising/{COUNTER}",
     ]
-
-
-def test_another_revision_begins_armed() -> None:
-    """What fired was another rule of the same name."""
-    change_ms = START_MS + 3 * SECOND_MS
-    world = World(
-        [
-            rule(10, rearm=1, effective_until_ms=change_ms),
-            rule(10, rearm=2, revision="r2", effective_from_ms=change_ms),
-        ]
-    )
-
-    world.deliver(history([15, 5, 12, 6, 12]))
-
-    assert [version for _, _, version in world.alerts()] == ["1", "3"]
 
 
 def test_a_rule_is_evaluated_beside_every_other() -> None:
@@ -375,18 +305,6 @@ def test_an_armed_state_goes_when_no_record_can_need_it_and_a_fired_one_stays() 
     assert armed["expires_at"] > START_MS // SECOND_MS
 
 
-def test_a_move_at_or_below_the_states_version_has_been_evaluated() -> None:
-    """Whatever it crosses."""
-    world = World([rule(10)])
-    world.deliver(history([5, 15]))
-    state = _stored(world)
-
-    for version in (1, 2):
-        change = record(version, 5, 15)
-        assert world.deliver([change]).published == 0
-    assert state == _stored(world)
-
-
 def test_a_deadline_tells_from_which_move_on_to_judge_again() -> None:
     """What began before it ends; nothing begins after it, and no alert is lost."""
     world = World([rule(10), rule(20, name="high")])
@@ -400,3 +318,28 @@ def test_a_deadline_tells_from_which_move_on_to_judge_again() -> None:
     assert outcome.retry_from == 10**20 + 2
     assert (outcome.late, outcome.published, world.alerts()) == (2, 0, [])
     assert evaluator.apply(batch, "label").published == 2
+
+
+def test_only_a_total_that_begins_is_compared_with_a_state_that_was_left() -> None:
+    """One read for its first change; none for a change between the levels; no write if armed."""
+    world = World([rule(5, "falling", rearm=20)])
+    world.deliver(history([8, 3, 25]))
+    world.dynamo.calls.clear()
+
+    world.deliver([record(1, None, 9, at_s=100)])
+    world.deliver([record(2, 9, 8, at_s=200)])
+
+    assert world.dynamo.calls == ["get"]
+
+
+def test_a_strict_counter_made_again_between_the_levels_stays_disarmed() -> None:
+    """Its versions go on: after an alert its value has to come back to the re-arm level first."""
+    world = World([rule(10, rearm=5)])
+    world.deliver([record(800, 3, 12, method="atomic")])
+
+    # Made again with 7, which is no change: the stream shows the next change.
+    world.deliver([record(901, 7, 11, at_s=100, method="atomic")])
+    world.deliver([record(902, 11, 4, at_s=101, method="atomic")])
+    world.deliver([record(903, 4, 11, at_s=102, method="atomic")])
+
+    assert [version for _, _, version in world.alerts()] == ["800", "903"]

@@ -166,59 +166,6 @@ def test_a_crossing_that_the_judge_saw_is_not_told_again(world: World) -> None:
     assert len(world.told.alerts) == 2
 
 
-def test_a_later_crossing_alerts_as_ever(world: World) -> None:
-    """Back, and beyond again."""
-    world.total("a:1", 150)
-    rule = world.rule(counter="a:1")
-    world.initial_scan.run(rule)
-
-    world.evaluate(rule, 150, 50, version=4)
-    world.evaluate(rule, 50, 120, version=5)
-
-    assert [alert.version for alert in world.told.alerts] == [3, 5]
-
-
-def test_crossings_that_the_judge_meets_later_are_told_as_well(world: World) -> None:
-    """A total that scanned beyond by the time it is read has come there by changes of their own."""
-    rule = world.rule(counter="a:1", step=10, threshold=10)
-    world.clock.at_ms = rule.effective_from_ms
-    world.total("a:1", 35, version=6)
-    assert world.initial_scan.run(rule) == 1
-
-    world.evaluate(rule, 5, 12, version=4)
-    world.evaluate(rule, 12, 25, version=5)
-    world.evaluate(rule, 25, 35, version=6)
-
-    assert world.passed == [(6, 30), (4, 10), (5, 20)]
-    assert world.initial_scan.run(rule) == 0
-
-
-def test_re_arming_goes_on_from_where_the_judge_was(world: World) -> None:
-    """Behind where the total stood the rule has alerted, whatever came before."""
-    rule = world.rule(counter="a:1", rearm=50)
-    world.clock.at_ms = rule.effective_from_ms
-    world.total("a:1", 150, version=6)
-    assert world.initial_scan.run(rule) == 1
-
-    totals = {3: 40, 4: 120, 5: 45, 6: 150, 7: 60, 8: 130, 9: 40, 10: 110}
-    for version in range(4, 11):
-        world.evaluate(rule, totals[version - 1], totals[version], version=version)
-
-    assert world.passed == [(6, 100), (4, 100), (10, 100)]
-
-
-def test_a_total_that_fell_to_where_it_stands_alerts_for_the_fall(world: World) -> None:
-    """It is beyond, and it crossed the threshold the other way to come there."""
-    rule = world.rule(counter="a:1", direction=Direction.BOTH)
-    world.clock.at_ms = rule.effective_from_ms
-    world.total("a:1", 100, version=6)
-    assert world.initial_scan.run(rule) == 1
-
-    world.evaluate(rule, 130, 100, version=6)
-
-    assert [str(alert.direction) for alert in world.told.alerts] == ["rising", "falling"]
-
-
 def test_what_an_older_revision_tells_arms_no_newer_one(world: World) -> None:
     """Somebody is late with the question; the revision of now has alerted, and is not back yet."""
     first = world.rule(counter="a:1", threshold=90)

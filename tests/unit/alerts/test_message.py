@@ -152,8 +152,8 @@ def test_the_longest_message_is_small() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("{", "no dead letter"),
-        ("[" * 100_000, "no dead letter"),
+        ("{", "not a dead letter"),
+        ("[" * 100_000, "not a dead letter"),
         ("[]", "of format 1"),
         ('{"v": 2}', "of format 1"),
         ('{"v": 1, "target": "bus"}', "lacks target, reason or failed_at_ms"),

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.total_change import TotalChange, total_change_of
+from countledger.consumers.alerts.total_change import (
+    TotalChange,
+    is_tellable,
+    total_change_of,
+)
 from countledger.consumers.record import MalformedRecord, sequence_of
 from countledger.ledger.limits import HOUR_MS
 from tests.unit.alerts.evaluating import START_MS, record
@@ -174,3 +178,11 @@ def test_a_record_older_than_the_stream_keeps_is_malformed() -> None:
     assert _change(record(3, 3, 5), at_last) is not None
     with pytest.raises(MalformedRecord, match="older than a stream keeps"):
         _change(record(3, 3, 5), at_last + 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "tellable"), [(-1, False), (0, True), (2**53 - 1, True), (2**53, False)]
+)
+def test_a_version_fits_a_json_number_exactly(version: int, tellable: bool) -> None:  # noqa: FBT001
+    """Readers of a message may hold numbers as doubles."""
+    assert is_tellable(5, version) is tellable

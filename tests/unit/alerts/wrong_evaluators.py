@@ -13,13 +13,12 @@ from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Lin
 from countledger.consumers.alerts.notifier import Notifier
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.state import (
-    AlertState,
     PublishFiring,
     WriteState,
     decide,
     published,
 )
-from countledger.consumers.alerts.state_item import encode_state, published_write_of
+from countledger.consumers.alerts.state_item import AlertState, encode_state, published_write_of
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Put

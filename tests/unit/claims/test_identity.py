@@ -217,8 +217,10 @@ def test_a_take_by_an_id_of_the_callers_own_is_that_claim_alone(dynamo: Interrup
     mine = replace(SEAT, claim_id="booking-1")
 
     assert [claims.take(mine), claims.take(mine)] == [True, False]
-    with pytest.raises(AlreadyClaimed):
+    with pytest.raises(AlreadyClaimed, match="another claim_id, not under 'booking-2'"):
         claims.take(replace(SEAT, claim_id="booking-2"))
+    with pytest.raises(AlreadyClaimed, match=r"by 'ann'$"):
+        claims.take(replace(mine, owner="bob"))
     with pytest.raises(AlreadyClaimed):
         claims.take(replace(SEAT, claim_id="booking-2"), Claim("seat", "8", "ann"))
 

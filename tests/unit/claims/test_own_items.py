@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from countledger.ledger.errors import BadItem
+from countledger.ledger.expressions import Assign, Drop
 from countledger.producers.item_rules import check_item
 from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem, OwnWrite
 
@@ -98,3 +99,10 @@ def test_a_write_is_done_where_the_item_is_as_it_would_leave_it(
 ) -> None:
     """Numbers are compared by their worth, and an attribute that is None is none."""
     assert write.done(found) is done
+
+
+def test_an_attribute_of_none_is_removed_and_not_stored_as_null() -> None:
+    """The other attributes are set, in their order."""
+    write = ItemChange("t", KEY, {"a": 1, "b": None}).write()
+
+    assert write.clauses == (Assign("a", 1), Drop("b"))

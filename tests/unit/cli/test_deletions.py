@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.deletion_stage import Deletion, DeletionStage
+from countledger.compaction.deletion import Deletion, DeletionStage
 from countledger.infra.cli.deletions import _show
 from countledger.infra.cli.options import Options
 from countledger.ledger.errors import NoSuchCounter

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from countledger.compaction.dispatcher import WorkQueue
 from countledger.compaction.due import DueIndex
-from countledger.compaction.limit import AgeLimit
+from countledger.compaction.plan import AgeLimit
 from countledger.compaction.report import CompactionReport, RunOutcome
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
-from countledger.compaction.work_queue import WorkQueue
 from countledger.compaction.worker import Worker
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
     from countledger.compaction.compactor import Compactor
+    from countledger.compaction.dispatcher import Work
     from countledger.compaction.report import CompactionStep
     from countledger.compaction.schedule import Schedule
-    from countledger.compaction.work import Work
 
 LEDGER = "ledger"
 COUNTERS = "counters"

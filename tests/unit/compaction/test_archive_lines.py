@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.compaction.archive_lines import checksum, items_in, lines_of
-from countledger.compaction.s3_archive import ArchiveLocation
+from countledger.compaction.s3_archive import ArchiveLocation, checksum, items_in, lines_of
 from countledger.ledger.errors import BadSetting, CorruptArchive
 
 
@@ -37,7 +36,7 @@ def test_lines_hold_whatever_an_item_may_hold() -> None:
 
     assert lines == lines_of(reversed(items))
     assert items_in(lines, "here") == [items[1], items[0], items[2]]
-    with pytest.raises(CorruptArchive, match="here holds a line"):
+    with pytest.raises(CorruptArchive, match="here has a line"):
         items_in(b'{"Item": 1}\n', "here")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from countledger.compaction import plan
+from countledger.compaction.archive import archived_of, is_archived
 from countledger.compaction.compactor import Compactor
 from countledger.compaction.report import CompactionReport, CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
@@ -196,7 +196,7 @@ def test_a_late_record_of_an_earlier_generation_hides_no_later_one() -> None:
     record = archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)) or {}
     head = decode_head(archiving.dynamo.get(LEDGER, keys.head_key(COUNTER)))
     earlier = {**record, "generation": 1}
-    late = plan.archived_of(LEDGER, COUNTER, replace(head, generation=2), "late", earlier)
+    late = archived_of(LEDGER, COUNTER, replace(head, generation=2), "late", earlier)
 
     with pytest.raises(ConditionFailed):
         archiving.dynamo.put(late)
@@ -212,15 +212,15 @@ def test_a_late_record_of_a_deleted_counter_hides_not_that_of_the_next_one(seen:
     deleted = Head(generation=5, run="paused", incarnation="deleted")
     before = Head(generation=4, run="earlier", incarnation="deleted")
     if seen == "a record":
-        archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, before, "s3://archive/4", None))
+        archiving.dynamo.put(archived_of(LEDGER, COUNTER, before, "s3://archive/4", None))
     record = archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER))
-    late = plan.archived_of(LEDGER, COUNTER, deleted, "s3://archive/5", record)
+    late = archived_of(LEDGER, COUNTER, deleted, "s3://archive/5", record)
     head = Head(generation=8, run="next", incarnation="next")
-    archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, head, "s3://archive/8", record))
+    archiving.dynamo.put(archived_of(LEDGER, COUNTER, head, "s3://archive/8", record))
 
     with pytest.raises(ConditionFailed):
         archiving.dynamo.put(late)
-    assert plan.is_archived(head, archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)))
+    assert is_archived(head, archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)))
 
 
 def test_p9_an_archived_generation_costs_one_write_unit_more() -> None:
@@ -334,7 +334,7 @@ def test_the_record_of_an_earlier_counter_hinders_no_later_one() -> None:
     archiving.use(*_DELTAS)
     archiving.stack.clock.at_ms += 2 * DAY_MS
     other = Head(generation=57, run="r", incarnation="earlier")
-    archiving.dynamo.put(plan.archived_of(LEDGER, COUNTER, other, "s3://archive/earlier", None))
+    archiving.dynamo.put(archived_of(LEDGER, COUNTER, other, "s3://archive/earlier", None))
 
     assert archiving.compact().outcome is RunOutcome.MERGED
     assert archiving.archived() == list(_DELTAS)

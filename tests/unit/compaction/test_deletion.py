@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction import deletion_mark
+from countledger.compaction import deletion
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion import LedgerDeleter
-from countledger.compaction.deletion_mark import DeletionMark
-from countledger.compaction.deletion_plan import plan_deletion
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionMark, DeletionStage, plan_deletion
 from countledger.compaction.deletions import Deletions
+from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.regions import Regions
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -119,10 +117,10 @@ def test_a_total_of_another_region_is_never_left_behind() -> None:
     assert not isinstance(emptying.dynamo.description, Exception)
     emptying.dynamo.description["Replicas"] = [{"RegionName": "b", "ReplicaStatus": "ACTIVE"}]
 
-    with pytest.raises(BadSetting, match="its ledger is in other regions as well: b"):
+    with pytest.raises(BadSetting, match="its ledger has replicas in b"):
         emptying.deleter().delete(COUNTER)
     emptying.record("likes:other")
-    with pytest.raises(BadSetting, match="its ledger is in other regions as well: b"):
+    with pytest.raises(BadSetting, match="its ledger has replicas in b"):
         emptying.deleter().delete("likes:other")
 
     assert marked.stage is DeletionStage.MARKED
@@ -252,7 +250,7 @@ def _planned(
 ) -> tuple[DeletionMark, tuple[Write, ...]]:
     """A deletion as it is planned, of a counter whose head is stored."""
     mark = DeletionMark(counter=COUNTER, id="mark", at_ms=1)
-    emptying.dynamo.put(deletion_mark.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
+    emptying.dynamo.put(deletion.mark_of(COUNTERS, COUNTER, mark.id, mark.at_ms))
     if head.generation:
         emptying.dynamo.put(Put(LEDGER, encode_head(COUNTER, head)))
     item = emptying.stack.total(COUNTER) if total else None
@@ -303,13 +301,13 @@ def test_a_mark_that_another_deletion_made_is_not_this_one() -> None:
     """It was taken off and made again in the same millisecond: nothing goes, nothing is undone."""
     emptying = Emptying()
     mark, writes = _planned(emptying, _HEAD, total=True)
-    again = deletion_mark.mark_of(COUNTERS, COUNTER, "another", mark.at_ms)
+    again = deletion.mark_of(COUNTERS, COUNTER, "another", mark.at_ms)
     emptying.dynamo.put(replace(again, condition=None))
 
     with pytest.raises(TransactionCancelled):
         emptying.dynamo.transact(writes, "token")
-    for write in (deletion_mark.cancel_of(COUNTERS, mark), deletion_mark.unmark_of(COUNTERS, mark)):
+    for write in (deletion.cancel_of(COUNTERS, mark), deletion.unmark_of(COUNTERS, mark)):
         with pytest.raises(ConditionFailed):
             emptying.dynamo.delete(write)
     with pytest.raises(ConditionFailed):
-        emptying.dynamo.update(deletion_mark.tidied_of(COUNTERS, mark))
+        emptying.dynamo.update(deletion.tidied_of(COUNTERS, mark))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.compaction.expression import check_expression, cron, rate
+from countledger.compaction.trigger import check_expression, cron, rate
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 
@@ -80,7 +80,7 @@ def test_what_the_service_documents_passes(fields: str) -> None:
         ("0 3 ? * 0 *", "'0' is no day of week"),
         ("0 3 ? * MON/2 *", "'MON/2' is no day of week"),
         ("0 3 ? * MON#6 *", "'MON#6' is no day of week"),
-        ("0 3 ? * MON#1,FRI#2 *", "stands alone"),
+        ("0 3 ? * MON#1,FRI#2 *", "must be the only one"),
         ("0 3 * * ? 1969", "'1969' is no year"),
         ("*/0 3 * * ? *", "'*/0' is no minutes"),
         ("*/x 3 * * ? *", "'*/x' is no minutes"),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from countledger.compaction.batch import WorkBatch
-from countledger.compaction.dispatcher import Dispatcher
-from countledger.compaction.last_run import LastRunStore, WorkDone
-from countledger.compaction.report import CompactionReport, RunOutcome
-from countledger.compaction.sweep import Sweeper
-from countledger.compaction.work import CompactCounter, encode_work
+from countledger.compaction.dispatcher import CompactCounter, Dispatcher, encode_work
+from countledger.compaction.due import Sweeper
+from countledger.compaction.report import CompactionReport, LastRunStore, RunOutcome, WorkDone
+from countledger.compaction.worker import WorkBatch
 from countledger.ledger import keys
 from countledger.ledger.due import bucket_of
 from countledger.ledger.errors import CorruptItem, ServiceFailed

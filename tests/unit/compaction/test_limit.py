@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.compaction.limit import AgeLimit, limits_by
+from countledger.compaction.plan import AgeLimit, limits_by
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
 from countledger.ledger.namespace import Namespace

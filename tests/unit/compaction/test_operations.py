@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.batch import WorkBatch
-from countledger.compaction.dispatcher import Dispatcher
-from countledger.compaction.report import RunOutcome
-from countledger.compaction.sweep import SEGMENTS, SETTLED_MS, Sweeper
-from countledger.compaction.work import (
+from countledger.compaction.dispatcher import (
     CompactCounter,
-    SweepSegment,
+    Dispatcher,
     Work,
+    batches,
     encode_work,
     parse_work,
 )
-from countledger.compaction.work_queue import batches
+from countledger.compaction.due import SEGMENTS, SWEEP_AFTER_MS, Sweeper, SweepSegment
+from countledger.compaction.report import RunOutcome
+from countledger.compaction.worker import WorkBatch
 from countledger.ledger.due import bucket_of
 from countledger.ledger.errors import BadPayload, CorruptItem, ServiceFailed, WrongRegion
 from countledger.ledger.limits import DAY_MS, HOUR_MS
@@ -92,7 +91,7 @@ def test_nothing_is_queued_twice_over_while_the_workers_are_behind(stack: Stack)
     done = _dispatcher(stack).dispatch("likes")
 
     assert (done.sent, done.backlog) == (0, 10_001)
-    assert "behind" in done.detail
+    assert "late" in done.detail
 
 
 def test_what_the_queue_does_not_take_stays_due(stack: Stack) -> None:
@@ -146,7 +145,7 @@ def test_a_sweep_is_sent_once_when_all_materializers_know(stack: Stack) -> None:
     """Not before, and not again."""
     _schedule(stack)["unswept_since"] = NOW_MS
     assert not _dispatcher(stack).dispatch("likes").swept
-    stack.clock.at_ms += SETTLED_MS
+    stack.clock.at_ms += SWEEP_AFTER_MS
 
     assert _dispatcher(stack).dispatch("likes").swept
 
@@ -157,7 +156,7 @@ def test_a_sweep_is_sent_once_when_all_materializers_know(stack: Stack) -> None:
 
 def test_a_sweep_that_could_not_be_queued_is_owed_still(stack: Stack) -> None:
     """The next tick sends it whole."""
-    _schedule(stack)["unswept_since"] = NOW_MS - SETTLED_MS
+    _schedule(stack)["unswept_since"] = NOW_MS - SWEEP_AFTER_MS
     object.__setattr__(stack.queue, "takes", 3)
     with pytest.raises(ServiceFailed):
         _dispatcher(stack).dispatch("likes")
@@ -288,7 +287,7 @@ def test_what_is_noted_already_is_not_written_again(stack: Stack) -> None:
     stack.total("plain:a", entries=10, compacted=10)
     stack.dynamo.calls.clear()
 
-    stack.index.settle("plain:a", 10, None)
+    stack.index.reschedule("plain:a", 10, None)
 
     assert stack.dynamo.calls == ["get"]
 
@@ -344,7 +343,7 @@ def test_a_batch_reports_what_failed_and_goes_on(stack: Stack) -> None:
 
     assert tally.again == ["m0", "likes:b"]
     assert list(tally.bad) == ["m0"]
-    assert (tally.failed, tally.tampered, tally.settled) == (2, 1, 1)
+    assert (tally.failed, tally.tampered, tally.not_due) == (2, 1, 1)
     assert [note.counter for note in notes] == ["likes:a", "likes:b", "likes:c", "likes:d"]
 
 
@@ -355,7 +354,7 @@ def test_a_counter_that_is_due_no_more_costs_a_read(stack: Stack) -> None:
 
     tally = _batch(stack).run(_bodies("likes:a", "likes:b", "likes:none"), NOW_MS + HOUR_MS)
 
-    assert (tally.settled, tally.again, stack.compactor.calls) == (3, [], [])
+    assert (tally.not_due, tally.again, stack.compactor.calls) == (3, [], [])
 
 
 def test_a_worker_stops_before_its_time_is_out(stack: Stack) -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.compaction import plan
-from countledger.compaction.deletion_mark import DeletionMark
-from countledger.compaction.deletion_plan import empty_head
+from countledger.compaction.deletion import DeletionMark, empty_head
 from countledger.compaction.report import RunOutcome
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry

@@ -63,7 +63,7 @@ def _retirer(dynamo: RefusingClient, how: Retire, clock: ManualClock) -> Retirer
         random=Random(1),  # noqa: S311 - jitter
         backoff=Backoff(attempts=ATTEMPTS),
         workers=1,
-        look=lambda: None,
+        before_send=lambda: None,
     )
 
 
@@ -143,7 +143,7 @@ def test_a_changed_entry_stops_the_transaction() -> None:
     changed = Reason("ConditionalCheckFailed", _item(TIMED, 7, 1))
     dynamo = RefusingClient(errors=[_cancelled(changed, CONFLICT)])
 
-    with pytest.raises(Tampered, match=r"delta 5 and carries 7"):
+    with pytest.raises(Tampered, match=r"delta 5 and has 7"):
         _retirer(dynamo, Retire.TRANSACTION, ManualClock()).retire(list(HEAD.covers), lambda: False)
 
     assert dynamo.deleted == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.compaction.compactor import Compactor
-from countledger.compaction.deletion_stage import DeletionStage
+from countledger.compaction.deletion import DeletionStage
 from countledger.compaction.report import CompactionStep, RunOutcome, Verb
 from countledger.compaction.retire import Retire
 from countledger.consumers.groups import Groups
@@ -23,7 +23,7 @@ from countledger.ledger.head import decode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from countledger.producers.event import Event
-from countledger.producers.ingest.expired import LateStatus, standing_of
+from countledger.producers.ingest.late import LateStatus, late_status
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
@@ -241,7 +241,7 @@ def test_a_deletion_that_stood_still_is_not_sent_under_an_old_time(*, late: bool
 
     assert report.outcome is RunOutcome.MERGED
     if late:
-        with pytest.raises(ServiceFailed, match="stood still"):
+        with pytest.raises(ServiceFailed, match="was suspended"):
             reusing.deleter().delete(COUNTER)
     deleted = reusing.deleter().delete(COUNTER)
 
@@ -276,7 +276,7 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
         for at_ms in (head.to_at_ms, head.to_at_ms + 1)
     ]
 
-    found = [standing_of(entry, None, head) for entry in entries]
+    found = [late_status(entry, None, head) for entry in entries]
 
     assert found == [LateStatus.UNKNOWN, LateStatus.UNCOUNTED]
 

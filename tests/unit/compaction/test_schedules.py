@@ -100,18 +100,18 @@ def test_a_minimum_age_below_the_limit_is_refused_with_the_arithmetic(stack: Sta
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ({}, "does not say when"),
-        ({"min_entries": 5}, "does not say when"),
+        ({}, "needs an interval"),
+        ({"min_entries": 5}, "needs an interval"),
         ({"every_ms": HOUR_MS, "cron": "0 3 * * ? *"}, "not both"),
         ({"every_ms": SECOND_MS}, "whole minutes"),
         ({"cron": "0 3 * * * *"}, "exactly one"),
-        ({"every_ms": HOUR_MS, "min_entries": 1}, "1 is no least number"),
-        ({"every_ms": HOUR_MS, "min_entries": 10**10}, "10000000000 is no least number"),
+        ({"every_ms": HOUR_MS, "min_entries": 1}, "a minimum of 1 entries"),
+        ({"every_ms": HOUR_MS, "min_entries": 10**10}, "a minimum of 10000000000 entries"),
         ({"every_ms": HOUR_MS, "min_age_ms": 0}, "not above zero"),
         ({"every_ms": HOUR_MS, "min_age_ms": -5}, "not above zero"),
-        ({"every_ms": HOUR_MS, "retire": "burn"}, "'burn' is none of"),
-        ({"every_ms": HOUR_MS, "archive": "here/x"}, "'here/x' is no place in S3"),
-        ({"every_ms": HOUR_MS, "archive": "s3://A"}, "'s3://A' is no place in S3"),
+        ({"every_ms": HOUR_MS, "retire": "burn"}, "'burn' is not one of"),
+        ({"every_ms": HOUR_MS, "archive": "here/x"}, "'here/x' is not a location in S3"),
+        ({"every_ms": HOUR_MS, "archive": "s3://A"}, "'s3://A' is not a location in S3"),
     ],
 )
 def test_what_no_schedule_can_be_is_refused(
@@ -241,7 +241,7 @@ def test_a_file_with_one_bad_schedule_changes_nothing(stack: Stack) -> None:
 
 
 def test_a_sweep_is_owed_where_counters_may_be_missing_in_the_index(stack: Stack) -> None:
-    """For a new schedule, and a lower least number; not for anything else."""
+    """For a new schedule, and a lower minimum number; not for anything else."""
 
     def since() -> object:
         return stack.dynamo.tables[COUNTERS]["namespace#likes", "schedule"].pop(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.compaction.deletion_stage import Deletion, DeletionStage
+from countledger.compaction.deletion import Deletion, DeletionStage
 from countledger.compaction.deletions import Deletions
 from countledger.consumers.groups import Groups
 from countledger.consumers.leftovers import Leftovers
@@ -23,7 +23,7 @@ from tests.unit.ledger.clocks import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from countledger.compaction.deletion import LedgerDeleter
+    from countledger.compaction.ledger_deletion import LedgerDeleter
 
 GROUP = "posts"
 
@@ -213,3 +213,17 @@ def test_a_member_that_was_added_again_keeps_its_place() -> None:
     board = groups.board(GROUP)
     board.take_off_unless_member(COUNTER)
     assert ranked.is_on_the_board
+
+
+def test_a_state_that_gets_an_attribute_after_it_was_found_stays() -> None:
+    """A deletion is conditional on each attribute as it was seen, also on one that was missing."""
+    beside = Beside()
+    beside.record()
+    bare = keys.alert_state_key(COUNTER, GROUP)
+    beside.dynamo.put(Put(COUNTERS, {**bare, "revision": "r"}))
+    found = beside.leftovers.seen(COUNTER)
+
+    beside.dynamo.put(Put(COUNTERS, {**bare, "revision": "r", "version": 1}))
+    found()
+
+    assert beside.kept()[1] == [GROUP]

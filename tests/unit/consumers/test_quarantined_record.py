@@ -125,8 +125,8 @@ def test_the_counter_of_a_record_that_was_set_aside_is_repaired() -> None:
 
     answers = [redrive(copy, even_if_counted=False) for _ in range(2)]
 
-    assert [answer.settled for answer in answers] == [True, True]
-    assert "repaired" in answers[0].said
+    assert [answer.resolved for answer in answers] == [True, True]
+    assert "repaired" in answers[0].detail
     assert world.total()["total"] == 12
 
 
@@ -140,7 +140,7 @@ def test_a_counter_that_cannot_be_repaired_now_stays() -> None:
 
     answer = RepairCounter(_Auditor(world))(copy, even_if_counted=False)
 
-    assert not answer.settled
+    assert not answer.resolved
     assert world.total()["total"] == 5
 
 
@@ -152,6 +152,6 @@ def test_what_cannot_be_cured_says_what_to_do() -> None:
     first = RepairCounter(_Auditor(World()))(nameless, even_if_counted=False)
     second = review_alert_log(unjudged, even_if_counted=True)
 
-    assert (first.settled, second.settled) == (False, False)
-    assert "verify --all" in first.said
-    assert f"alert log {COUNTER}" in second.said
+    assert (first.resolved, second.resolved) == (False, False)
+    assert "verify --all" in first.detail
+    assert f"alert log {COUNTER}" in second.detail

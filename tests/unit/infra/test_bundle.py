@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from countledger.infra import bundle
-from countledger.infra.bundle import OWN, SERVICES, BundleFailed, interpreter_of, pack
+from countledger.infra.deploy import bundle
+from countledger.infra.deploy.bundle import (
+    OWN,
+    SERVICES,
+    BundleFailed,
+    interpreter_of,
+    pack,
+)
 from countledger.ledger import connection
 
 

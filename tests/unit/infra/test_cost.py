@@ -4,9 +4,16 @@ import pytest
 
 from countledger.compaction.retire import Retire
 from countledger.consumers.progress import ShardProgress
-from countledger.infra.cost import Workload, bill, dollars, savings
-from countledger.infra.measured import pace_of
-from countledger.infra.prices import BY_DELETES, BY_TRANSACTIONS, price_of
+from countledger.infra.cli.cost import pace_of
+from countledger.infra.cost import (
+    BY_DELETES,
+    BY_TRANSACTIONS,
+    Workload,
+    bill,
+    dollars,
+    price_of,
+    savings,
+)
 from countledger.ledger.errors import BadSetting
 from countledger.ledger.limits import HOUR_MS
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from countledger.infra import delivery
-from countledger.infra.delivery import (
+from countledger.infra.local import delivery
+from countledger.infra.local.delivery import (
     BatchFailed,
     BatchHandled,
     BatchPartlyFailed,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.packaging import packaged
+from countledger.infra.deploy.code_bucket import packaged
 from countledger.infra.template import load_template, parse_template, template_text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, repeat
 
-from countledger.infra.pump import FIRST_PAUSE_S, next_pause_s
+from countledger.infra.local.pump import FIRST_PAUSE_S, next_pause_s
 
 
 def test_a_stream_that_is_still_is_asked_ever_less_often_down_to_four_times_a_second() -> None:

@@ -1,6 +1,6 @@
 """Whose turn it is among the shards of a stream."""
 
-from countledger.infra.shards import ListedShard, readable
+from countledger.infra.local.shards import ListedShard, readable
 
 PARENT = ListedShard("parent", None)
 LEFT, RIGHT = ListedShard("left", "parent"), ListedShard("right", "parent")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countledger.infra.stream_filter import record_filter
+from countledger.infra.local.mappings import record_filter
 from countledger.infra.template import TemplateUnsupported, mapping_settings
 
 

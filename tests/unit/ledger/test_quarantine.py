@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -21,7 +21,6 @@ from countledger.ledger.errors import (
 from countledger.ledger.keys import quarantine_place
 from countledger.ledger.limits import ITEM_MAX_BYTES, QUARANTINE_HANDLED_LIFE_MS
 from countledger.ledger.operations import Put
-from countledger.ledger.quarantine_notices import QuarantineNotices, quarantine_ids_in
 from countledger.ledger.quarantine_record import (
     CONTENT_MAX_BYTES,
     HandledHow,
@@ -32,20 +31,26 @@ from countledger.ledger.quarantine_record import (
     encode_quarantined,
 )
 from countledger.ledger.quarantine_service import QuarantineService, RedriveAnswer
-from countledger.ledger.quarantine_store import QuarantineStore
+from countledger.ledger.quarantine_store import (
+    QuarantineNotices,
+    QuarantineStore,
+    quarantine_ids_in,
+)
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from countledger.ledger.message_queue import MessageQueue
+
 COUNTERS = "counters"
 
 
-def copy_at(
+def record_at(
     at_ms: int = NOW_MS, source: QuarantineSource = QuarantineSource.LEDGER
 ) -> QuarantinedRecord:
-    """A copy of a record of that time."""
+    """A record of a record of that time."""
     return QuarantinedRecord(
         source=source,
         place=quarantine_place(at_ms, "1"),
@@ -64,8 +69,7 @@ def copy_at(
 class MemoryNotices(QuarantineNotices):
     """Queues that are lists."""
 
-    client: Any = None
-    queue_urls: tuple[str, ...] = ()
+    queues: tuple[MessageQueue, ...] = ()
     bodies: list[str] = field(default_factory=list)
 
     def delete_handled(self, is_handled: Callable[[str], bool]) -> int:
@@ -84,12 +88,12 @@ class World:
     clock: ManualClock = field(default_factory=ManualClock)
     notices: MemoryNotices = field(default_factory=MemoryNotices)
     answer: RedriveAnswer | Exception = field(
-        default_factory=lambda: RedriveAnswer(settled=True, said="done")
+        default_factory=lambda: RedriveAnswer(resolved=True, detail="done")
     )
     redriven: list[str] = field(default_factory=list)
 
     @property
-    def copies(self) -> QuarantineStore:
+    def store(self) -> QuarantineStore:
         """Of the table."""
         return QuarantineStore(self.dynamo, COUNTERS, self.clock)
 
@@ -97,22 +101,22 @@ class World:
     def service(self) -> QuarantineService:
         """The product's."""
         redrives = dict.fromkeys(QuarantineSource, self.redrive)
-        return QuarantineService(self.copies, redrives, lambda: self.notices, self.clock)
+        return QuarantineService(self.store, redrives, lambda: self.notices, self.clock)
 
-    def redrive(self, copy: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+    def redrive(self, record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
         """RedriveAnswer."""
-        self.redriven.append(f"{copy.id} {even_if_counted}")
+        self.redriven.append(f"{record.id} {even_if_counted}")
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
     def keep(self, *made: QuarantinedRecord) -> list[str]:
-        """Keep copies, each with a message; their names."""
-        for copy in made:
-            assert self.copies.keep(copy)
-            self.notices.bodies.append(f'{{"copy": "{copy.id}"}}')
-            self.copies.told(copy)
-        return [copy.id for copy in made]
+        """Keep store, each with a message; their names."""
+        for record in made:
+            assert self.store.keep(record)
+            self.notices.bodies.append(f'{{"quarantine_id": "{record.id}"}}')
+            self.store.mark_published(record)
+        return [record.id for record in made]
 
 
 @pytest.fixture
@@ -123,26 +127,26 @@ def world() -> World:
 
 def test_a_copy_comes_back_as_it_was_kept() -> None:
     """All of it, from an item far below the bound of the service."""
-    copy = replace(
-        copy_at(), content=b"\xff" * CONTENT_MAX_BYTES, cut_from_bytes=400_000, reason="é" * 9_000
+    record = replace(
+        record_at(), content=b"\xff" * CONTENT_MAX_BYTES, cut_from_bytes=400_000, reason="é" * 9_000
     )
 
-    item = encode_quarantined(copy)
+    item = encode_quarantined(record)
 
-    assert decode_quarantined(item) == replace(copy, reason="é" * 2_000)
+    assert decode_quarantined(item) == replace(record, reason="é" * 2_000)
     assert len(str(encode(item)["reason"])) + len(item["content"]) < ITEM_MAX_BYTES - 50_000
 
 
 def test_a_record_delivered_again_meets_its_own_copy(world: World) -> None:
     """It is told of once, also while it waits for a person, and after one has handled it."""
-    copy = copy_at()
+    record = record_at()
 
-    assert world.copies.keep(copy)
-    assert world.copies.keep(copy)  # a crash before its message was sent
-    world.copies.told(copy)
-    assert not world.copies.keep(replace(copy, kept_at_ms=NOW_MS + 5))
-    world.copies.handle(copy, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
-    assert not world.copies.keep(copy)
+    assert world.store.keep(record)
+    assert world.store.keep(record)  # a crash before its message was sent
+    world.store.mark_published(record)
+    assert not world.store.keep(replace(record, kept_at_ms=NOW_MS + 5))
+    world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+    assert not world.store.keep(record)
 
     (item,) = world.dynamo.items(COUNTERS)
     assert item["kept_at"] == NOW_MS
@@ -152,23 +156,23 @@ def test_what_a_person_has_handled_rings_no_alarm_though_its_message_was_never_s
     world: World,
 ) -> None:
     """The record is delivered again after a crash; by then somebody has found and handled it."""
-    copy = copy_at()
-    assert world.copies.keep(copy)
-    world.copies.handle(copy, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+    record = record_at()
+    assert world.store.keep(record)
+    world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
 
-    assert not world.copies.keep(copy)
+    assert not world.store.keep(record)
 
 
 def test_whoever_handles_a_copy_first_is_the_one_that_is_noted(world: World) -> None:
     """The second hears of the first, and overwrites nothing."""
-    copy = copy_at()
-    world.copies.keep(copy)
-    world.copies.handle(copy, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+    record = record_at()
+    world.store.keep(record)
+    world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
 
-    second = world.copies.handle(copy, QuarantineHandling(HandledHow.DISCARDED, "bob", NOW_MS + 1))
+    second = world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "bob", NOW_MS + 1))
 
     assert second.handled == QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS)
-    assert world.copies.find(copy.id) == second
+    assert world.store.find(record.id) == second
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -179,13 +183,13 @@ def test_what_is_not_surely_kept_is_delivered_again(
     applied: bool,  # noqa: FBT001 - a case
 ) -> None:
     """And its message is owed until one was sent."""
-    copy = copy_at()
+    record = record_at()
     world.dynamo.faults.append(Fault(error, applied=applied))
 
     with pytest.raises(ServiceFailed):
-        world.copies.keep(copy)
+        world.store.keep(record)
 
-    assert world.copies.keep(copy)
+    assert world.store.keep(record)
     assert len(world.dynamo.items(COUNTERS)) == 1
 
 
@@ -196,32 +200,32 @@ def test_what_the_table_refuses_for_good_is_told_of_all_the_same(
     """Its stream goes on; the queue alone has it."""
     world.dynamo.faults.append(Fault(error))
 
-    assert world.copies.keep(copy_at())
-    world.copies.told(copy_at())
+    assert world.store.keep(record_at())
+    world.store.mark_published(record_at())
     assert world.dynamo.items(COUNTERS) == []
 
 
 def test_a_mark_that_fails_holds_nothing_up(world: World) -> None:
     """The next delivery sends one message more."""
-    world.copies.keep(copy_at())
+    world.store.keep(record_at())
     world.dynamo.faults.append(Fault(Unclear("u")))
 
-    world.copies.told(copy_at())
+    world.store.mark_published(record_at())
 
-    assert world.copies.keep(copy_at())
+    assert world.store.keep(record_at())
 
 
 def test_what_waits_is_listed_newest_first_over_all_sources(world: World) -> None:
     """Without what a person has handled, unless that is wanted too; and nothing is scanned."""
     made = [
-        copy_at(NOW_MS + number, source)
+        record_at(NOW_MS + number, source)
         for number, source in enumerate([*QuarantineSource, *QuarantineSource, *QuarantineSource])
     ]
     world.keep(*made)
-    world.copies.handle(made[4], QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+    world.store.handle(made[4], QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
     world.dynamo.calls.clear()
 
-    listed = [copy.at_ms - NOW_MS for copy in world.service.list()]
+    listed = [record.at_ms - NOW_MS for record in world.service.list()]
 
     assert listed == [8, 7, 6, 5, 3, 2, 1, 0]
     assert set(world.dynamo.calls) == {"query"}
@@ -229,14 +233,14 @@ def test_what_waits_is_listed_newest_first_over_all_sources(world: World) -> Non
     assert [c.at_ms - NOW_MS for c in world.service.list("kinesis")] == [8, 5, 2]
 
 
-def test_what_is_settled_is_handled_and_its_message_goes(world: World) -> None:
+def test_what_is_resolved_is_handled_and_its_message_goes(world: World) -> None:
     """Who did it and when stays for ninety days; the others keep their alarm."""
-    first, second = world.keep(copy_at(), copy_at(NOW_MS + 1))
+    first, second = world.keep(record_at(), record_at(NOW_MS + 1))
 
-    (treated,) = world.service.resend([first], by="ann")
+    (outcome,) = world.service.resend([first], by="ann")
 
-    assert (treated.settled, treated.said) == (True, "done")
-    assert treated.copy.handled == QuarantineHandling(
+    assert (outcome.resolved, outcome.detail) == (True, "done")
+    assert outcome.record.handled == QuarantineHandling(
         HandledHow.RESENT, "ann", world.clock.now_ms()
     )
     assert [quarantine_ids_in(body) for body in world.notices.bodies] == [[second]]
@@ -246,24 +250,24 @@ def test_what_is_settled_is_handled_and_its_message_goes(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [RedriveAnswer(settled=False, said="no"), Throttled("no"), RequestRejected("no")]
+    "answer", [RedriveAnswer(resolved=False, detail="no"), Throttled("no"), RequestRejected("no")]
 )
-def test_what_is_not_settled_stays(world: World, answer: RedriveAnswer | Exception) -> None:
+def test_what_is_not_resolved_stays(world: World, answer: RedriveAnswer | Exception) -> None:
     """With what stands in its way; the next one is tried as well."""
-    ids = world.keep(copy_at(), copy_at(NOW_MS + 1))
+    ids = world.keep(record_at(), record_at(NOW_MS + 1))
     world.answer = answer
 
-    treated = list(world.service.resend(ids, by="ann", even_if_counted=True))
+    outcome = list(world.service.resend(ids, by="ann", even_if_counted=True))
 
-    assert [(one.settled, one.said) for one in treated] == [(False, "no")] * 2
-    assert world.redriven == [f"{copy_id} True" for copy_id in ids]
+    assert [(one.resolved, one.detail) for one in outcome] == [(False, "no")] * 2
+    assert world.redriven == [f"{quarantine_id} True" for quarantine_id in ids]
     assert len(world.notices.bodies) == 2
     assert len(list(world.service.list())) == 2
 
 
 def test_what_concerns_every_copy_ends_the_run(world: World) -> None:
     """No permission: no other one would go better."""
-    ids = world.keep(copy_at())
+    ids = world.keep(record_at())
     world.answer = AccessDenied("no")
 
     with pytest.raises(AccessDenied):
@@ -276,49 +280,49 @@ def test_a_crash_before_it_is_noted_lets_it_be_done_again(
     applied: bool,  # noqa: FBT001 - a case
 ) -> None:
     """Whether or not the note was written; the second one ends its alarm."""
-    ids = world.keep(copy_at())
+    ids = world.keep(record_at())
     world.dynamo.faults.append(Fault(Unclear("u"), applied=applied))
 
     with pytest.raises(Unclear):
         list(world.service.resend(ids, by="ann"))
-    (treated,) = world.service.resend(ids, by="bob")
+    (outcome,) = world.service.resend(ids, by="bob")
 
-    assert treated.settled
-    assert treated.copy.handled is not None
-    assert treated.copy.handled.by == ("ann" if applied else "bob")
+    assert outcome.resolved
+    assert outcome.record.handled is not None
+    assert outcome.record.handled.by == ("ann" if applied else "bob")
     assert len(world.redriven) == (1 if applied else 2)
     assert world.notices.bodies == []
 
 
 def test_two_who_handle_one_are_told_who_was_first(world: World) -> None:
     """The first one's name stays."""
-    copy = copy_at()
-    world.keep(copy)
-    world.copies.handle(copy, QuarantineHandling(HandledHow.RESENT, "ann", NOW_MS))
+    record = record_at()
+    world.keep(record)
+    world.store.handle(record, QuarantineHandling(HandledHow.RESENT, "ann", NOW_MS))
 
-    late = world.copies.handle(copy, QuarantineHandling(HandledHow.DISCARDED, "bob", NOW_MS + 1))
+    late = world.store.handle(record, QuarantineHandling(HandledHow.DISCARDED, "bob", NOW_MS + 1))
 
     assert late.handled == QuarantineHandling(HandledHow.RESENT, "ann", NOW_MS)
-    (treated,) = world.service.discard([copy.id], by="bob")
-    assert treated.said == "resent by ann"
+    (outcome,) = world.service.discard([record.id], by="bob")
+    assert outcome.detail == "resent by ann"
 
 
 @pytest.mark.parametrize(
-    "copy_id", ["", "x", "ledger-1-a", "other-1700000000000-0123456789abcdef", 5]
+    "quarantine_id", ["", "x", "ledger-1-a", "other-1700000000000-0123456789abcdef", 5]
 )
-def test_what_no_copy_is_called_is_refused(world: World, copy_id: object) -> None:
+def test_what_no_copy_is_called_is_refused(world: World, quarantine_id: object) -> None:
     """Before anything is read."""
     with pytest.raises(NotQuarantined, match="quarantine list"):
-        world.service.show(cast("str", copy_id))
+        world.service.show(cast("str", quarantine_id))
     assert world.dynamo.calls == []
 
 
 def test_a_copy_that_is_gone_is_not_marked(world: World) -> None:
     """A mark must not make an item of its own."""
     with pytest.raises(NotQuarantined):
-        world.service.show(copy_at().id)
+        world.service.show(record_at().id)
     with pytest.raises(NotQuarantined):
-        world.copies.handle(copy_at(), QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
+        world.store.handle(record_at(), QuarantineHandling(HandledHow.DISCARDED, "ann", NOW_MS))
     assert world.dynamo.items(COUNTERS) == []
 
 
@@ -326,7 +330,7 @@ def test_a_copy_that_is_gone_is_not_marked(world: World) -> None:
 def test_nobody_handles_anything_without_a_name(world: World, by: str) -> None:
     """It is what is kept of them."""
     with pytest.raises(BadSetting):
-        world.service.discard(world.keep(copy_at()), by=by)
+        world.service.discard(world.keep(record_at()), by=by)
 
 
 def test_bad_choices_are_refused(world: World) -> None:
@@ -339,7 +343,7 @@ def test_bad_choices_are_refused(world: World) -> None:
 
 def test_an_item_corrupt_by_hand_is_named(world: World) -> None:
     """Not passed over."""
-    world.dynamo.put(Put(COUNTERS, {**encode_quarantined(copy_at()), "content": "text"}))
+    world.dynamo.put(Put(COUNTERS, {**encode_quarantined(record_at()), "content": "text"}))
 
     with pytest.raises(CorruptItem, match="content"):
         list(world.service.list())
@@ -348,11 +352,11 @@ def test_an_item_corrupt_by_hand_is_named(world: World) -> None:
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        ('{"copy": "a"}', ["a"]),
-        ('{"rejected": [{"copy": "a"}, {"copy": "b"}]}', ["a", "b"]),
-        ('{"rejected": [{"copy": "a"}, {}]}', []),
+        ('{"quarantine_id": "a"}', ["a"]),
+        ('{"rejected": [{"quarantine_id": "a"}, {"quarantine_id": "b"}]}', ["a", "b"]),
+        ('{"rejected": [{"quarantine_id": "a"}, {}]}', []),
         ('{"reason": "of an earlier release"}', []),
-        ('{"copy": 5}', []),
+        ('{"quarantine_id": 5}', []),
         ("[]", []),
         ("5", []),
         ("no JSON", []),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
+from countledger.ledger.attempts import Backoff
 from countledger.ledger.errors import (
     AccessDenied,
     CountledgerError,
@@ -29,6 +31,9 @@ from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attributes import Item
     from countledger.ledger.entry import Entry
 
 _FINAL = [AccessDenied("no"), NoCredentials("expired"), ServiceFailed("?")]
@@ -243,3 +248,21 @@ def test_a_batch_that_was_lost_and_then_refused_may_still_be_in(then: Countledge
     assert isinstance(outcome, Unacknowledged)
     assert outcome.entry == entry
     assert entries_in(dynamo) == [5]
+
+
+def test_what_a_batch_has_written_is_recorded_whatever_becomes_of_the_rest() -> None:
+    """Also if the last attempt wrote a part of it."""
+
+    class Leaving(MemoryClient):
+        def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
+            super().put_batch(table, items[:1])
+            return list(items[1:])
+
+    dynamo = Leaving()
+    sender = replace(sender_on(dynamo, ManualClock()), backoff=Backoff(2))
+    entries = [_entry(delta) for delta in (1, 2, 3)]
+
+    outcomes = sender.send_batch(entries)
+
+    assert [type(outcome) for outcome in outcomes] == [Receipt, Receipt, Unacknowledged]
+    assert entries_in(dynamo) == [1, 2]

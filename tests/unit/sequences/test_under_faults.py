@@ -13,7 +13,7 @@ from countledger.ledger.errors import Throttled, Unclear, Unnumbered
 from countledger.producers.sequences import drawing
 from countledger.producers.sequences.appending import Appending, Pending
 from countledger.producers.sequences.collection import Collection
-from countledger.producers.sequences.expecting import Expecting
+from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, HesitantDoor, MemoryClient
@@ -52,7 +52,7 @@ def test_no_number_is_given_out_twice(course: list[Fault | None], ways: list[str
     for way in ways:
         try:
             if way == "expected":
-                drawn.append(Expecting.begin(context, "n:a").draw(None))
+                drawn.append(ExpectedDraw.begin(context, "n:a").draw(None))
             else:
                 drawn += drawing.draw(context, "n:a", 1 if way == "one" else 4)
         except (Unclear, Throttled):
@@ -66,7 +66,7 @@ def test_expectation_loses_no_number_where_nobody_else_draws(course: list[Fault 
     """A lost answer is found out, as long as the call has attempts left."""
     context = _means(course[:20])  # fewer than the attempts of one call
 
-    assert [Expecting.begin(context, "n:a").draw(None) for _ in range(3)] == [1, 2, 3]
+    assert [ExpectedDraw.begin(context, "n:a").draw(None) for _ in range(3)] == [1, 2, 3]
 
 
 @given(COURSES, st.integers(1, 5))

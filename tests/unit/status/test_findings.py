@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from countledger import Schedule
-from countledger.compaction.last_run import LastRun, WorkDone
+from countledger.compaction.report import LastRun, WorkDone
 from countledger.infra.status.facts import (
     AlarmFact,
     Facts,

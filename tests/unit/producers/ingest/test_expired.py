@@ -14,8 +14,8 @@ from countledger.ledger.head import NO_HEAD, Head, encode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
-from countledger.producers.ingest.expired import LateStatus, Override, standing_of
-from countledger.producers.ingest.expired_queue import entries_in
+from countledger.producers.ingest.late import LateResender, LateStatus, late_status
+from countledger.producers.ingest.redrive import entries_in
 from countledger.producers.receipt import Status
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
@@ -36,10 +36,10 @@ def head(from_at_ms: int, to_at_ms: int) -> Head:
     return Head(generation=3, sum=5, events=9, entries=9, from_at_ms=from_at_ms, to_at_ms=to_at_ms)
 
 
-def override_on(world: World) -> Override:
+def override_on(world: World) -> LateResender:
     """An override that reads and writes the world's ledger."""
     reads = MemoryClient(tables=world.dynamo.tables)
-    return Override(sender_on(world.dynamo, world.clock), reads, world.clock)
+    return LateResender(sender_on(world.dynamo, world.clock), reads, world.clock)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def override_on(world: World) -> Override:
 )
 def test_a_head_tells_where_it_can(late: Entry, merged: Head, standing: LateStatus) -> None:
     """What was merged is not younger than its head; a bare key may have come at any time."""
-    assert standing_of(late, None, merged) is standing
+    assert late_status(late, None, merged) is standing
 
 
 def test_what_is_there_was_counted_or_is_another_change() -> None:
     """Whatever else was merged."""
     there = {"counter": LATE.counter, "entry": "e#", "delta": 7}
 
-    assert standing_of(LATE, there, NO_HEAD) is LateStatus.COUNTED
-    assert standing_of(LATE, {**there, "delta": 8}, NO_HEAD) is LateStatus.REFUSED
+    assert late_status(LATE, there, NO_HEAD) is LateStatus.COUNTED
+    assert late_status(LATE, {**there, "delta": 8}, NO_HEAD) is LateStatus.REFUSED
 
 
 def test_what_was_never_counted_is_sent_once_however_often_it_is_sent() -> None:
@@ -72,12 +72,12 @@ def test_what_was_never_counted_is_sent_once_however_often_it_is_sent() -> None:
     world = World()
     override = override_on(world)
 
-    first = override.late(LATE, send=True)
+    first = override.resolve(LATE, send=True)
     world.clock.at_ms += 1_000
-    again = override.late(LATE, send=True)
+    again = override.resolve(LATE, send=True)
 
     assert (first.sent, again.sent) == (Status.RECORDED, Status.DUPLICATE)
-    assert first.settled
+    assert first.resolved
     (item,) = [i for i in world.dynamo.items(TABLE) if i["entry"].startswith("e#")]
     assert (item["delta"], item["at"], item["occurred_at"]) == (7, NOW_MS, MADE_MS)
     assert item["key"] == f"override:{LATE.id}"
@@ -89,11 +89,11 @@ def test_what_may_have_been_counted_is_sent_only_if_a_person_says_so() -> None:
     world.dynamo.put(Put(TABLE, encode_head(LATE.counter, head(0, NOW_MS))))
     override = override_on(world)
 
-    kept = override.late(LATE, send=True)
-    forced = override.late(LATE, send=True, even_if_counted=True)
+    kept = override.resolve(LATE, send=True)
+    forced = override.resolve(LATE, send=True, even_if_counted=True)
 
-    assert (kept.standing, kept.sent, kept.settled) == (LateStatus.UNKNOWN, None, False)
-    assert (forced.sent, forced.settled) == (Status.RECORDED, True)
+    assert (kept.status, kept.sent, kept.resolved) == (LateStatus.UNKNOWN, None, False)
+    assert (forced.sent, forced.resolved) == (Status.RECORDED, True)
     assert world.deltas() == [7]
 
 
@@ -102,9 +102,9 @@ def test_what_was_counted_is_never_sent_also_by_force() -> None:
     world = World()
     world.dynamo.put(Put(TABLE, encode_entry(LATE, 1)))
 
-    late = override_on(world).late(LATE, send=True, even_if_counted=True)
+    late = override_on(world).resolve(LATE, send=True, even_if_counted=True)
 
-    assert (late.standing, late.sent, late.settled) == (LateStatus.COUNTED, None, True)
+    assert (late.status, late.sent, late.resolved) == (LateStatus.COUNTED, None, True)
     assert world.deltas() == [7]
 
 
@@ -118,16 +118,16 @@ def test_what_expired_a_moment_ago_may_still_be_written(
     """To another clock it has not expired, and a request may be on its way."""
     late = replace(LATE, at_ms=NOW_MS - HORIZON_DEFAULT_MS - behind_ms)
 
-    assert override_on(World()).judge(late) is standing
+    assert override_on(World()).status_of(late) is standing
 
 
 def test_a_look_changes_nothing() -> None:
     """Listing sends none."""
     world = World()
 
-    late = override_on(world).late(LATE, send=False)
+    late = override_on(world).resolve(LATE, send=False)
 
-    assert (late.standing, late.settled) == (LateStatus.UNCOUNTED, False)
+    assert (late.status, late.resolved) == (LateStatus.UNCOUNTED, False)
     assert world.deltas() == []
 
 
@@ -139,11 +139,11 @@ def test_what_could_not_be_sent_stays() -> None:
         [*[Fault(Unclear("lost"))] * 7, Fault(Unclear("lost"), applied=True)]
     )
 
-    late = override.late(LATE, send=True)
+    late = override.resolve(LATE, send=True)
 
     assert isinstance(late.sent, Unacknowledged)
-    assert not late.settled
-    assert override.late(LATE, send=True).sent is Status.DUPLICATE
+    assert not late.resolved
+    assert override.resolve(LATE, send=True).sent is Status.DUPLICATE
     assert world.deltas() == [7]
 
 

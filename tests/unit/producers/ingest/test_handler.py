@@ -23,5 +23,5 @@ def test_stream_and_shard_come_from_the_records() -> None:
 @pytest.mark.parametrize("record", [{}, None, {"eventID": 7}, {"eventID": "a:1"}])
 def test_a_record_that_does_not_tell_is_refused(record: Any) -> None:  # noqa: ANN401 - anything
     """The mapping is wrong: no record may be skipped for it."""
-    with pytest.raises(BadPayload, match="none of Kinesis"):
+    with pytest.raises(BadPayload, match="not one of Kinesis"):
         source_of([record])

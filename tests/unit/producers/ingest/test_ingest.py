@@ -23,7 +23,7 @@ from countledger.ledger.limits import HORIZON_DEFAULT_MS
 from countledger.ledger.namespace import Kind as NamespaceKind
 from countledger.ledger.namespace import Namespaces
 from countledger.producers.event import Event, make_entry
-from countledger.producers.ingest.reading import RejectionKind
+from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.kinesis.aggregate import pack, unpack
 from countledger.producers.kinesis.message import encode
 from countledger.producers.payload import parse_time
@@ -242,7 +242,7 @@ def test_a_record_that_is_none_of_kinesis_fails_the_batch() -> None:
     """The mapping is wrong, not the record: nothing may be skipped."""
     records: list[Any] = [{"dynamodb": {}}, {}, {"kinesis": {"data": "%", "sequenceNumber": "1"}}]
     for record in records:
-        with pytest.raises(BadPayload, match="none of Kinesis"):
+        with pytest.raises(BadPayload, match="not one of Kinesis"):
             World().ingest.apply([record], stream="", shard="")
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger.ledger.limits import MESSAGE_MAX_BYTES
+from countledger.producers.ingest.entries import RecordPlace, RejectedEvent, RejectionKind
 from countledger.producers.ingest.quarantine import QuarantineMessage, messages_of, quarantined_of
-from countledger.producers.ingest.reading import RecordPlace, RejectedEvent, RejectionKind
 
 QUEUE_MAX_BYTES = 262_144
 
@@ -91,6 +91,6 @@ def test_a_letter_names_stream_and_shard() -> None:
             "part": 0,
             "arrived_ms": 5,
             "text": "x",
-            "copy": letter_copy_id(),
+            "quarantine_id": letter_copy_id(),
         }
     ]

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.ledger.errors import Unclear
+from countledger.ledger.errors import RequestRejected, Unclear
 from countledger.ledger.head import Head, encode_head
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS
 from countledger.ledger.operations import Delete, Put
 from countledger.ledger.quarantine_record import CONTENT_MAX_BYTES, QuarantineSource
 from countledger.ledger.quarantine_store import QuarantineStore
-from countledger.producers.ingest.expired import Override
+from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest
+from countledger.producers.ingest.late import LateResender
 from countledger.producers.ingest.quarantine import IngestQuarantine
 from countledger.producers.ingest.redrive import IngestRedrive
-from countledger.producers.ingest.writing import Writer
 from countledger.producers.kinesis.aggregate import pack
 from countledger.producers.kinesis.message import encode
 from tests.unit.ledger.clocks import NOW_MS
@@ -58,7 +58,7 @@ class Keeping(World):
     def ingest(self) -> Ingest:
         """The ingest."""
         kept = IngestQuarantine(self.copies, self.quarantine)
-        return Ingest(Writer(sender_on(self.dynamo, self.clock)), kept, REGION)
+        return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), kept, REGION)
 
     @property
     def copies(self) -> QuarantineStore:
@@ -69,19 +69,19 @@ class Keeping(World):
     def again(self) -> IngestRedrive:
         """The product's."""
         sender = sender_on(self.dynamo, self.clock)
-        override = Override(sender, MemoryClient(tables=self.dynamo.tables), self.clock)
-        return IngestRedrive(Writer(sender), override, REGION)
+        override = LateResender(sender, MemoryClient(tables=self.dynamo.tables), self.clock)
+        return IngestRedrive(EntryWriter(sender), override, REGION)
 
     def kept(self) -> list[QuarantinedRecord]:
         """The copies."""
         return list(self.copies.newest(QuarantineSource.KINESIS))
 
     def redrive(
-        self, copy: QuarantinedRecord, *, even_if_counted: bool = False
+        self, record: QuarantinedRecord, *, even_if_counted: bool = False
     ) -> tuple[bool, str]:
         """Take one in again."""
-        answer = self.again(copy, even_if_counted=even_if_counted)
-        return answer.settled, answer.said
+        answer = self.again(record, even_if_counted=even_if_counted)
+        return answer.resolved, answer.detail
 
 
 @pytest.fixture
@@ -96,14 +96,14 @@ def test_each_thing_that_is_set_aside_has_one_copy_however_often_it_comes(world:
     for _ in range(3):
         world.apply(*data)
 
-    assert sorted(copy.kind for copy in world.kept()) == ["malformed", "malformed", "refused"]
-    told = [one["copy"] for one in world.quarantine.rejected()]
-    assert sorted(told) == sorted(copy.id for copy in world.kept())
-    assert {copy.content for copy in world.kept()} == {data[0], data[2], data[3]}
+    assert sorted(record.kind for record in world.kept()) == ["malformed", "malformed", "refused"]
+    told = [one["quarantine_id"] for one in world.quarantine.rejected()]
+    assert sorted(told) == sorted(record.id for record in world.kept())
+    assert {record.content for record in world.kept()} == {data[0], data[2], data[3]}
 
 
 def test_a_queue_that_takes_nothing_is_told_later(world: Keeping) -> None:
-    """The copy is there already, and its message is owed."""
+    """The record is there already, and its message is owed."""
     world.quarantine.faults.append(Unclear("lost"))
 
     first = world.apply(b"nonsense")
@@ -130,21 +130,21 @@ def test_a_copy_that_is_not_surely_kept_lets_its_record_come_again(
 def test_what_was_refused_for_a_reason_that_is_gone_is_taken_in_once(world: Keeping) -> None:
     """Under the key that it came with."""
     world.apply(keyed(5), keyed(6))
-    (copy,) = world.kept()
-    assert world.redrive(copy)[0] is False
+    (record,) = world.kept()
+    assert world.redrive(record)[0] is False
     (there,) = (item for item in world.dynamo.items(TABLE) if item["entry"].startswith("e#"))
     world.dynamo.delete(Delete(TABLE, {name: there[name] for name in ("counter", "entry")}))
 
-    assert [world.redrive(copy) for _ in range(2)] == [(True, "recorded"), (True, "duplicate")]
+    assert [world.redrive(record) for _ in range(2)] == [(True, "recorded"), (True, "duplicate")]
     assert world.deltas() == [6]
 
 
 def test_what_is_refused_for_another_reason_than_its_age_says_that_reason(world: Keeping) -> None:
     """Only an expired entry is looked for among those that were merged."""
     world.apply(keyed(5), keyed(6))
-    (copy,) = world.kept()
+    (record,) = world.kept()
 
-    settled, said = world.redrive(copy)
+    settled, said = world.redrive(record)
 
     assert not settled
     assert "was used for a delta of 5, and now comes with 6" in said
@@ -154,19 +154,19 @@ def test_what_is_broken_stays_broken(world: Keeping) -> None:
     """With the reason; nothing is written."""
     world.apply(b"nonsense", packed(5)[:-1])
 
-    for copy in world.kept():
-        settled, said = world.redrive(copy)
-        assert (settled, said) == (False, copy.reason)
+    for record in world.kept():
+        settled, said = world.redrive(record)
+        assert (settled, said) == (False, record.reason)
     assert world.deltas() == []
 
 
 def test_what_expired_is_counted_as_a_new_entry_once(world: Keeping) -> None:
     """Where it cannot have been counted before."""
     world.apply(encode(entry(7, at_ms=LATE_MS)))
-    (copy,) = world.kept()
-    assert copy.kind == "expired"
+    (record,) = world.kept()
+    assert record.kind == "expired"
 
-    answers = [world.redrive(copy) for _ in range(2)]
+    answers = [world.redrive(record) for _ in range(2)]
 
     assert answers == [(True, "recorded, as a new entry"), (True, "duplicate, as a new entry")]
     assert world.deltas() == [7]
@@ -178,30 +178,30 @@ def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> 
     head = Head(generation=3, sum=5, events=9, entries=9, from_at_ms=0, to_at_ms=NOW_MS)
     world.dynamo.put(Put(TABLE, encode_head(late.counter, head)))
     world.apply(encode(late))
-    (copy,) = world.kept()
+    (record,) = world.kept()
 
-    assert world.redrive(copy)[0] is False
+    assert world.redrive(record)[0] is False
     assert world.deltas() == []
-    assert world.redrive(copy, even_if_counted=True)[0] is True
+    assert world.redrive(record, even_if_counted=True)[0] is True
     assert world.deltas() == [7]
 
 
 def test_what_waited_here_beyond_its_horizon_is_judged_like_what_expired(world: Keeping) -> None:
     """It was refused in time; now its own identity may not be written any more."""
     world.apply(keyed(5), keyed(6))
-    (copy,) = world.kept()
+    (record,) = world.kept()
     world.clock.at_ms += HORIZON_DEFAULT_MS * 3
 
-    assert world.redrive(copy) == (False, "its key is taken by an entry with another delta")
+    assert world.redrive(record) == (False, "its key was used by an entry with another delta")
 
 
 def test_a_record_of_which_the_end_is_missing_is_not_guessed(world: Keeping) -> None:
     """It says how much is kept."""
     world.apply(b"x" * (CONTENT_MAX_BYTES + 1))
-    (copy,) = world.kept()
+    (record,) = world.kept()
 
-    assert len(copy.content) == CONTENT_MAX_BYTES
-    settled, said = world.redrive(copy)
+    assert len(record.content) == CONTENT_MAX_BYTES
+    settled, said = world.redrive(record)
     assert not settled
     assert str(CONTENT_MAX_BYTES + 1) in said
 
@@ -211,8 +211,19 @@ def test_an_aggregate_that_was_unreadable_is_unpacked_by_a_release_that_can(
 ) -> None:
     """All that it carries, each under its own id."""
     world.apply(packed(5, 6)[:-1])
-    (copy,) = world.kept()
-    whole = replace(copy, content=packed(5, 6))
+    (record,) = world.kept()
+    whole = replace(record, content=packed(5, 6))
 
     assert world.redrive(whole) == (True, "recorded")
     assert sorted(world.deltas()) == [5, 6]
+
+
+def test_a_new_entry_that_is_refused_says_why(world: Keeping) -> None:
+    """It stays in quarantine, and the next try may succeed."""
+    world.apply(encode(entry(7, at_ms=LATE_MS)))
+    (copy,) = world.kept()
+    world.dynamo.faults.append(Fault(RequestRejected("the table refuses it")))
+
+    assert world.redrive(copy) == (False, "the table refuses it")
+    assert world.redrive(copy) == (True, "recorded, as a new entry")
+    assert world.deltas() == [7]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import RequestRejected
+from countledger.producers.ingest.entries import EntryWriter
 from countledger.producers.ingest.ingest import Ingest, IngestOutcome
-from countledger.producers.ingest.writing import Writer
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.kinesis.streams import delivered
@@ -70,7 +70,7 @@ class World:
     @property
     def ingest(self) -> Ingest:
         """The ingest."""
-        return Ingest(Writer(sender_on(self.dynamo, self.clock)), self.quarantine, REGION)
+        return Ingest(EntryWriter(sender_on(self.dynamo, self.clock)), self.quarantine, REGION)
 
     def apply(self, *data: bytes, arrived_ms: int = NOW_MS) -> IngestOutcome:
         """Deliver a batch of records."""

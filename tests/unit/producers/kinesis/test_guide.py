@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from countledger.infra.template import load_template
-from countledger.producers.ingest.reading import RejectionKind
+from countledger.producers.ingest.entries import RejectionKind
 from countledger.producers.kinesis.library import MAGIC
 from countledger.producers.kinesis.message import EVENTS_MAX, VERSION, KinesisMessage, decode
 from countledger.producers.payload import MAX_BYTES

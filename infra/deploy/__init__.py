@@ -1,0 +1,1 @@
+"""The stack in an AWS account: bundle, template, change sets."""

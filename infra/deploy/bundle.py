@@ -1,0 +1,269 @@
+"""Builds the bundle of the Lambda functions: our package and what it needs, for Lambda's platform.
+
+`countledger deploy` builds it by itself; `make bundle` writes it to a file. Dependencies come from
+`requirements-functions.lock`, by hash and as wheels only. The same sources give the same bytes.
+Bytecode is in it if this machine has an interpreter of the functions' version; a cold start then
+compiles nothing.
+"""
+
+import argparse
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import countledger
+from countledger.ledger.errors import CountledgerError
+
+_LOCK_NAME: Final = "requirements-functions.lock"
+_INFRA: Final = Path(__file__).resolve().parents[1]
+# In `infra` in an installed package, at the top of a checkout.
+_INSTALLED: Final = _INFRA / _LOCK_NAME
+LOCK_PATH: Final = _INSTALLED if _INSTALLED.is_file() else _INFRA.parent / _LOCK_NAME
+
+# Lambda's limit for code and layers, unpacked; and what it takes without a detour over S3, which
+# we always make.
+MAX_UNZIPPED_BYTES: Final = 250 * 1024 * 1024
+DIRECT_UPLOAD_BYTES: Final = 50 * 1024 * 1024
+
+# `infra` deploys the functions, with a command line; it runs nowhere but at the user's.
+_NOT_OURS_TO_RUN: Final = frozenset({"infra", "__main__.py"})
+# What an installer leaves beside the packages.
+_NO_PACKAGE: Final = frozenset({"bin", ".lock"})
+_CACHE: Final = "__pycache__"
+# Where Lambda unpacks the bundle, as tracebacks name it.
+_TASK: Final = "/var/task"
+# What a function may make a client of: the services of `ledger/connection.py`.
+SERVICES: Final = frozenset(
+    {
+        "cloudformation",
+        "cloudwatch",
+        "dynamodb",
+        "dynamodbstreams",
+        "events",
+        "kinesis",
+        "lambda",
+        "s3",
+        "scheduler",
+        "sns",
+        "sqs",
+        "sts",
+    }
+)
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can say
+_MODE: Final = 0o100644
+
+
+class BundleFailed(CountledgerError):
+    """The bundle could not be built, or is larger than Lambda takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleTarget:
+    """What a bundle is built for.
+
+    Attributes:
+        python_version: `major.minor`.
+        platform: as uv names it; None: this machine's.
+    """
+
+    python_version: str
+    platform: str | None
+
+
+LAMBDA: Final = {
+    "arm64": BundleTarget("3.13", "aarch64-manylinux_2_28"),
+    "x86_64": BundleTarget("3.13", "x86_64-manylinux_2_28"),
+}
+# For the local engine, whose functions run on the interpreter that runs it.
+OWN: Final = BundleTarget(f"{sys.version_info.major}.{sys.version_info.minor}", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle, ready to be uploaded.
+
+    Attributes:
+        content: the zip.
+        unzipped_bytes: the sum of its files.
+        files: how many.
+        has_bytecode: whether a function starts without compiling: where it was built there was an
+            interpreter of its version.
+    """
+
+    content: bytes
+    unzipped_bytes: int
+    files: int
+    has_bytecode: bool = False
+
+    def summary(self) -> str:
+        """Its size, for a person."""
+        return (
+            f"{_megabytes(len(self.content))} zipped, {_megabytes(self.unzipped_bytes)} unzipped"
+            f" (limit {_megabytes(MAX_UNZIPPED_BYTES)}), {self.files} files,"
+            f" {'with' if self.has_bytecode else 'without'} bytecode"
+        )
+
+
+def build_bundle(target: BundleTarget, *, lock: Path = LOCK_PATH) -> Bundle:
+    """Fetch the dependencies for the target and pack them with our package.
+
+    Args:
+        target: the interpreter and platform that will run it.
+        lock: the pinned dependencies, with hashes.
+
+    Raises:
+        BundleFailed: there is no lock file or no uv, a dependency has no wheel for the target, a
+            hash differs, or it is all too large.
+    """
+    if not lock.is_file():
+        raise BundleFailed(f"{lock} does not exist: install countledger anew, or use a checkout")
+    if find_spec("uv") is None:
+        raise BundleFailed("the bundle is built by uv: pip install 'countledger[deploy]'")
+    with tempfile.TemporaryDirectory(prefix="countledger-bundle-") as directory:
+        stage = Path(directory)
+        _fetch(target, lock, stage)
+        for name, path in _own_files():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, stage / name)
+        _remove_what_no_function_reads(stage)
+        interpreter = interpreter_of(target.python_version)
+        if interpreter is not None:
+            _compile(stage, interpreter)
+        files = {name: path.read_bytes() for name, path in _staged_files(stage)}
+    return replace(pack(files), has_bytecode=interpreter is not None)
+
+
+def _remove_what_no_function_reads(stage: Path) -> None:
+    """Models of the hundreds of services that the functions never call: two thirds of it all."""
+    for model in (stage / "botocore" / "data").iterdir():
+        if model.is_dir() and model.name not in SERVICES:
+            shutil.rmtree(model)
+
+
+def interpreter_of(python_version: str) -> str | None:
+    """An interpreter of this machine that writes the target's bytecode, or None."""
+    if python_version == OWN.python_version:
+        return sys.executable
+    command = [sys.executable, "-m", "uv", "python", "list", "--only-installed"]
+    command += ["--output-format", "json", "--no-python-downloads", python_version]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    found = json.loads(done.stdout) if done.returncode == 0 else []
+    paths = (one["path"] for one in found if one["implementation"] == "cpython")
+    return next(paths, None)
+
+
+def _compile(stage: Path, interpreter: str) -> None:
+    """Write bytecode that is never compared with its source; equal sources give equal bytes.
+
+    Raises:
+        BundleFailed: the interpreter could not.
+    """
+    command = [interpreter, "-I", "-m", "compileall", "-q", "-j", "1"]
+    command += ["--invalidation-mode", "unchecked-hash", "-s", str(stage), "-p", _TASK, str(stage)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(  # noqa: S603 - ours
+        command, check=False, capture_output=True, text=True, env=environment
+    )
+    if done.returncode != 0:
+        raise BundleFailed(f"the bytecode could not be compiled: {done.stdout.strip()}")
+
+
+def pack(files: dict[str, bytes]) -> Bundle:
+    """Zip files so that equal files give equal bytes.
+
+    Raises:
+        BundleFailed: more than Lambda takes.
+    """
+    unzipped_bytes = sum(len(content) for content in files.values())
+    if unzipped_bytes > MAX_UNZIPPED_BYTES:
+        raise BundleFailed(
+            f"the bundle has {_megabytes(unzipped_bytes)} unzipped;"
+            f" Lambda takes {_megabytes(MAX_UNZIPPED_BYTES)}"
+        )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3  # Unix, wherever it is built: its modes count
+            entry.external_attr = _MODE << 16
+            archive.writestr(entry, files[name])
+    return Bundle(buffer.getvalue(), unzipped_bytes, len(files))
+
+
+def _fetch(target: BundleTarget, lock: Path, into: Path) -> None:
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(into)]
+    command += ["--python-version", target.python_version]
+    if target.platform is not None:
+        command += ["--python-platform", target.platform]
+    # The lock is complete and hashed: nothing is resolved, and nothing is built here.
+    command += ["--only-binary", ":all:", "--no-deps", "--require-hashes", "-r", str(lock)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours
+    if done.returncode != 0:
+        raise BundleFailed(f"the dependencies could not be fetched: {done.stderr.strip()}")
+
+
+def _staged_files(stage: Path) -> Iterator[tuple[str, Path]]:
+    for path in stage.iterdir():
+        if path.name not in _NO_PACKAGE:
+            yield from _files_of(path, Path(path.name), caches=True)
+
+
+def _own_files() -> Iterator[tuple[str, Path]]:
+    for path in Path(countledger.__file__).parent.iterdir():
+        if path.name not in _NOT_OURS_TO_RUN:
+            # In a checkout a package is a link.
+            yield from _files_of(path.resolve(), Path("countledger") / path.name)
+
+
+def _files_of(path: Path, name: Path, *, caches: bool = False) -> Iterator[tuple[str, Path]]:
+    """The files of a directory, or the file itself, by their names in the bundle."""
+    if path.name == _CACHE and not caches:
+        return
+    if path.is_file():
+        yield name.as_posix(), path
+        return
+    for inner in path.iterdir():
+        yield from _files_of(inner, name / inner.name, caches=caches)
+
+
+def _megabytes(size_bytes: int) -> str:
+    return f"{size_bytes / 1024 / 1024:.1f} MB"
+
+
+def main() -> int:
+    """Build a bundle into a file and print its size; the exit code."""
+    parser = argparse.ArgumentParser(description="Build the bundle of the Lambda functions.")
+    parser.add_argument("--out", type=Path, required=True, help="the zip file to write")
+    parser.add_argument(
+        "--architecture",
+        choices=[*LAMBDA, "own"],
+        default="arm64",
+        help="Lambda's processor, or this machine and interpreter (for the local engine)",
+    )
+    arguments = parser.parse_args()
+    try:
+        bundle = build_bundle(LAMBDA.get(arguments.architecture, OWN))
+    except BundleFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_bytes(bundle.content)
+    sys.stdout.write(f"{arguments.out}: {bundle.summary()}\n")
+    if len(bundle.content) > DIRECT_UPLOAD_BYTES:
+        sys.stdout.write("It is over 50 MB zipped: only an upload through S3 can take it.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What a request that changes a stack carries, and what it would do, for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from countledger.ledger.errors import BadInput
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+# Where a replacement that CloudFormation calls possible would leave data behind.
+_HOLDS_DATA: Final = frozenset(
+    {
+        "AWS::DynamoDB::GlobalTable",
+        "AWS::DynamoDB::Table",
+        "AWS::Kinesis::Stream",
+        "AWS::S3::Bucket",
+        "AWS::SQS::Queue",
+    }
+)
+
+
+class Effect(StrEnum):
+    """What happens to a resource."""
+
+    ADD = "add"
+    CHANGE = "change"
+    MAY_REPLACE = "may replace"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """What happens to one resource.
+
+    Attributes:
+        effect: what happens.
+        resource: its name in the template.
+        kind: its type.
+        causes: the properties that differ, or the parameters and resources that they come from.
+    """
+
+    effect: Effect
+    resource: str
+    kind: str
+    causes: tuple[str, ...] = ()
+
+    @property
+    def dangerous(self) -> bool:
+        """Whether something is deleted, or made anew in another's place."""
+        if self.effect is Effect.MAY_REPLACE:
+            return self.kind in _HOLDS_DATA
+        return self.effect in {Effect.REPLACE, Effect.DELETE}
+
+
+def changes_in(described: Iterable[Mapping[str, Any]]) -> tuple[ResourceChange, ...]:
+    """The changes that DescribeChangeSet lists: the dangerous ones first, then by name."""
+    found = [_change(one["ResourceChange"]) for one in described if "ResourceChange" in one]
+    return tuple(sorted(found, key=lambda one: (not one.dangerous, one.resource)))
+
+
+def _change(described: Mapping[str, Any]) -> ResourceChange:
+    return ResourceChange(
+        _effect(described),
+        described["LogicalResourceId"],
+        described["ResourceType"],
+        tuple(sorted(set(_causes(described.get("Details", ()))))),
+    )
+
+
+def _effect(described: Mapping[str, Any]) -> Effect:
+    action = described["Action"]
+    if action == "Add":
+        return Effect.ADD
+    if action == "Modify":
+        replaced = {"True": Effect.REPLACE, "Conditional": Effect.MAY_REPLACE}
+        return replaced.get(str(described.get("Replacement")), Effect.CHANGE)
+    if action == "Remove":
+        return Effect.DELETE
+    # `Dynamic` (decided on the way) and whatever comes later: nobody can say that it is harmless.
+    return Effect.REPLACE
+
+
+def _causes(details: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for detail in details:
+        target = detail.get("Target", {})
+        yield target.get("Name") or target.get("Attribute", "?")
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse parameters that a template has not.
+
+    Raises:
+        BadInput: naming the first of them, and those that there are.
+    """
+    names = set(known)
+    strange = sorted(set(given) - names)
+    if strange:
+        raise BadInput(
+            f"the template has no parameter {strange[0]!r}; it has {', '.join(sorted(names))}"
+        )
+
+
+def parameters_for(
+    given: Mapping[str, str], existing: Mapping[str, Any] | None, known: Iterable[str]
+) -> list[Any]:
+    """What is given, and the kept value of every other one that both templates know.
+
+    Args:
+        given: values by name.
+        existing: the described stack, if there is one.
+        known: the names that the new template has.
+
+    Raises:
+        BadInput: the template has no such parameter.
+    """
+    known = set(known)
+    refuse_unknown(given, known)
+    before = (existing or {}).get("Parameters", [])
+    kept = known & {one["ParameterKey"] for one in before} - given.keys()
+    return [
+        *({"ParameterKey": name, "ParameterValue": value} for name, value in given.items()),
+        *({"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept)),
+    ]
+
+
+def tags_for(given: Mapping[str, str], existing: Mapping[str, Any] | None) -> list[Any]:
+    """What a request carries replaces all that were there: so it carries those, too."""
+    before = {one["Key"]: one["Value"] for one in (existing or {}).get("Tags", [])}
+    return [{"Key": key, "Value": value} for key, value in {**before, **given}.items()]
+
+
+# What AWS itself writes, and nobody else may.
+_RESERVED: Final = "aws:"
+
+
+def tag_entries(dynamodb: DynamoDBClient, table: str, tags: Mapping[str, str]) -> None:
+    """Give the table of the entries the tags of its stack: two calls, or none without tags.
+
+    A stack hands its tags on to every resource that has tags. A global table has none itself, but
+    for each of its replicas, and gets nothing.
+
+    Raises:
+        AccessDenied: whoever deploys may not tag a table.
+    """
+    given = [{"Key": k, "Value": v} for k, v in tags.items() if not k.startswith(_RESERVED)]
+    if not given:
+        return
+    with translated(f"TagResource of {table}"):
+        arn = dynamodb.describe_table(TableName=table)["Table"]["TableArn"]
+        dynamodb.tag_resource(ResourceArn=arn, Tags=given)  # type: ignore[arg-type]  # is of its shape

@@ -1,0 +1,102 @@
+"""The bucket of bundles and templates: created or taken over; its objects are never changed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import BadSetting, CountledgerError
+from countledger.ledger.service_errors import translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+_PREFIX: Final = "countledger"
+# The one region whose buckets are made without naming it.
+_FIRST_REGION: Final = "us-east-1"
+
+
+def default_bucket(account: str, region: str) -> str:
+    """The name of the bucket that is made where none is given: one for an account and region."""
+    return f"{_PREFIX}-code-{account}-{region}"
+
+
+def make_bucket(s3: S3Client, name: str, account: str, region: str) -> bool:
+    """Make sure of a bucket of this account, closed to the public; whether it had to be made.
+
+    Raises:
+        BadSetting: somebody else owns a bucket of that name.
+    """
+    if _is_ours(s3, name, account):
+        return False
+    with translated(f"CreateBucket {name}"):
+        if region == _FIRST_REGION:
+            s3.create_bucket(Bucket=name)
+        else:
+            s3.create_bucket(
+                Bucket=name,
+                CreateBucketConfiguration={"LocationConstraint": region},  # type: ignore[typeddict-item]  # newer regions than the types know
+            )
+        s3.put_public_access_block(
+            Bucket=name,
+            ExpectedBucketOwner=account,
+            PublicAccessBlockConfiguration={
+                "BlockPublicAcls": True,
+                "IgnorePublicAcls": True,
+                "BlockPublicPolicy": True,
+                "RestrictPublicBuckets": True,
+            },
+        )
+    return True
+
+
+def take_bucket(s3: S3Client, name: str, account: str) -> None:
+    """Make sure that a bucket exists and is this account's.
+
+    Raises:
+        BadSetting: it does not exist, or is somebody else's.
+    """
+    if not _is_ours(s3, name, account):
+        raise BadSetting(
+            f"there is no bucket {name!r}: make it first, or leave --bucket out and one is made"
+        )
+
+
+def upload(s3: S3Client, bucket: str, body: bytes, suffix: str) -> str:
+    """Put a file under a key that is a hash of it, so that nothing is ever overwritten; the key."""
+    key = f"{_PREFIX}/{hashlib.sha256(body).hexdigest()[:32]}{suffix}"
+    with translated(f"PutObject into {bucket}"):
+        s3.put_object(Bucket=bucket, Key=key, Body=body)
+    return key
+
+
+def _is_ours(s3: S3Client, name: str, account: str) -> bool:
+    try:
+        with translated(f"HeadBucket {name}"):
+            s3.head_bucket(Bucket=name, ExpectedBucketOwner=account)
+    except CountledgerError as error:
+        # A HEAD has no body: the status is all that it tells.
+        text = str(error)
+        if "404" in text or "NoSuchBucket" in text:
+            return False
+        if "403" in text:
+            raise BadSetting(
+                f"bucket {name!r} belongs to another account, or you may not look at it: "
+                "give one of your own with --bucket"
+            ) from error
+        raise
+    return True
+
+
+_PARAMETER: Final = "  {name}:\n    Type: String\n"
+
+
+def packaged(template: str, bucket: str, key: str) -> str:
+    """The template, whose parameters of the code say by default where the bundle lies."""
+    for name, value in (("CodeBucket", bucket), ("CodeKey", key)):
+        declared = _PARAMETER.format(name=name)
+        if template.count(declared) != 1:
+            raise ValueError(f"the template does not declare {name} as it used to")
+        template = template.replace(declared, f'{declared}    Default: "{value}"\n')
+    return template

@@ -1,0 +1,1 @@
+"""The stack on this machine: an engine that plays AWS, and the event source mappings."""

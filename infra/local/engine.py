@@ -1,0 +1,215 @@
+"""The embedded AWS: MiniStack as a process of its own, on loopback, that leaves nothing behind."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from countledger.infra.local.running import kill_all, processes_under
+from countledger.ledger.errors import SetupError
+
+REGION: Final = "us-east-1"
+ACCOUNT: Final = "000000000000"
+
+# An access key of twelve digits is the root user of that account: it may do everything, also when
+# the engine enforces IAM.
+ROOT_KEY: Final = ACCOUNT
+ROOT_SECRET: Final = "local"  # noqa: S105 - the engine's fixed credentials, good on loopback only
+
+READY_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 5.0
+_LOG_TAIL_LINES: Final = 15
+
+# Functions inherit the engine's environment, so what belongs to the user's own AWS must not reach
+# it: a profile, a key or an endpoint there would win over the local one.
+_FOREIGN_PREFIXES: Final = (
+    "AWS_",
+    "COUNTLEDGER_",
+    "DOCKER_",
+    "EDGE_",
+    "GATEWAY_",
+    "LAMBDA_",
+    "LOCALSTACK",
+    "MINISTACK",
+    "POWERTOOLS_",
+    "S3_",
+)
+_FOREIGN_NAMES: Final = frozenset({"AUTH", "PERSIST_STATE", "SERVICES", "STATE_DIR", "USE_SSL"})
+
+
+class EngineFailed(SetupError):
+    """The embedded engine did not start."""
+
+
+class Engine:
+    """One embedded engine. Start it with `with` or `start`; the other end is `stop`.
+
+    Its data live as long as it runs. It ends with this process, however this process ends.
+
+    Attributes:
+        home: its private temporary directory, deleted at the end.
+    """
+
+    def __init__(self, *, auth: bool = False, parent_dir: Path | None = None) -> None:
+        """Describe an engine; nothing runs yet.
+
+        Args:
+            auth: whether it enforces IAM policies.
+            parent_dir: where its private directory is made (default: the system's).
+        """
+        self._auth = auth
+        self._parent_dir = parent_dir
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline = -1
+        self._port = 0
+        self.home = Path()
+
+    @property
+    def url(self) -> str:
+        """Its endpoint."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        if self._process is None:
+            raise EngineFailed("the embedded engine does not run")
+        return self._process.pid
+
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the process and wait until it answers.
+
+        Raises:
+            EngineFailed: it ended or did not answer in time; the message has the end of its log.
+        """
+        self.home = Path(tempfile.mkdtemp(prefix="countledger-engine-", dir=self._parent_dir))
+        try:
+            # The socket listens before the process exists: nobody can take the port in between,
+            # and the first request simply waits.
+            with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
+                self._port = listening.getsockname()[1]
+                self._launch(listening.fileno())
+            self._wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _launch(self, socket_fd: int) -> None:
+        script = Path(__file__).with_name("engine_process.py")
+        watched, self._lifeline = os.pipe()
+        # -P: the directory of the script is no import path (its modules have everyday names).
+        command = [sys.executable, "-P", str(script)]
+        command += ["--socket-fd", str(socket_fd), "--parent-fd", str(watched)]
+        try:
+            with self._log_path.open("wb") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - our own script
+                    command,
+                    env=self._environment(),
+                    pass_fds=(socket_fd, watched),
+                    start_new_session=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+        finally:
+            os.close(watched)
+
+    @property
+    def _log_path(self) -> Path:
+        return self.home / "engine.log"
+
+    def _environment(self) -> dict[str, str]:
+        return cleaned_environment(os.environ) | {
+            "AUTH": "true" if self._auth else "false",
+            "AWS_ACCESS_KEY_ID": ROOT_KEY,
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": REGION,
+            "AWS_SECRET_ACCESS_KEY": ROOT_SECRET,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            # It would tidy up containers of other engines on the user's machine.
+            "DOCKER_HOST": f"unix://{self.home}/no-docker",
+            "GATEWAY_PORT": str(self._port),
+            "IOT_MTLS_ENABLED": "0",
+            "LAMBDA_EXECUTOR": "local",
+            "LOG_LEVEL": "WARNING",
+            "MINISTACK_HOST": "127.0.0.1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "PYTHONUNBUFFERED": "1",
+            "SFTP_ENABLED": "0",
+            "TMPDIR": str(self.home),
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+    def _wait_until_ready(self) -> None:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(f"{self.url}/_ministack/ready", timeout=READY_TIMEOUT_S) as answer:
+                answer.read()
+        except OSError as error:  # urllib's errors and time-outs are OSErrors
+            raise EngineFailed(
+                f"the embedded engine did not start ({error}); its log ends:\n{self._log_tail()}"
+            ) from error
+
+    def _log_tail(self) -> str:
+        lines = self._log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-_LOG_TAIL_LINES:]) or "(the log is empty)"
+
+    def stop(self) -> None:
+        """End the process, the workers of its functions, and its directory. Safe to call again."""
+        process, self._process = self._process, None
+        if process is not None:
+            _signal_group(process.pid, signal.SIGTERM)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                _signal_group(process.pid, signal.SIGKILL)
+                process.wait()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+        if self.home != Path():
+            kill_all(processes_under(self.home))
+            shutil.rmtree(self.home, ignore_errors=True)
+
+
+def cleaned_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what belongs to the user's own AWS or to another engine."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_FOREIGN_PREFIXES) and name not in _FOREIGN_NAMES
+    }
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)

@@ -1,0 +1,108 @@
+"""The event source mappings of the template that a pump plays, and the filters that they use."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from countledger.infra.template import TemplateUnsupported
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMapping:
+    """A mapping of a stream, and the stack's outputs that tell of it.
+
+    Attributes:
+        logical_id: the mapping in the template.
+        id_output: the output with its id; a stack without that output has no such mapping.
+        stream_output: the output with the ARN of the stream that it reads.
+        function_output: the output with the name of the function that it invokes.
+        service: whose stream it is.
+    """
+
+    logical_id: str
+    id_output: str
+    stream_output: str
+    function_output: str
+    service: Literal["dynamodb", "kinesis"] = "dynamodb"
+
+
+MATERIALIZER: Final = StreamMapping(
+    "MaterializerMapping",
+    "MaterializerMappingId",
+    "LedgerStreamArn",
+    "MaterializerFunctionName",
+)
+EVALUATOR: Final = StreamMapping(
+    "EvaluatorMapping",
+    "EvaluatorMappingId",
+    "CountersStreamArn",
+    "EvaluatorFunctionName",
+)
+INGEST: Final = StreamMapping(
+    "IngestMapping",
+    "IngestMappingId",
+    "IngestStreamArn",
+    "IngestFunctionName",
+    "kinesis",
+)
+MAPPINGS: Final = (MATERIALIZER, EVALUATOR, INGEST)
+# A stack with this tag has its mappings disabled on purpose: the tag names those that pumps play.
+PUMPED_TAG: Final = "countledger-pumped"
+Test: TypeAlias = Callable[[Any], bool]
+_PREFIX: Final = "prefix"
+
+
+def record_filter(patterns: tuple[str, ...]) -> Callable[[Mapping[str, Any]], bool]:
+    """A test that passes the stream records which one of the patterns matches (no pattern: all).
+
+    Args:
+        patterns: JSON objects. A name leads to a nested object or to a list; of the list's values
+            one must match: a string exactly, or `{"prefix": "..."}`.
+
+    Raises:
+        TemplateUnsupported: a pattern uses anything else.
+    """
+    tests = [_object_test(_parsed(pattern), pattern) for pattern in patterns]
+    if not tests:
+        return lambda _record: True
+    return lambda record: any(test(record) for test in tests)
+
+
+def _parsed(pattern: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(pattern)
+    except ValueError as error:
+        raise TemplateUnsupported(f"filter pattern {pattern!r} is not JSON: {error}") from error
+
+
+def _object_test(pattern: Any, whole: str) -> Test:  # noqa: ANN401 - JSON
+    if not isinstance(pattern, dict) or not pattern:
+        raise TemplateUnsupported(f"filter pattern {whole!r}: {pattern!r} is no filled object")
+    tests: dict[str, Test] = {}
+    for name, below in pattern.items():
+        if name.startswith("$"):
+            raise TemplateUnsupported(f"filter pattern {whole!r}: the pump does not know {name!r}")
+        tests[name] = (
+            _values_test(below, whole) if isinstance(below, list) else _object_test(below, whole)
+        )
+    return lambda value: (
+        isinstance(value, Mapping)
+        and all(name in value and test(value[name]) for name, test in tests.items())
+    )
+
+
+def _values_test(allowed: list[Any], whole: str) -> Test:
+    exact: set[str] = set()
+    prefixes: list[str] = []
+    for one in allowed:
+        if isinstance(one, str):
+            exact.add(one)
+        elif isinstance(one, dict) and list(one) == [_PREFIX] and isinstance(one[_PREFIX], str):
+            prefixes.append(one[_PREFIX])
+        else:
+            raise TemplateUnsupported(f"filter pattern {whole!r}: the pump does not know {one!r}")
+    if not allowed:
+        raise TemplateUnsupported(f"filter pattern {whole!r}: an empty list matches nothing")
+    starts = tuple(prefixes)
+    return lambda value: isinstance(value, str) and (value in exact or value.startswith(starts))

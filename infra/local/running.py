@@ -1,0 +1,162 @@
+"""A local stack in the background: what its supervisor writes down, and its processes.
+
+Processes of ours are found and ended, and only of ours.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+KILL_TIMEOUT_S: Final = 5.0
+_PAUSE_S: Final = 0.02
+
+
+def processes_under(home: Path) -> list[psutil.Process]:
+    """The processes of this user whose temporary directory is `home` or lies in it.
+
+    That directory is made for one engine or one supervisor, and all its processes inherit it: they
+    are found also when their parent was killed, and no recycled process id can be taken for one of
+    them.
+    """
+    return [process for process in psutil.process_iter() if is_under(process, home)]
+
+
+def is_under(process: psutil.Process, home: Path) -> bool:
+    """Whether this process has its temporary directory there (a dying one has none any more)."""
+    try:
+        temporary = process.environ().get("TMPDIR")
+    except (psutil.Error, OSError):
+        return False  # gone meanwhile, or of another user
+    return temporary is not None and Path(temporary).is_relative_to(home)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs. A dead one that nobody has waited for does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until_gone(processes: Collection[psutil.Process], timeout_s: float) -> None:
+    """Wait until none of them lives, or until the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    while any(lives(process) for process in processes) and time.monotonic() < deadline_s:
+        time.sleep(_PAUSE_S)
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes and wait until they are gone. psutil refuses a recycled id by itself."""
+    victims = list(processes)
+    for process in victims:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    wait_until_gone(victims, KILL_TIMEOUT_S)
+
+
+_STATE: Final = "state.json"
+_NEW_STATE: Final = "state.new"
+_LOG: Final = "supervisor.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A local stack in the background.
+
+    Attributes:
+        stack_name: of the stack.
+        url: the endpoint.
+        environment: what a process needs in its environment to work on it.
+        outputs: of the stack.
+        started_at: when it was ready.
+        pids: of the supervisor and of the engine.
+        log: the supervisor's log.
+        was_running: whether `up` found it running already.
+    """
+
+    stack_name: str
+    url: str
+    environment: dict[str, str]
+    outputs: dict[str, str]
+    started_at: datetime
+    pids: tuple[int, ...]
+    log: Path
+    was_running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorState:
+    """What the supervisor writes down once all is ready.
+
+    Attributes:
+        processes: id and time of creation of the supervisor and of the engine.
+    """
+
+    url: str
+    environment: dict[str, str]
+    outputs: dict[str, str]
+    started_at_s: float
+    processes: list[tuple[int, float]]
+
+    def write(self, directory: Path) -> None:
+        """Write it at once, so that a reader sees all or nothing."""
+        new = directory / _NEW_STATE
+        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        new.replace(directory / _STATE)
+
+
+def log_path(directory: Path) -> Path:
+    """The supervisor's log in its directory."""
+    return directory / _LOG
+
+
+def read_running(stack_name: str, directory: Path) -> Running | None:
+    """The stack of this directory, if its supervisor and its engine both live."""
+    state = _read(directory)
+    if state is None or len(_living(state, directory)) < len(state["processes"]):
+        return None
+    return Running(
+        stack_name=stack_name,
+        url=state["url"],
+        environment=state["environment"],
+        outputs=state["outputs"],
+        started_at=datetime.fromtimestamp(state["started_at_s"], UTC),
+        pids=tuple(pid for pid, _created_s in state["processes"]),
+        log=log_path(directory),
+        was_running=True,
+    )
+
+
+def _read(directory: Path) -> dict[str, Any] | None:
+    try:
+        text = (directory / _STATE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    state: dict[str, Any] = json.loads(text)
+    return state
+
+
+def recorded_processes(directory: Path) -> list[psutil.Process]:
+    """Those of the processes written down in the directory that live."""
+    state = _read(directory)
+    return _living(state, directory) if state is not None else []
+
+
+def _living(state: Mapping[str, Any], directory: Path) -> list[psutil.Process]:
+    found = []
+    for pid, created_s in state["processes"]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            # Its directory tells it from a process with a recycled id, also after the clock was
+            # set. A dying one has lost its environment: then its time of creation does.
+            ours = is_under(process, directory) or process.create_time() == created_s
+            if ours and lives(process):
+                found.append(process)
+    return found

@@ -1,0 +1,276 @@
+"""The entries of a batch of Kinesis records: decoded with their reasons, and written.
+
+Each payload is decoded to an entry or rejected with a reason, so that all are counted. A record
+that is broken as a whole (a wrong checksum, a cut end) hides how many entries it had: it counts as
+one payload. Entries with an id are written in batches of 25, entries with a key one by one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from countledger.ledger.errors import (
+    BadInput,
+    BadPayload,
+    CorruptItem,
+    CountledgerError,
+    OutOfTime,
+    RequestRejected,
+    shown,
+)
+from countledger.ledger.keys import namespace_of
+from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
+from countledger.ledger.namespace import Kind
+from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
+from countledger.producers.kinesis.message import decode
+from countledger.producers.receipt import Receipt, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from countledger.ledger.deadline import Deadline
+    from countledger.ledger.entry import Entry
+    from countledger.producers.sender import Sender
+
+# The result of writing an entry: it is in the ledger, or why not.
+WriteResult: TypeAlias = Status | CountledgerError
+
+# The time of arrival of a record that has no possible one; no record arrived at the epoch.
+_NEVER_MS: Final = 0
+_WRITERS: Final = 8
+_OF_THE_ENTRY: Final = (BadInput, RequestRejected, CorruptItem)
+
+
+class RejectionKind(StrEnum):
+    """Why a payload was quarantined."""
+
+    UNREADABLE = "unreadable"
+    """Its record cannot be unpacked."""
+    MALFORMED = "malformed"
+    """It breaks the schema of messages."""
+    REFUSED = "refused"
+    """The ledger refused it: its key was used with another delta, its counter has another kind."""
+    EXPIRED = "expired"
+    """It is older than the horizon: the entry alone does not show whether it was counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPlace:
+    """The place of a payload in a batch.
+
+    Attributes:
+        record: the index of its record in the batch.
+        sequence: that record's sequence number.
+        arrived_ms: when that record reached the stream.
+        part: the index within an aggregated record; 0 in a plain one; None means the whole record.
+    """
+
+    record: int
+    sequence: str
+    arrived_ms: int
+    part: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedEntry:
+    """A payload that is an entry.
+
+    Attributes:
+        place: its place.
+        payload: its bytes.
+        entry: the entry.
+    """
+
+    place: RecordPlace
+    payload: bytes
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedEvent:
+    """A payload that will not be in the ledger.
+
+    Attributes:
+        place: its place.
+        payload: its bytes.
+        kind: the reason in one word.
+        reason: the reason for a person.
+    """
+
+    place: RecordPlace
+    payload: bytes
+    kind: RejectionKind
+    reason: str
+
+
+def read(
+    records: Sequence[Mapping[str, Any]], origin: str
+) -> Iterator[DecodedEntry | RejectedEvent]:
+    """All payloads of a batch, in order.
+
+    Args:
+        records: of an event, as Lambda delivers them.
+        origin: the region where entries are written.
+
+    Raises:
+        BadPayload: a record is not one of Kinesis.
+    """
+    for number, record in enumerate(records):
+        place, data = _opened(number, record)
+        if place.arrived_ms == _NEVER_MS:
+            reason = "the record has no possible time of arrival"
+            yield RejectedEvent(place, data, RejectionKind.UNREADABLE, reason)
+            continue
+        try:
+            payloads = unpack(data)
+        except BrokenAggregate as broken:
+            yield RejectedEvent(place, data, RejectionKind.UNREADABLE, str(broken))
+            continue
+        for part, payload in enumerate(payloads):
+            within = RecordPlace(number, place.sequence, place.arrived_ms, part)
+            try:
+                entry = decode(payload, arrived_ms=place.arrived_ms, origin=origin)
+            except BadInput as error:
+                yield RejectedEvent(within, payload, RejectionKind.MALFORMED, str(error))
+            else:
+                yield DecodedEntry(within, payload, entry)
+
+
+def _opened(number: int, record: Mapping[str, Any]) -> tuple[RecordPlace, bytes]:
+    """The place of a record, and its data. An error here is one of the event, not of a payload."""
+    try:
+        inner = record["kinesis"]
+        arrived_ms = _arrival_in(inner["approximateArrivalTimestamp"])
+        place = RecordPlace(number, str(inner["sequenceNumber"]), arrived_ms, None)
+        return place, base64.b64decode(inner["data"], validate=True)
+    except (KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise BadPayload(f"record {shown(record)} is not one of Kinesis: {error!r}") from None
+
+
+def _arrival_in(timestamp: float) -> int:
+    """When a record arrived, in milliseconds; `_NEVER_MS` for a number that is no possible time.
+
+    JSON has Infinity and 1e300. If such a record were an error of the event, it would block its
+    shard until the stream drops it.
+
+    Raises:
+        TypeError, ValueError: it is not a number.
+    """
+    arrived_s = float(timestamp)
+    if not 0 <= arrived_s * SECOND_MS < TIME_LIMIT_MS:
+        return _NEVER_MS
+    return round(arrived_s * SECOND_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryWriter:
+    """Writes the entries of a batch.
+
+    Attributes:
+        sender: writes entries to the ledger, and checks the horizon before every attempt.
+    """
+
+    sender: Sender
+
+    def write(
+        self, entries: Sequence[Entry], deadline: Deadline | None = None
+    ) -> list[WriteResult]:
+        """Write entries: a write unit for each KB of each.
+
+        Args:
+            entries: the entries.
+            deadline: no write begins after it; None means no deadline.
+
+        Returns:
+            For each entry, in order, its status or its own error.
+        """
+        results = self._refusals(entries)
+        keyed: dict[tuple[str, str], list[int]] = {}
+        plain: dict[tuple[str, str], list[int]] = {}
+        for number, entry in enumerate(entries):
+            if number not in results:
+                groups = plain if entry.key is None else keyed
+                groups.setdefault((entry.counter, entry.id), []).append(number)
+        firsts = [numbers[0] for numbers in plain.values()]
+        batches = [
+            firsts[start : start + BATCH_WRITE_ITEMS]
+            for start in range(0, len(firsts), BATCH_WRITE_ITEMS)
+        ]
+        with ThreadPoolExecutor(_WRITERS, "countledger-ingest") as pool:
+            # Of several entries with one key the first is recorded.
+            for sent in pool.map(
+                lambda group: self._write_keyed(entries, group, deadline), keyed.values()
+            ):
+                results |= sent
+            for sent in pool.map(
+                lambda batch: self._write_batch(entries, batch, deadline), batches
+            ):
+                results |= sent
+        for first, *others in plain.values():
+            # A batch cannot contain an item twice; entries of one id have the same content.
+            result = results[first]
+            again = Status.DUPLICATE if isinstance(result, Status) else result
+            results |= dict.fromkeys(others, again)
+        return [results[number] for number in range(len(entries))]
+
+    def _refusals(self, entries: Sequence[Entry]) -> dict[int, WriteResult]:
+        """The errors of entries whose namespace takes none; each namespace is looked up once."""
+        refusals: dict[str, CountledgerError | None] = {}
+        for entry in entries:
+            namespace = namespace_of(entry.counter)
+            if namespace not in refusals:
+                refusals[namespace] = self._refusal_of(entry.counter)
+        return {
+            number: refusal
+            for number, entry in enumerate(entries)
+            if (refusal := refusals[namespace_of(entry.counter)]) is not None
+        }
+
+    def _refusal_of(self, counter: str) -> CountledgerError | None:
+        try:
+            self.sender.namespaces.for_use(counter, Kind.LEDGER)
+        except CountledgerError as error:
+            return error
+        return None
+
+    def _write_keyed(
+        self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None
+    ) -> dict[int, WriteResult]:
+        results: dict[int, WriteResult] = {}
+        for number in numbers:
+            late = _lateness(deadline)
+            results[number] = late or _result_of(self.sender.outcome_of(entries[number]))
+        return results
+
+    def _write_batch(
+        self, entries: Sequence[Entry], numbers: list[int], deadline: Deadline | None
+    ) -> dict[int, WriteResult]:
+        late = _lateness(deadline)
+        if late is not None:
+            return dict.fromkeys(numbers, late)
+        outcomes = self.sender.send_batch([entries[number] for number in numbers])
+        return dict(zip(numbers, map(_result_of, outcomes), strict=True))
+
+
+def _result_of(outcome: Receipt | CountledgerError) -> WriteResult:
+    return outcome.status if isinstance(outcome, Receipt) else outcome
+
+
+def _lateness(deadline: Deadline | None) -> OutOfTime | None:
+    """The error of a passed deadline, or None. Entries that are not begun are delivered again."""
+    try:
+        if deadline is not None:
+            deadline.check()
+    except OutOfTime as late:
+        return late
+    return None
+
+
+def is_final(error: CountledgerError) -> bool:
+    """Whether a retry would fail the same way: the error is of the entry, not of the service."""
+    return isinstance(error, _OF_THE_ENTRY)
