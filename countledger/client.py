@@ -19,6 +19,24 @@ if TYPE_CHECKING:
 
     import boto3
 
+    from countledger import (
+        Amount,
+        BufferedProducer,
+        Buffering,
+        Correction,
+        CountledgerError,
+        Entry,
+        Event,
+        ExactSum,
+        Failure,
+        Freshness,
+        Head,
+        IdempotencyKey,
+        Receipt,
+        Settings,
+        Snapshot,
+        Total,
+    )
     from countledger.compaction.deletions import Deletions
     from countledger.compaction.regions import Regions
     from countledger.compaction.schedules import Schedules
@@ -27,31 +45,17 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.rankings import Rankings
-    from countledger.consumers.snapshot import Snapshot
     from countledger.consumers.stream import LedgerStream
-    from countledger.consumers.totals import Freshness, TotalsReader
-    from countledger.ledger.amount import Amount
+    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.entry import Entry
-    from countledger.ledger.errors import CountledgerError
-    from countledger.ledger.exact import ExactReader, ExactSum
-    from countledger.ledger.head import Head
-    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
     from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
-    from countledger.ledger.settings import Settings
-    from countledger.ledger.total import Total
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claims import Claims
-    from countledger.producers.compensation import Correction
-    from countledger.producers.event import Event
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
-    from countledger.producers.receipt import Receipt
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
     from countledger.producers.strict.context import MethodContext
@@ -110,7 +114,7 @@ class CountLedger:
             BadInput: another argument breaks its rule; nothing was written.
             Unacknowledged: AWS gave no clear answer; `resend` the entry that the error carries.
         """
-        from countledger.producers.event import Event
+        from countledger import Event
 
         return self._recorder.record(Event(counter, delta, key, occurred_at, note))
 
@@ -167,8 +171,8 @@ class CountLedger:
         Raises:
             SetupError: there is no such stack, or the spool cannot be used.
         """
+        from countledger import Buffering
         from countledger.producers.buffer.assembly import buffered_producer
-        from countledger.producers.buffer.buffering import Buffering
 
         return buffered_producer(self.connection, buffering or Buffering(), on_failure)
 
@@ -182,8 +186,8 @@ class CountLedger:
 
         To find the stack may take a call: make it before the loop runs, or name the tables.
         """
+        from countledger import Buffering
         from countledger.producers.asynchronous.assembly import async_producer
-        from countledger.producers.buffer.buffering import Buffering
 
         return async_producer(
             self.connection, buffering or Buffering(), self.namespaces, on_failure
@@ -256,7 +260,7 @@ class CountLedger:
         """The counters of a namespace, with their totals; none that was never changed.
 
         Of strict counters by name, half a read unit for each, and each bin. The others are found by
-        guarded through the whole table `counters`, in no order: half a read unit for each 4 KB.
+        looking through the whole table `counters`, in no order: half a read unit for each 4 KB.
 
         Args:
             namespace: whose counters.
@@ -301,8 +305,8 @@ class CountLedger:
             NamespaceUnknown: nothing was ever recorded in its namespace.
             WrongKind: the counter is strict and has no ledger.
         """
+        from countledger import Kind
         from countledger.ledger.change_log import newest_first
-        from countledger.ledger.namespace import Kind
 
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
         table = self.connection.setting("ledger_table")
@@ -508,17 +512,17 @@ class CountLedger:
     @made_once
     def alerts(self) -> Alerts:
         """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
-        from countledger.consumers.alerts.assembly import alerts_of
+        from countledger.consumers.alerts.services import alerts_of
 
         return alerts_of(self.connection)
 
     @made_once
     def deletions(self) -> Deletions:
         """Delete counters with all that is kept of them, by name or by namespace."""
+        from countledger import Kind
         from countledger.compaction.assembly import deletions_of
         from countledger.consumers.auditor import why_not_exact
         from countledger.consumers.leftovers import Leftovers
-        from countledger.ledger.namespace import Kind
 
         leftovers = Leftovers(self.groups)
         return deletions_of(

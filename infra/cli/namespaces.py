@@ -84,9 +84,9 @@ def list_all(options: Options) -> int:
     """
     unread = Unread()
     found = options.client().namespaces.list(on_corrupt=unread.note)
-    documents = [*unread.behind(_document(each) for each in found)]
+    documents = [*unread.after(_document(each) for each in found)]
     show(options, [_row(each) for each in found], documents)
-    return unread.tell()
+    return unread.report()
 
 
 @app.command("show")
@@ -157,7 +157,9 @@ def _document(shown: Namespace) -> Row:
     }
 
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="What stands before the colon.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="The part of the name before the colon.")
+]
 Limit = Annotated[int, typer.Option(help="How many, up to 1,000.")]
 
 
@@ -180,10 +182,10 @@ def counters(
     unread = Unread()
     found = islice(options.client().counters(name, on_corrupt=unread.note), limit)
     if options.json:
-        show_json_array(unread.behind(map(total_document, found)))
+        show_json_array(unread.after(map(total_document, found)))
     else:
         show_rows(map(total_row, found))
-    return unread.tell()
+    return unread.report()
 
 
 @shared
