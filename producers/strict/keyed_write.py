@@ -12,8 +12,8 @@ The marker contains a digest of the incarnations of its counters. If one of them
 recreated, the changes are in some of the counters and not in others: that is no duplicate, and
 repeating them would count some of them twice. So the key counts as used for other counters.
 
-Nothing is sent once the marker may have expired: a process that was suspended for a day must
-neither send its changes again nor report that an applied change was withdrawn.
+Nothing is sent once the marker may have expired: a process that was suspended for a day must not
+send its changes again, nor report that an applied change was withdrawn.
 """
 
 from __future__ import annotations
@@ -226,11 +226,7 @@ def withdraw(
 ) -> Steps[StrictOutcome]:
     """Write a void marker where the key's own would be: one write unit.
 
-    Args:
-        context: what to work with.
-        change_id: the id of the key.
-        what: the counters, for outcomes.
-        until_ms: when the key's own marker may have expired; None: unknown.
+    `what` names the counters; `until_ms` is when the key's own marker may have expired, if known.
 
     Returns:
         `Withdrawn`: nothing under this key is applied, nor will be. `Duplicate`: it is applied.

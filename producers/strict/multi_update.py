@@ -18,7 +18,6 @@ all of them in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -33,10 +32,10 @@ from countledger.producers.strict.change import refusal, refused_by, update_of
 from countledger.producers.strict.definition import Method, StaleDefinition
 from countledger.producers.strict.outcome import BoundReached, Contended
 from countledger.producers.strict.reader import read_of, split_over_bins, states_of
-from countledger.producers.strict.state import Bounds, StrictState, encode_state, of
+from countledger.producers.strict.state import Bounds, encode_state, of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from random import Random
 
     from countledger.ledger.amount import Amount
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.keyed_write import KeyedWrite, Reasons
     from countledger.producers.strict.outcome import StrictOutcome
+    from countledger.producers.strict.state import StrictState
 
 # One action of the transaction is the marker.
 COUNTERS_MAX: Final = TRANSACTION_ACTIONS - 1
@@ -194,7 +194,6 @@ def plan_value(
     return writes
 
 
-_Read = Sequence[StrictState] | None
 _BUSY: Final = Throttled("others changed the counter each time before it could be set")
 
 
@@ -203,7 +202,7 @@ class ExactWrite:
     """Sets a counter to a value.
 
     Two write units for each KB of each item, two for the marker; and the reading. The state of an
-    attempt is what was read, or None to read it.
+    attempt is the planned request, or None to read the counter.
     """
 
     definition: Definition
@@ -226,15 +225,10 @@ class ExactWrite:
             return (yield from self.write.confirm_refusal(ended))
         return ended
 
-    def _request(self, states: _Read) -> Send:
-        context = self.write.context
-        if states is None:
-            return Send(read_of(context, self.definition))
-        now_ms = None if self.definition.method is Method.CRT else self.write.request.at_ms
-        writes = plan_value(context.table, self.definition, states, self.value, now_ms)
-        return self.write.send(writes)
+    def _request(self, planned: Send | None) -> Send:
+        return planned or Send(read_of(self.write.context, self.definition))
 
-    def _interpret(self, reply: Reply[_Read]) -> Verdict[_Read, StrictOutcome | Item]:
+    def _interpret(self, reply: Reply[Send | None]) -> Verdict[Send | None, StrictOutcome | Item]:
         if reply.state is None:
             if isinstance(reply.answer, CountledgerError):
                 return otherwise(reply)
@@ -251,7 +245,7 @@ class ExactWrite:
 
     def _from_reading(
         self, answer: Item | Sequence[Item | None] | None
-    ) -> Verdict[_Read, StrictOutcome | Item]:
+    ) -> Verdict[Send | None, StrictOutcome | Item]:
         try:
             states = states_of(self.definition, answer)
         except StaleDefinition:
@@ -262,9 +256,12 @@ class ExactWrite:
         if refused is not None:
             return Done(refused)
         Bounds(whole.lower, whole.upper).check_inside(self.value)
-        return Recheck(states)
+        now_ms = None if self.definition.method is Method.CRT else self.write.request.at_ms
+        table = self.write.context.table
+        writes = plan_value(table, self.definition, states, self.value, now_ms)
+        return Recheck(self.write.send(writes))
 
-    def _give_up(self, exhausted: Exhausted[_Read]) -> StrictOutcome:
+    def _give_up(self, exhausted: Exhausted[Send | None]) -> StrictOutcome:
         if exhausted.state is None or exhausted.error is _BUSY:
             return Contended(self.definition.counter, exhausted.attempts, str(exhausted.error))
         return self.write.give_up(exhausted)

@@ -65,7 +65,7 @@ class StrictTransactions:
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None = None,
     ) -> StrictOutcome:
-        """StrictChange up to 99 counters: two write units each, and two for each KB of the marker.
+        """Change up to 99 counters: two write units each, and two for each KB of the marker.
 
         A counter with bins may need to be split: two write units for each further bin, and two read
         units for each of its bins. A refusal costs the same, and a read unit.
