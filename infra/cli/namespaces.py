@@ -172,9 +172,9 @@ def counters(
 ) -> int:
     """List the counters of a namespace that were ever changed, with their totals.
 
-    Strict counters come by name. All others are found by guarded through the whole table, and come
-    in no order; that needs the policy of those who operate. A total that cannot be read is named,
-    and the exit code is 1.
+    Strict counters are listed by name. All others are found by a scan of the whole table, in no
+    order; this requires the policy OperatePolicyArn. A total that cannot be read is named, and the
+    exit code is 1.
 
     Examples:
       countledger namespace counters likes --limit 20
@@ -210,8 +210,8 @@ def rank(
     """Keep the totals of a namespace in order from now on.
 
     Whatever moves one of them then costs two write units more; other namespaces cost what they did.
-    Totals that are there are ranked by guarded through the whole table. Without waiting, a counter
-    that is new in those minutes is ranked with its next entry. Doing it again is no error.
+    Existing totals are ranked by a scan of the whole table. Without waiting, a counter that is new
+    in those minutes is ranked with its next entry. Repeating the command is no error.
 
     Examples:
       countledger namespace rank score

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from countledger.ledger import attempts as driver
-from countledger.ledger.attempts import PASSING as PASSING  # noqa: PLC0414 - for its importers
-from countledger.ledger.attempts import Backoff, Send, run
-from countledger.ledger.attempts import RetryPeriodOver as RetryPeriodOver  # noqa: PLC0414
-from countledger.ledger.before_send import guarded
+from countledger.ledger.attempts import Attempts, Backoff, Send, run
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     CountledgerError,
-    RequestRejected,
     Throttled,
-    TransactionCancelled,
     Unclear,
     Unreachable,
 )
@@ -28,13 +21,12 @@ from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.errors import Reason
     from countledger.producers.strict.definition import Definition
 
     _T = TypeVar("_T")
@@ -74,7 +66,7 @@ class MethodContext:
         """For how long the service surely remembers the client token of a key with a time."""
         return TOKEN_LIFE_MS - self.clock_skew_ms
 
-    def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> driver.Attempts:
+    def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> Attempts:
         """The attempts of one call.
 
         Args:
@@ -82,7 +74,7 @@ class MethodContext:
                 that was suspended and wakes later must not send again.
             policy: how often, and how long to wait.
         """
-        return driver.Attempts(self.clock, self.random, policy, until_ms)
+        return Attempts(self.clock, self.random, policy, until_ms)
 
     def read_incarnation(self, definition: Definition) -> Steps[Item]:
         """A counter's main item, if its incarnation is still the definition's: one read unit.
@@ -102,74 +94,6 @@ class MethodContext:
             # The change is applied; a read that fails must not make it look otherwise.
             return None
         return (item or {}).get("total")
-
-
-class Attempts(driver.Attempts):
-    """The attempts of one call, for a method whose loop is written by hand."""
-
-    def __init__(
-        self, context: MethodContext, backoff: Backoff, advice: str, *, until_ms: int | None = None
-    ) -> None:
-        """None made yet.
-
-        Args:
-            context: clock and randomness.
-            backoff: the method's policy.
-            advice: what a caller can do when the outcome stays unknown.
-            until_ms: when what makes another attempt safe may be forgotten. A process that was
-                frozen and wakes later must not send again.
-        """
-        super().__init__(context.clock, context.random, backoff, until_ms)
-        self._advice = advice
-
-    def again(self, error: CountledgerError) -> bool:
-        """Note a failure and wait before the next attempt; False: there is none left."""
-        self.maybe_applied = self.maybe_applied or isinstance(error, Unclear)
-        wait_ms = self.next_wait_ms()
-        if wait_ms is None:
-            return False
-        self.clock.sleep_ms(wait_ms)
-        try:
-            self.check()
-        except RetryPeriodOver:
-            return False
-        return True
-
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """Look once more as the request leaves: a process may stand still anywhere, for hours.
-
-        Raises:
-            RetryPeriodOver: it is too late for this one; it was not sent.
-        """
-        with guarded(self.check):
-            yield
-
-    def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
-        """What is left to say when no attempt is.
-
-        Raises:
-            Unreachable: nothing ever answered, so nothing was sent.
-        """
-        if self.maybe_applied:
-            return self.unknown(counter)
-        if isinstance(error, Unreachable):
-            raise error
-        return Contended(counter, self.made, str(error))
-
-    def unknown(self, counter: str) -> Unknown:
-        """The method cannot tell."""
-        return Unknown(counter, self._advice)
-
-
-def check_passing(reasons: Sequence[Reason]) -> None:
-    """Check that a cancelled transaction may succeed in another attempt.
-
-    Raises:
-        RequestRejected: it may not.
-    """
-    if not any(reason.passing for reason in reasons):
-        raise RequestRejected(str(TransactionCancelled(tuple(reasons))))
 
 
 def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Contended:
