@@ -182,7 +182,7 @@ class CountLedger:
 
         To find the stack may take a call: make it before the loop runs, or name the tables.
         """
-        from countledger.producers.asynchronous.assembly import async_producer
+        from countledger.producers.asynchronous.producer import async_producer
         from countledger.producers.buffer.buffering import Buffering
 
         return async_producer(
