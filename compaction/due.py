@@ -9,9 +9,11 @@ they read all totals once, in segments, and put such counters into the index.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Again, Attempts, Backoff, Done, Send, attempt, run
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import (
     DueRule,
@@ -22,23 +24,32 @@ from countledger.ledger.due import (
     settlement_of,
     standing_in,
 )
-from countledger.ledger.errors import ConditionFailed, CorruptItem
+from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
 from countledger.ledger.expressions import Compare
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, MINUTE_MS
 from countledger.ledger.operations import Scan
+from countledger.ledger.performer import DynamoPerformer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from countledger.ledger.attempts import Reply, Verdict
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.operations import Update
 
-# Only a new entry defeats an attempt; a counter as busy as that is rescheduled by the next run.
-_ATTEMPTS: Final = 5
+# Only a new entry defeats an attempt, and the refusal tells what changed, so there is no need to
+# wait. A counter that defeats all attempts is rescheduled by the next run.
+_BACKOFF: Final = Backoff(attempts=5, base_ms=0)
 SEGMENTS: Final = 8
 # After that every materializer knows the schedule: what it has cached, and a batch under way.
 SWEEP_AFTER_MS: Final = DUE_RULE_LIFE_MS + 3 * MINUTE_MS
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
+
+
+class _Noting(NamedTuple):
+    standing: Standing
+    note: Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +60,13 @@ class DueIndex:
         dynamo: a DynamoDB client; every write here carries a condition.
         table: the table `counters`.
         clock: the time.
+        random: what the jitter is drawn from.
     """
 
     dynamo: DynamoClient
     table: str
     clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
 
     def due(self, namespace: str) -> Iterator[str]:
         """The counters of a namespace that are due, in no particular order.
@@ -98,21 +111,29 @@ class DueIndex:
             compacted: how many entries its head contains.
             rule: of its namespace; None: it has no schedule.
         """
-        standing = self.standing(counter)
-        for _ in range(_ATTEMPTS):
+
+        def noting(standing: Standing | None) -> _Noting | None:
             if standing is None:
-                return  # the total is missing: a repair makes it, with all entries waiting
+                return None  # the total is missing: a repair makes it, with all entries waiting
             note = settlement_of(self.table, standing, compacted, rule, self.clock.now_ms())
-            if note is None:
-                return
-            try:
-                self.dynamo.update(note)
-            except ConditionFailed as failed:
-                if standing.compacted > compacted:
-                    return  # a later run has noted more
-                standing = standing_in(failed.item) if failed.item else None
-            else:
-                return
+            return None if note is None else _Noting(standing, note)
+
+        def interpret(reply: Reply[_Noting]) -> Verdict[_Noting, None]:
+            if not isinstance(reply.answer, CountledgerError):
+                return Done(None)
+            if not isinstance(reply.answer, ConditionFailed):
+                raise reply.answer
+            if reply.state.standing.compacted > compacted:
+                return Done(None)  # a later run has noted more
+            found = reply.answer.item
+            following = noting(standing_in(found) if found else None)
+            return Again(following) if following else Done(None)
+
+        first = noting(self.standing(counter))
+        if first is not None:
+            attempts = Attempts(self.clock, self.random, _BACKOFF)
+            steps = attempt(first, lambda one: Send(one.note), interpret, lambda _: None, attempts)
+            run(steps, DynamoPerformer(self.dynamo, self.dynamo, self.clock))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
+from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
-from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.quarantine import StoredQuarantine

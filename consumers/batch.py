@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from countledger.ledger.deadline import Deadline
     from countledger.ledger.dynamo import DynamoClient
 
-# As often the whole batch is tried: an invocation may end for reasons of its own.
+# How often the whole batch is tried: an invocation may also end for other reasons.
 _WHOLE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ShardBatch:
-    """What one invocation goes by.
+    """The facts of one invocation.
 
     Attributes:
-        shard: whose records these are.
-        progress: of the shard, as it was at the beginning.
-        now_ms: the time of the batch.
+        shard: the shard of the records.
+        progress: the shard's progress at the beginning.
+        now_ms: the time of the batch, ms since the epoch.
         deadline: until when to write.
     """
 
@@ -55,7 +55,7 @@ class BatchAttempt:
 
     Attributes:
         first: the sequence number of the first record.
-        number: which attempt it is, those only that did not come to an end counted; from 1.
+        number: of the attempt, from 1; only attempts that did not come to an end are counted.
         size: how many records to apply.
     """
 
@@ -65,23 +65,23 @@ class BatchAttempt:
 
     @property
     def is_last(self) -> bool:
-        """Whether the first record is not applied any more, but quarantined."""
+        """Whether the first record is quarantined instead of applied."""
         return self.number > ATTEMPTS_MAX
 
     @property
     def reason(self) -> str:
-        """Why it is quarantined."""
+        """The reason for the quarantine."""
         return f"the function did not come to an end, {self.number - 1} times, at this record"
 
 
 def next_attempt(
     records: Sequence[Mapping[str, Any]], progress: ShardProgress, now_ms: int
 ) -> BatchAttempt | None:
-    """The attempt that an invocation makes at records (at least one), or None if it is not counted.
+    """The next attempt at records (at least one); None: the attempt is not counted.
 
     Args:
-        records: what is left of the batch.
-        progress: of its shard, with the attempts so far.
+        records: the records of the batch that are not handled yet.
+        progress: of their shard, with the attempts so far.
         now_ms: the time, ms since the epoch.
     """
     try:
@@ -89,12 +89,12 @@ def next_attempt(
         if now_ms - created_at_ms(records[0]) < ATTEMPTS_COUNTED_FROM_MS:
             return None
     except MalformedRecord:
-        return None  # it is quarantined at once
+        return None  # the record is malformed, and quarantined at once
     before = progress.attempts if progress.attempted == first else 0
     halvings = max(0, before - _WHOLE + 1)
     size = 1 if before >= ATTEMPTS_MAX else max(1, len(records) >> halvings)
     while size < len(records) and not _has_number(records[size]):
-        size += 1  # what is left must be told from where
+        size += 1  # the rest is reported by the number of its first record
     return BatchAttempt(first, before + 1, size)
 
 
@@ -109,13 +109,13 @@ def _has_number(record: Mapping[str, Any]) -> bool:
 def start_attempt(
     dynamo: DynamoClient, table: str, batch: ShardBatch, attempt: BatchAttempt | None
 ) -> BatchAttempt | None:
-    """The attempt, once it is noted: one write unit. None: none is counted.
+    """Store an attempt, and return it: one write unit. None: the attempt is not counted.
 
-    So it is where another invocation has passed the first record since the progress was read.
+    It is not counted either if another invocation has handled the first record meanwhile.
 
     Raises:
-        ProgressLost: the shard's progress is gone.
-        ServiceFailed: it could not be noted.
+        ProgressLost: the shard's progress is lost.
+        ServiceFailed: the attempt could not be stored.
     """
     if attempt is None:
         return None
@@ -132,7 +132,7 @@ def start_attempt(
 
 
 def end_attempt(dynamo: DynamoClient, table: str, batch: ShardBatch, attempt: BatchAttempt) -> None:
-    """Note that the process did not end over this batch, which fails for reasons of its own."""
+    """Remove the stored attempt: the process survived the batch, which failed otherwise."""
     with suppress(CountledgerError), batch.deadline.concluding().guarded():
         dynamo.update(attempt_ended_of(table, str(batch.shard), attempt.first))
 
@@ -145,11 +145,11 @@ class BatchOutcome:
         records: how many were delivered.
         counters: how many counters they change.
         updates: how many totals were updated.
-        duplicates: changes that had been applied before.
-        quarantined: records that went to the quarantine.
-        failed: why, for each counter that could not be written.
-        retry_from: the lowest sequence number that may not be applied yet, or None.
-        lag_ms: how far the last record lies behind this clock, or None without one.
+        duplicates: how many changes had been applied before.
+        quarantined: how many records were quarantined.
+        failed: for each counter that could not be written, the error.
+        retry_from: the lowest sequence number that may not be applied yet; None: all are.
+        lag_ms: the age of the last record by this clock; None: no record has a time.
     """
 
     records: int
@@ -163,19 +163,19 @@ class BatchOutcome:
 
     @property
     def late(self) -> int:
-        """How many of the failed counters were not written because the time was over."""
+        """How many counters were not written because the deadline had passed."""
         return sum(isinstance(error, OutOfTime) for error in self.failed.values())
 
 
 def complete_outcome(
     outcome: BatchOutcome, folded: Fold, written: Mapping[str, Written], now_ms: int
 ) -> None:
-    """Complete an outcome with what became of each counter.
+    """Complete a batch's outcome with the outcome of each counter.
 
     Args:
         outcome: of the batch.
-        folded: what the batch does.
-        written: what became of it, by counter.
+        folded: what the batch adds.
+        written: the outcome of each counter's write.
         now_ms: the time of the batch, ms since the epoch.
     """
     outcome.counters = len(folded.changes)
@@ -183,7 +183,7 @@ def complete_outcome(
     outcome.duplicates += sum(one.duplicates for one in written.values())
     outcome.quarantined = len(folded.rejected) + sum(one.rejected for one in written.values())
     outcome.failed = {counter: one.error for counter, one in written.items() if one.error}
-    # What a failed counter had before its failure is applied: delivered again, it is dropped.
+    # A part of a failed counter's changes may be applied: delivered again, that part is dropped.
     outcome.retry_from = min(
         (folded.changes[counter][0].sequence for counter in outcome.failed), default=None
     )

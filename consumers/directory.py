@@ -57,22 +57,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardDirectory:
-    """Opens shards, and remembers which entries this process renewed."""
+    """Opens shards, and stores when this process renewed their entries."""
 
     _renewed: dict[str, int] = field(default_factory=dict, repr=False)
 
     def open(
         self, dynamo: DynamoClient, table: str, shard: ShardName, now_ms: int
     ) -> ShardProgress:
-        """The progress of a shard: one read unit; of a new shard three, and two write units.
+        """The progress of a shard: one read unit; for a new shard three, and two write units.
 
         Raises:
-            ProgressLost: the shard is known, and its progress is not there or cannot be read.
-            ServiceFailed: it could not be read or made; nothing may be applied.
+            ProgressLost: the shard is known, and its progress is absent or cannot be read.
+            ServiceFailed: the progress could not be read or created; nothing may be applied.
         """
         progress = _read(dynamo, table, shard)
         if progress is None and is_known(_entry(dynamo, table, shard), now_ms):
-            # Another invocation may have made both since.
+            # Another invocation may have written both since the first read.
             progress = _read(dynamo, table, shard)
             if progress is None:
                 raise ProgressLost(lost_text(shard))
@@ -81,16 +81,16 @@ class ShardDirectory:
                 dynamo.update(opening_of(table, str(shard), now_ms))
             progress = _read(dynamo, table, shard)
             if progress is None:
-                raise ServiceFailed(f"the progress of {shard} was made and is not there; try again")
+                raise ServiceFailed(f"the progress of {shard} was written and is gone; try again")
         if progress.position == 0:
             dynamo.update(entry_of(table, shard, now_ms))
             self._renewed[str(shard)] = now_ms
         return progress
 
     def renew(self, dynamo: DynamoClient, table: str, shard: ShardName, now_ms: int) -> None:
-        """Let a shard be known for longer, after its progress moved: a write unit a day.
+        """Extend a shard's entry after its progress moved: one write unit a day.
 
-        Where that fails, the next batch tries again.
+        If the write fails, the next batch tries again.
         """
         if now_ms - self._renewed.get(str(shard), 0) < KNOWN_SHARD_RENEWED_MS:
             return
@@ -114,20 +114,20 @@ def _entry(dynamo: DynamoClient, table: str, shard: ShardName) -> Item | None:
 
 
 def is_known(entry: Item | None, now_ms: int) -> bool:
-    """Whether an entry holds: what has expired may still be there for days."""
+    """Whether an entry is valid: an expired item may stay in the table for days."""
     expires_at = (entry or {}).get("expires_at")
     return isinstance(expires_at, int) and expires_at * SECOND_MS > now_ms
 
 
 def entry_of(table: str, shard: ShardName, now_ms: int) -> Update:
-    """Enter a shard into the directory, or let it stay there for longer. One write unit."""
+    """Enter a shard into the directory, or extend its entry. One write unit."""
     expires_at = (now_ms + KNOWN_SHARD_LIFE_MS) // SECOND_MS
     key = keys.known_shard_key(shard.stream, shard.id)
     return Update(table, key, (Assign("expires_at", expires_at),))
 
 
 def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]:
-    """The ids of a stream's known shards, in no order: half a read unit for some 50 of them."""
+    """The ids of a stream's known shards, in no order: half a read unit for about 50 of them."""
     condition = Compare("counter", "=", keys.STREAM_PREFIX + stream)
     for page in dynamo.pages(Query(table, condition)):
         for item in page:
@@ -136,13 +136,13 @@ def known_shards(dynamo: DynamoClient, table: str, stream: str) -> Iterator[str]
 
 @dataclass(frozen=True, slots=True)
 class ProgressRecovery:
-    """Finds shards whose progress is lost, and gives them progress again.
+    """Finds shards whose progress is lost, and writes new progress for them.
 
     Attributes:
         dynamo: a DynamoDB client.
         table: the table `counters`.
         stream: the stream of `ledger`.
-        clock: tells the time.
+        clock: the time.
     """
 
     dynamo: DynamoClient
@@ -151,10 +151,13 @@ class ProgressRecovery:
     clock: Clock = field(default_factory=SystemClock)
 
     def recover(self) -> Iterator[str]:
-        """Let every known shard without readable progress count as handled to its end; which.
+        """Mark each known shard without readable progress as handled to its end.
 
-        Two read units for each shard of the stream; for each that is mended one write unit, and
-        all its records are read. Then every total has to be repaired.
+        Two read units for each shard of the stream; for each recovered shard one write unit, and
+        all its records are read. Repair all totals afterwards.
+
+        Returns:
+            The names of the recovered shards, as they are recovered.
 
         Raises:
             SetupError: the stream was switched off.
@@ -188,7 +191,7 @@ class ProgressRecovery:
         try:
             self.dynamo.update(recovery_of(self.table, recovered, item))
         except ConditionFailed as refused:
-            # Somebody else was here, or an attempt of ours whose answer was lost.
-            there = refused.item or {}
-            return (there.get("sequence"), there.get("handled_at")) == (sequence, now_ms)
+            # Another process wrote it, or an attempt of this one that got no answer.
+            found = refused.item or {}
+            return (found.get("sequence"), found.get("handled_at")) == (sequence, now_ms)
         return True

@@ -21,7 +21,7 @@ from countledger.consumers.record import (
     are_sequences,
     change_of,
     created_at_ms,
-    place_of,
+    index_of,
     sequence_of,
     surely_young_from_s,
     worth_of,
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
 
-# Sequence number, perhaps still as the stream spells it; delta, events, entries.
+# Sequence number (also as the stream's text), delta, events, entries. A row becomes an
+# `EntryChange` only where it is read one by one, which is seldom.
 Row: TypeAlias = "tuple[str | int, Amount, int, int]"
 
 
@@ -42,13 +43,13 @@ class CounterChanges(Sequence[EntryChange]):
 
     Attributes:
         counter: its name.
-        rows: what they are made of.
+        rows: one for each change.
     """
 
     __slots__ = ("counter", "rows")
 
     def __init__(self, counter: str, rows: Sequence[Row]) -> None:
-        """Of these."""
+        """The changes in these rows."""
         self.counter = counter
         self.rows = rows
 
@@ -59,33 +60,33 @@ class CounterChanges(Sequence[EntryChange]):
     def __getitem__(self, index: slice) -> CounterChanges: ...
 
     def __getitem__(self, index: int | slice) -> EntryChange | CounterChanges:
-        """One of them, or some."""
+        """One change, or a slice."""
         if isinstance(index, slice):
             return CounterChanges(self.counter, self.rows[index])
         sequence, delta, events, entries = self.rows[index]
         return EntryChange(int(sequence), self.counter, delta, events, entries)
 
     def above(self, sequence: int) -> CounterChanges:
-        """Those behind a sequence number."""
+        """The changes after a sequence number."""
         return CounterChanges(self.counter, [row for row in self.rows if int(row[0]) > sequence])
 
     def __len__(self) -> int:
-        """How many they are."""
+        """The number of changes."""
         return len(self.rows)
 
 
 def row_of(change: EntryChange) -> Row:
-    """A change as it is kept."""
+    """The row of a change."""
     return change.sequence, change.delta, change.events, change.entries
 
 
-# In the stream's seconds; what lies behind it (infinity does) is left to a closer look.
+# In the stream's seconds. Later times, such as infinity, are left to `change_of`.
 _FAR_AHEAD_S: Final = 1e11
 _NOT_WELL_FORMED: Final = (KeyError, TypeError, AttributeError, ValueError, MalformedRecord)
 
 
 def sweep(records: Sequence[Mapping[str, Any]], now_ms: int) -> Mapping[str, list[Row]] | None:
-    """What records add to totals, by counter in order; None: one of them needs a closer look."""
+    """What records add to totals, by counter and in order; None: a record may be malformed."""
     try:
         return _sweep(records, now_ms)
     except _NOT_WELL_FORMED:
@@ -133,9 +134,9 @@ class RejectedRecord:
     """A record that goes to the quarantine.
 
     Attributes:
-        record: as it came.
+        record: as delivered.
         reason: why it can never be applied.
-        sequence: its sequence number, where it has one.
+        sequence: its sequence number; None if it has none.
     """
 
     record: Mapping[str, Any]
@@ -145,14 +146,14 @@ class RejectedRecord:
 
 @dataclass(slots=True)
 class Fold:
-    """What a batch does.
+    """What a batch adds to totals.
 
     Attributes:
-        changes: per counter its changes, in order.
-        rejected: what could not be understood.
-        records: how many records there were.
-        last_sequence: the last record's sequence number as the stream spells it, where any had one.
-        last_created_at_ms: when the stream made that record.
+        changes: for each counter its changes, in order.
+        rejected: malformed records.
+        records: the number of records.
+        last_sequence: the last sequence number in the batch, as the stream's text.
+        last_created_at_ms: when the stream created the last record that has a time.
     """
 
     changes: dict[str, CounterChanges] = field(default_factory=dict)
@@ -166,9 +167,9 @@ class Reached(NamedTuple):
     """How far a batch was handled.
 
     Attributes:
-        sequence: the sequence number of the last record handled, as the stream spells it.
-        created_at_ms: when the stream made it, or the last one before it that tells.
-        records: how many records that is.
+        sequence: the sequence number of the last record handled, as the stream's text.
+        created_at_ms: when the stream created it, or the last record before it that has a time.
+        records: how many records were handled.
     """
 
     sequence: str
@@ -177,7 +178,7 @@ class Reached(NamedTuple):
 
 
 class FoldedChange(NamedTuple):
-    """Changes of one counter as one change of its total.
+    """All changes of one counter as one change of its total.
 
     Attributes:
         first: the lowest sequence number in it.
@@ -193,7 +194,7 @@ class FoldedChange(NamedTuple):
 
 
 def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
-    """Fold a batch: one walk over the records, no model per record."""
+    """Fold a batch, by `sweep` if all records are well formed."""
     rows = sweep(records, now_ms)
     if rows is None:
         return fold_one_by_one(records, now_ms)
@@ -206,7 +207,7 @@ def fold(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
 
 
 def fold_one_by_one(records: Sequence[Mapping[str, Any]], now_ms: int) -> Fold:
-    """Fold a batch so that what cannot be understood is told from the rest."""
+    """Fold a batch record by record, so that malformed records are found."""
     result = Fold(records=len(records))
     rows: dict[str, list[Row]] = {}
     for record in records:
@@ -230,11 +231,13 @@ def _changes(rows: Mapping[str, Sequence[Row]]) -> dict[str, CounterChanges]:
 
 
 def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Reached | None:
-    """How far a batch was handled whose first record left has that sequence number (None: none).
+    """How far a batch was handled; None: no handled record has a number, or none has a time.
 
-    None: nothing before it tells number and time.
+    Args:
+        records: the batch.
+        retry_from: the sequence number of the first record not handled; None: all were handled.
     """
-    done = len(records) if retry_from is None else place_of(records, retry_from)
+    done = len(records) if retry_from is None else index_of(records, retry_from)
     for last in range(done - 1, -1, -1):
         created_at_ms = _last_created_at_ms(records[: last + 1])
         try:
@@ -248,12 +251,12 @@ def reached(records: Sequence[Mapping[str, Any]], retry_from: int | None) -> Rea
 
 
 def after(changes: CounterChanges, watermark: int | None) -> CounterChanges:
-    """The changes above a watermark: those that its total has not taken in."""
+    """The changes above a watermark, which its total does not contain yet."""
     return changes if watermark is None else changes.above(watermark)
 
 
 def folded_change(changes: CounterChanges) -> FoldedChange:
-    """Changes of one counter (at least one) as one."""
+    """Combine the changes of one counter (at least one)."""
     sequences, deltas, events, entries = zip(*changes.rows, strict=False)
     first, last = int(sequences[0]), int(sequences[-1])
     return FoldedChange(first, last, amount.total_of(deltas), sum(events), sum(entries))

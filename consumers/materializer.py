@@ -1,22 +1,22 @@
 """The materializer: keeps totals exact from the stream of `ledger`.
 
-    1  read the shard's progress, and drop what is at or below it
-    2  fold the batch; what cannot be understood goes to the quarantine      pure, but for that
-    3  per counter one update: effect and watermark are one write, and its   several at a time
-       place on its namespace's board, where that is ranked
-    4  its condition failed: drop what the watermark has passed, try again
-       either way: where enough entries wait to be compacted, put it into the due index
-    5  a counter that cannot be written, or not in time, tells from where the shard has to be
-       delivered again
-    6  the shard's progress moves to where all is written
+    1  read the shard's progress, and drop the records at or below it
+    2  fold the batch (pure), and quarantine the malformed records
+    3  update each counter's total, several at a time: one write has the effect, the watermark, and
+       in a ranked namespace the position on the board
+    4  if the condition of the update fails, drop the changes at or below the watermark and retry
+       in any case: put a counter with enough entries to compact into the due index
+    5  if a counter cannot be written, or not in time, report its first record: the shard is
+       delivered again from there
+    6  move the shard's progress to where all changes are written
 
-A record's sequence number is passed only together with its effect, or after the record lies in
-the quarantine: nothing is lost. At or below progress or watermark a record is dropped: nothing
-counts twice. A crash between any two steps leaves records to be delivered again, no more.
+Watermark and progress pass a record only together with its effect, or after the record was
+quarantined: nothing is lost. A record at or below progress or watermark is dropped: nothing counts
+twice. After a crash between any two steps records are delivered again, and nothing else happens.
 
-Progress refuses what is delivered again; watermarks refuse what an earlier invocation sent before
-the progress was there, and what lands late. So a watermark can go some time after the progress has
-passed it (`passed`).
+Progress refuses records that are delivered again. Watermarks refuse writes of earlier invocations,
+which were sent before the progress was stored or which land late. So a watermark can be removed
+some time after the progress has passed it (`watermark`).
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ _WRITERS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Materializer:
-    """Brings batches of stream records into totals.
+    """Applies batches of stream records to totals.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
         table: the table `counters`.
-        quarantine: takes what can never be applied.
-        clock: tells the time.
-        rules: when a counter is worth compacting; None: never.
+        quarantine: keeps records that can never be applied.
+        clock: the time.
+        rules: when a counter has enough entries to compact; None: never.
         ranks: which namespaces are ranked; None: none.
         shards: the directory of stream shards.
-        passed: knows which watermarks can go.
+        passed: finds watermarks that can be removed.
     """
 
     dynamo: DynamoClient
@@ -101,23 +101,24 @@ class Materializer:
         shard: ShardName,
         deadline: Deadline | None = None,
     ) -> BatchOutcome:
-        """Bring a batch of one shard into the totals: a write unit for each counter, and one.
+        """Apply a batch of one shard to the totals.
 
-        And one read unit. A batch whose first record is minutes old costs a write unit more.
+        One write unit for each counter, one for the progress, and one read unit. A batch whose
+        first record is minutes old costs one write unit more.
 
-        A counter that cannot be written, or not before the deadline, is in the outcome, not
-        raised. Counters are written in the order of their first records, so each invocation
-        moves on the part of the batch that is applied.
+        A counter that cannot be written, or not before the deadline, is reported in the outcome.
+        Counters are written in the order of their first records, so each invocation extends the
+        applied part of the batch.
 
         Args:
             records: as Lambda delivers them, in order.
-            shard: which they come from.
+            shard: the shard of the records.
             deadline: until when to write; None: as long as the function may run.
 
         Raises:
-            ServiceFailed: the shard's progress could not be read, or a record that cannot be
-                understood could not be put into the quarantine; nothing was applied.
-            ProgressLost: the shard's progress is gone; nothing was applied.
+            ServiceFailed: the shard's progress could not be read, or a malformed record could not
+                be quarantined; nothing was applied.
+            ProgressLost: the shard's progress is lost; nothing was applied.
         """
         if not records:
             return BatchOutcome(0)
@@ -153,18 +154,18 @@ class Materializer:
         outcome: BatchOutcome,
         attempt: BatchAttempt | None = None,
     ) -> None:
-        """Apply records, in whole or up to the first that cannot be, and move the progress."""
-        withdrawn = 0
+        """Apply records, all or up to the first that cannot be written, and move the progress."""
+        skipped = 0
         if attempt is not None and attempt.is_last:
             self.quarantine.put(records[0], attempt.reason, str(batch.shard))
-            withdrawn = 1
-        # After a record that is given up only such come as tell no number, and are rejected.
-        folded = fold(records[withdrawn:], batch.now_ms)
+            skipped = 1
+        # Behind a quarantined first record only records without a number follow: all are rejected.
+        folded = fold(records[skipped:], batch.now_ms)
         for rejected in folded.rejected:
             self.quarantine.put(rejected.record, rejected.reason, str(batch.shard))
         writer = self._writer(dynamo, batch, records)
         complete_outcome(outcome, folded, _write_all(writer, folded, batch.deadline), batch.now_ms)
-        outcome.quarantined += withdrawn
+        outcome.quarantined += skipped
         handled = reached(records, outcome.retry_from)
         if handled is not None:
             self._advance(dynamo, batch, outcome, handled)
@@ -189,7 +190,7 @@ class Materializer:
     def _advance(
         self, dynamo: DynamoClient, batch: ShardBatch, outcome: BatchOutcome, handled: Reached
     ) -> None:
-        """Step 6; where it fails the last record is delivered again, and dropped."""
+        """Step 6; if it fails, the last record is delivered again, and dropped."""
         handled_at_ms = self.clock.now_ms()
         earlier, earlier_at_ms, settled = history_after(
             batch.progress, handled_at_ms, self.passed.late_ms
@@ -213,7 +214,7 @@ class Materializer:
                 self.shards.renew(dynamo, self.table, batch.shard, handled_at_ms)
         except ConditionFailed as refused:
             if refused.item is not None:
-                return  # a redelivered batch: the shard has been further already
+                return  # a redelivered batch: the shard's progress is further already
             error = ProgressLost(lost_text(batch.shard))
         except CountledgerError as failed:
             error = failed
@@ -226,18 +227,18 @@ class Materializer:
 
 @cache
 def _writers(_process: tuple[int, int]) -> ThreadPoolExecutor:
-    """The threads that write; kept, for to start them anew costs as much as six updates.
+    """The writing threads. They are kept, because starting them costs as much as six updates.
 
     Args:
-        _process: this process: a child made by a fork has none of its parent's threads.
+        _process: this process: a forked child does not have its parent's threads.
     """
     return ThreadPoolExecutor(_WRITERS, "countledger-materializer")
 
 
 def _write_all(writer: TotalWriter, folded: Fold, deadline: Deadline) -> dict[str, Written]:
-    """What became of each counter; nothing is on its way any more when this returns or raises.
+    """Write each counter's changes; when this returns or raises, no write is under way.
 
-    They begin in the order of their first records.
+    The writes begin in the order of the counters' first records.
     """
 
     def write(counter: str, changes: CounterChanges) -> Written:

@@ -30,19 +30,19 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class TtlCache(Generic[Value]):
-    """What was read for each namespace, and when.
+    """A value for each namespace, reused for a while.
 
-    Of several threads that ask at once, each may read; who minds lets one at a time ask.
+    If several threads miss at once, each reads; a caller with a lock lets one of them read.
 
     Attributes:
-        life_ms: from which age on it is read anew.
+        life_ms: how long a value is reused.
     """
 
     life_ms: int
     _known: dict[str, tuple[int, Value]] = field(default_factory=dict, repr=False)
 
     def of(self, namespace: str, now_ms: int, read: Callable[[str], Value]) -> Value:
-        """What a namespace says, read unless that was done lately; what `read` raises passes."""
+        """A namespace's value, read if it is too old. Errors of `read` are raised."""
         known = self._known.get(namespace)
         if known is None or now_ms - known[0] >= self.life_ms:
             known = self._known[namespace] = now_ms, read(namespace)
@@ -50,19 +50,19 @@ class TtlCache(Generic[Value]):
 
 
 def new_memory() -> TtlCache[DueRule | None]:
-    """Nothing known yet; of a schedule that is new or changed nobody hears for a minute."""
+    """An empty cache: a new or changed schedule is seen after a minute at the latest."""
     return TtlCache(DUE_RULE_LIFE_MS)
 
 
 @dataclass(frozen=True, slots=True)
 class DueRules:
-    """When counters are worth compacting, by their namespaces' schedules.
+    """From how many entries on counters are compacted, by their namespaces' schedules.
 
     Attributes:
         dynamo: a DynamoDB client.
         table: the table `counters`.
-        clock: tells when a rule has to be read anew.
-        known: those that were read; shared, they are read once for all.
+        clock: the time.
+        known: the cache; several readers may share it.
     """
 
     dynamo: DynamoClient
@@ -71,14 +71,14 @@ class DueRules:
     known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
 
     def of(self, namespace: str) -> DueRule | None:
-        """The rule of a namespace; None: nobody made a schedule. Half a read unit a minute."""
+        """The rule of a namespace; None: it has no schedule. Half a read unit a minute."""
         return self.known.of(namespace, self.clock.now_ms(), self._read)
 
     def _read(self, namespace: str) -> DueRule | None:
         try:
             return rule_in(self.dynamo.get(self.table, keys.schedule_key(namespace)))
         except CorruptItem:
-            # The dispatcher, which works for this schedule alone, is where that is reported.
+            # The dispatcher reports it, when it runs for this schedule.
             return None
 
 
@@ -87,10 +87,10 @@ class DueMarker:
     """Puts the counters of one batch into the index.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, a second mark is refused.
+        dynamo: a DynamoDB client; the SDK may retry, because a second mark is refused.
         table: the table `counters`.
         rules: of the namespaces.
-        now_ms: the time of the batch.
+        now_ms: the time of the batch, ms since the epoch.
     """
 
     dynamo: DynamoClient
@@ -99,12 +99,11 @@ class DueMarker:
     now_ms: int
 
     def mark(self, total: Item) -> None:
-        """Put a counter into the index if enough entries wait and it is not there.
-
-        Two write units where it does, none where it does not.
+        """Put a counter into the index if it has enough entries and is not in it: two write units.
 
         Raises:
-            ServiceFailed: it could not be told or written; the batch has to come again.
+            ServiceFailed: the rule could not be read, or the mark not written; the batch has to be
+                delivered again.
         """
         rule = self.rules.of(keys.namespace_of(total["counter"]))
         if rule is None:
@@ -114,7 +113,7 @@ class DueMarker:
             if update is not None:
                 self.dynamo.update(update)
         except (ConditionFailed, CorruptItem, RequestRejected):
-            # Marked meanwhile, or corrupt by hand: asking again would block the stream for nothing.
+            # Marked meanwhile, or corrupted by hand: a retry would block the stream for nothing.
             return
 
 
@@ -125,7 +124,7 @@ class RankRules:
     Attributes:
         dynamo: a DynamoDB client.
         table: the table `counters`.
-        clock: tells when a rule has to be read anew.
+        clock: the time.
     """
 
     dynamo: DynamoClient
@@ -137,15 +136,15 @@ class RankRules:
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def clauses(self, counter: str) -> tuple[Clause, ...]:
-        """What the update of a total also does. Half a read unit a minute for each namespace.
+        """The clauses to add to the update of a total. Half a read unit a minute per namespace.
 
         Raises:
-            ServiceFailed: the rule cannot be read now; the counter's changes have to come again.
+            ServiceFailed: the rule could not be read; the changes have to be delivered again.
         """
         return clauses_for(counter, on=self._of(keys.namespace_of(counter)))
 
     def _of(self, namespace: str) -> bool | None:
-        # The writers of a batch ask all at once; one of them reads.
+        # The writers of a batch call this at once; one of them reads.
         with self._lock:
             return self._known.of(namespace, self.clock.now_ms(), self._read)
 
@@ -153,5 +152,5 @@ class RankRules:
         try:
             return is_on(self.dynamo.get(self.table, keys.ranking_key(namespace)))
         except CorruptItem:
-            # Who asks for the top of that namespace is told; totals are not to wait for it.
+            # `top` of that namespace reports it; totals do not wait for a repair of the rule.
             return None

@@ -1,12 +1,12 @@
-"""Progress: up to where each stream shard has been handled, kept in `counters`.
+"""Progress: up to which record each stream shard has been handled, stored in `counters`.
 
-A total tells when it was last updated; only the progress of the shards tells whether that is all
-there is. So a quiet counter and a stalled stream can be told apart. And whatever is at or below it
-is never applied again: a batch is compared with it before anything else is done.
+A total says when it was last updated. Only the progress of the shards says whether more records
+wait, so it distinguishes a quiet counter from a stalled stream. A record at or below the progress
+is never applied again: a batch is compared with it first.
 
-Beside its position it keeps two that it had before, so that one read tells how far the shard had
-been handled some time ago (`passed`): by then every write of an invocation has landed that knew
-only of less.
+The progress item also stores two earlier positions. So one read shows how far the shard had been
+handled some time ago (`passed`). By now each write of an invocation that read less than that has
+landed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.expressions import Clause, Condition
 
-# Texts of one length compare like the numbers that they spell.
+# Texts of one length compare like their numbers.
 _DIGITS: Final = 40
 _NOTHING: Final = "0"
 # A position after each sequence number: nothing of the shard is left.
@@ -40,17 +40,17 @@ class ShardProgress:
 
     Attributes:
         shard: stream label and shard id.
-        sequence: the sequence number of the last record handled, as the stream spells it.
-        handled_through_ms: when the stream made that record (whole seconds), ms since the epoch.
+        sequence: the sequence number of the last record handled, as the stream's text.
+        handled_through_ms: when the stream created that record (whole seconds), ms since the epoch.
         handled_at_ms: when it was handled, ms since the epoch.
-        records: how many records were handled in all.
-        updates: how many updates of totals that took.
-        write_units: the write units that those and the progress itself consumed.
-        earlier: a position that it had before, as a sequence number.
-        earlier_at_ms: when it had that position, ms since the epoch.
-        settled: a position that it had long before `earlier`: no write lands any more that was
-            made without knowing of it.
-        attempted: with which sequence number the last batch began that was counted.
+        records: how many records were handled in total.
+        updates: how many updates of totals were made for them.
+        write_units: the write units of these updates and of the progress itself.
+        earlier: an earlier position, as a sequence number.
+        earlier_at_ms: when the shard was at `earlier`, ms since the epoch.
+        settled: a position long before `earlier`: each write of an invocation that began before
+            this position was stored has landed.
+        attempted: the first sequence number of the last batch whose attempts were counted.
         attempts: how many invocations began there and did not end.
     """
 
@@ -69,12 +69,12 @@ class ShardProgress:
 
     @property
     def position(self) -> int:
-        """The sequence number of the last record handled; 0 of a shard that was only opened."""
+        """The sequence number of the last record handled; 0 where none was handled yet."""
         return int(self.sequence)
 
     @property
     def handled_through(self) -> datetime:
-        """When the stream made the last record handled, in UTC."""
+        """When the stream created the last record handled, in UTC."""
         return to_datetime(self.handled_through_ms)
 
     @property
@@ -83,11 +83,11 @@ class ShardProgress:
         return to_datetime(self.handled_at_ms)
 
     def passed(self, now_ms: int, late_ms: int = LATE_WRITE_MS) -> int | None:
-        """The position below which no write can land any more, or None where none is known.
+        """The position up to which no late write can land any more; None: unknown.
 
         Args:
             now_ms: the time, ms since the epoch.
-            late_ms: for how long a write may land that did not know of a position.
+            late_ms: how long after a position is stored a write that did not know it may land.
         """
         if now_ms - self.handled_at_ms >= late_ms:
             return self.position
@@ -99,10 +99,10 @@ class ShardProgress:
 def history_after(
     before: ShardProgress, now_ms: int, late_ms: int
 ) -> tuple[int | None, int | None, int | None]:
-    """`earlier`, `earlier_at_ms` and `settled` of the progress that follows another one.
+    """`earlier`, `earlier_at_ms` and `settled` for the progress that follows `before`.
 
-    A position stays `earlier` until it is old enough to be `settled`; only then a newer one
-    follows it. So `settled` is late by twice that time at the most.
+    A position stays `earlier` until it is old enough to become `settled`; then a newer position
+    becomes `earlier`. So `settled` is at most twice `late_ms` old.
     """
     if before.earlier is None or before.earlier_at_ms is None:
         return before.position, before.handled_at_ms, before.settled
@@ -112,28 +112,28 @@ def history_after(
 
 
 def opening_of(table: str, shard: str, now_ms: int) -> Update:
-    """Let a shard have progress before its first batch: nothing was handled. One write unit.
+    """Create a shard's progress before its first batch: nothing was handled. One write unit.
 
-    On condition that it has none.
+    Conditional on the shard having no progress.
     """
     nothing = ShardProgress(shard, _NOTHING, 0, now_ms, 0, 0, 0)
     return Update(table, keys.progress_key(shard), _clauses(nothing), Absent("position"))
 
 
 def advance_of(table: str, progress: ShardProgress) -> Update:
-    """Move a shard's progress on, never back; its numbers are added up. One write unit.
+    """Move a shard's progress forward, and add up its numbers. One write unit.
 
-    On condition that it has a lower one: none is ever made by this, for what is not there was lost.
+    Conditional on a lower progress being stored. It never creates one: absent progress was lost.
     """
-    condition = Compare("position", "<", _spelled(progress))
+    condition = Compare("position", "<", _padded(progress.position))
     clauses = (*_clauses(progress), Drop("attempted"), Drop("attempts"))
     return Update(table, keys.progress_key(progress.shard), clauses, condition)
 
 
 def recovery_of(table: str, progress: ShardProgress, found: Item | None) -> Update:
-    """Let a shard have progress again whose own is lost or cannot be read. One write unit.
+    """Replace progress that is lost or cannot be read. One write unit.
 
-    On condition that what was found is still there.
+    Conditional on the item being as found.
     """
     there = (found or {}).get("position")
     same: Condition = Absent("position") if there is None else Compare("position", "=", there)
@@ -142,17 +142,14 @@ def recovery_of(table: str, progress: ShardProgress, found: Item | None) -> Upda
     names = ("earlier", "earlier_at", "settled", "attempted", "attempts")
     numbers = ("records", "updates", "write_units")
     clauses = tuple(clause for clause in _clauses(progress) if clause.name not in numbers)
-    anew = tuple(Assign(name, 0) for name in numbers)
+    zeros = tuple(Assign(name, 0) for name in numbers)
     drops = tuple(Drop(name) for name in names)
     key = keys.progress_key(progress.shard)
-    return Update(table, key, (*clauses, *anew, *drops), AllOf(same, unmoved))
+    return Update(table, key, (*clauses, *zeros, *drops), AllOf(same, unmoved))
 
 
 def attempt_started_of(table: str, shard: str, first: int, attempts: int) -> Update:
-    """Note, before anything is applied, how often the batch that begins there was begun.
-
-    One write unit.
-    """
+    """Store, before a batch is applied, the number of this attempt at it. One write unit."""
     clauses = (Assign("attempted", _padded(first)), Assign("attempts", attempts))
     return Update(
         table, keys.progress_key(shard), clauses, Compare("position", "<", _padded(first))
@@ -160,7 +157,7 @@ def attempt_started_of(table: str, shard: str, first: int, attempts: int) -> Upd
 
 
 def attempt_ended_of(table: str, shard: str, first: int) -> Update:
-    """Note that an invocation whose batch begins there came to its end. One write unit."""
+    """Remove the stored attempt, because its invocation came to an end. One write unit."""
     condition = Compare("attempted", "=", _padded(first))
     drops = (Drop("attempted"), Drop("attempts"))
     return Update(table, keys.progress_key(shard), drops, condition)
@@ -175,7 +172,7 @@ def _clauses(progress: ShardProgress) -> tuple[Clause, ...]:
     expires_at = (progress.handled_at_ms + PROGRESS_LIFE_MS) // SECOND_MS
     return (
         Assign("sequence", progress.sequence),
-        Assign("position", _spelled(progress)),
+        Assign("position", _padded(progress.position)),
         Assign("handled_through", progress.handled_through_ms),
         Assign("handled_at", progress.handled_at_ms),
         Assign("expires_at", expires_at),
@@ -186,10 +183,6 @@ def _clauses(progress: ShardProgress) -> tuple[Clause, ...]:
     )
 
 
-def _spelled(progress: ShardProgress) -> str:
-    return progress.sequence.zfill(_DIGITS)
-
-
 def _padded(sequence: int) -> str:
     return str(sequence).zfill(_DIGITS)
 
@@ -198,7 +191,7 @@ def decode_progress(item: Item) -> ShardProgress:
     """The progress in an item of `counters`.
 
     Raises:
-        CorruptItem: an attribute is absent, of another type, or no number where it should be one.
+        CorruptItem: an attribute is absent or of another type, or a text is not a number.
     """
     check_format(item)
     sequence = require(item, "sequence", str)

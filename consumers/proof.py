@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from countledger.consumers.totals import TotalsReader
 
 _POLL_MS: Final = 500
-# A stream keeps a record for at least as long; the rest is for clocks that differ.
+# A stream keeps each record at least this long; the rest is a margin for clock skew.
 _SURELY_KEPT_MS: Final = STREAM_KEPT_MS - HOUR_MS
 PATIENCE_MS: Final = 30 * SECOND_MS
 
@@ -56,20 +56,20 @@ PATIENCE_MS: Final = 30 * SECOND_MS
 class By(Enum):
     """How a shard is proven to have been handled past a moment."""
 
-    PROGRESS = "a later record of it was handled"
-    CHILD = "a child of it is being handled"
-    STREAM = "what comes next is of later"
-    END = "nothing comes next"
+    PROGRESS = "a later record of the shard was handled"
+    CHILD = "a child of the shard is being handled"
+    STREAM = "the next record is later"
+    END = "no record follows"
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Every record that the stream made up to a moment has been handled.
+    """Each record that the stream created up to a moment has been handled.
 
     Attributes:
-        text: what it rests on, for a person.
-        handled: per shard of which anything was handled, the sequence number up to which all was.
-        settled: those of them of which no write of an earlier invocation can land any more.
+        text: the facts, as text.
+        handled: for each shard with handled records, the sequence number up to which all are.
+        settled: the shards of which no write of an earlier invocation can land any more.
     """
 
     text: str
@@ -84,11 +84,11 @@ class Prover:
     Attributes:
         totals: reads the progress of shards.
         stream: the stream of `ledger`.
-        clock: tells the time and waits.
+        clock: the time; waits.
         clock_skew_ms: how far clocks may differ.
-        patience_ms: for how long to wait for a stream that stands still. One that moves is waited
-            for until its records lie past the moment and the clocks' skew.
-        late_ms: for how long a write may land that did not know of a shard's progress.
+        patience_ms: how long to wait for a stream without progress. While it progresses, wait until
+            its records are later than the moment plus the clock skew.
+        late_ms: how long a write that did not know a shard's progress may still land.
     """
 
     totals: TotalsReader
@@ -99,11 +99,11 @@ class Prover:
     late_ms: int = LATE_WRITE_MS
 
     def past(self, moment_ms: int, *, closely: bool = False) -> Proof | None:
-        """The proof for a moment, or None where none came in time.
+        """The proof for a moment; None if it was not reached in time.
 
         Args:
-            moment_ms: past which everything has to be handled.
-            closely: whether something is done on its account.
+            moment_ms: each record up to this time must be handled, ms since the epoch.
+            closely: whether something is done because of the proof: read more pages.
 
         Raises:
             SetupError: the stream was switched off.
@@ -140,7 +140,7 @@ class Prover:
         *,
         closely: bool,
     ) -> By | None:
-        """How a shard is proven past a moment, or None."""
+        """How a shard is proven past a moment; None: it is not."""
         mine = progress.get(str(one.shard))
         limit_ms = moment_ms + self.clock_skew_ms
         if is_finished(one, shards, progress):
@@ -163,10 +163,10 @@ class Prover:
     ) -> frozenset[str]:
         """The shards of which no write can land any more that a repair would have to refuse.
 
-        What an earlier invocation sent has landed, and what is delivered again is at or below the
-        shard's own progress. Of a shard that has ended the proof is by its child, and says nothing
-        of its progress, which may be of an earlier time, or gone with its table: so the stream is
-        asked whether anything comes after it. That costs two calls for each such shard.
+        Each write of an earlier invocation has landed, and each record delivered again is at or
+        below the shard's own progress. A shard that has ended is proven by its child. That says
+        nothing about its own progress, which may be old, or deleted with its table. So the stream
+        is read after that progress: two calls for each such shard.
         """
         now_ms = self.clock.now_ms()
         settled: set[str] = set()
@@ -189,7 +189,7 @@ class Prover:
         return frozenset(settled)
 
     def _is_left(self, one: StreamShard, mine: ShardProgress | None) -> bool:
-        """Whether the stream shows anything of a shard that has ended after its own progress."""
+        """Whether the stream has records of an ended shard after the shard's own progress."""
         after = mine.sequence if mine is not None and mine.position else None
         return any(
             counts(record) for record in self.stream.after(one.shard, after, empty_pages=CLOSED)
@@ -199,7 +199,7 @@ class Prover:
 def is_finished(
     one: StreamShard, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
 ) -> bool:
-    """Whether a child has progress: it is read only when its parent has been handled."""
+    """Whether a child has progress: a child is read only after its parent has been handled."""
     return any(other.parent == one.shard.id and str(other.shard) in progress for other in shards)
 
 
@@ -215,7 +215,7 @@ def _proof(
         f"{len(proofs) - by_progress} with nothing left to handle"
     )
     handled = {name: int(one.sequence) for name, one in opened.items() if one.position}
-    # Where the stream dropped records before they were handled, the progress is not the end.
+    # If records expired before they were handled, the progress is not the end.
     ends_at = {
         str(one.shard): END
         for one, by in proofs.items()
@@ -226,9 +226,9 @@ def _proof(
 
 
 def _may_be_trimmed(mine: ShardProgress | None, now_ms: int) -> bool:
-    """Whether a record after a shard's progress may have gone before it was handled.
+    """Whether a record after a shard's progress may have expired before it was handled.
 
-    Of a shard that was opened, and of which nothing was handled, all may have gone.
+    If the shard was opened and nothing was handled, all its records may have expired.
     """
     return mine is not None and now_ms - mine.handled_through_ms > _SURELY_KEPT_MS
 
@@ -240,7 +240,7 @@ def _children_settled(
     now_ms: int,
     late_ms: int,
 ) -> bool:
-    """Whether a child had been begun so long ago that no write of its parent can land any more."""
+    """Whether a child was begun so long ago that no write of its parent can land any more."""
     children = (str(other.shard) for other in shards if other.parent == one.shard.id)
     found = (progress[name] for name in children if name in progress and progress[name].position)
     return any(child.passed(now_ms, late_ms) is not None for child in found)
@@ -249,14 +249,14 @@ def _children_settled(
 def waiting_since_ms(
     stream: LedgerStream, shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]
 ) -> int | None:
-    """When the stream made its oldest record that counts and is not handled; None: there is none.
+    """When the stream created its oldest record that counts and is not handled; None: no record.
 
-    In whole seconds, ms since the epoch. A few calls for each shard; no units.
+    In ms since the epoch, whole seconds. A few calls for each shard; no read units.
 
     Args:
-        stream: of the ledger.
+        stream: the stream of `ledger`.
         shards: its shards.
-        progress: theirs, as far as they have any.
+        progress: the progress of the shards that have any.
     """
     found = (
         _first_ms(stream, one, progress.get(str(one.shard)))

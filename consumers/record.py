@@ -1,11 +1,11 @@
-"""What one stream record of `ledger` does to a total, straight from the event's plain dicts.
+"""What one stream record of `ledger` adds to a total, read from the event's plain dicts.
 
 INSERT of an entry    adds its delta
 MODIFY of an entry    adds the new delta minus the old one
-REMOVE of an entry    adds nothing: compaction took it, its worth lives on in the head
+REMOVE of an entry    adds nothing: compaction removed the entry; the head contains its delta
 any other item        adds nothing
 
-Number, time and subject are read alike of a record of `counters`.
+Sequence number, time and keys of a record of `counters` are read by the same functions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 _SEQUENCE_MAX_DIGITS: Final = 40
-# More than any entry carries, and so few that no batch of them leaves the numbers of DynamoDB.
+# More than any entry has; the sum over a batch still fits a number of DynamoDB.
 _EVENTS_MAX: Final = 10**18
 
 
@@ -41,14 +41,14 @@ class EntryChange(NamedTuple):
 
 
 class MalformedRecord(Exception):
-    """A record that cannot be understood, now or later; the text is the reason."""
+    """A record that no attempt can ever apply; the text is the reason."""
 
 
 def sequence_of(record: Mapping[str, Any]) -> int:
     """A record's sequence number.
 
     Raises:
-        MalformedRecord: it has none.
+        MalformedRecord: the record has none.
     """
     try:
         text = record["dynamodb"]["SequenceNumber"]
@@ -60,23 +60,23 @@ def sequence_of(record: Mapping[str, Any]) -> int:
 
 
 def find(records: Sequence[Mapping[str, Any]], sequence: int) -> Mapping[str, Any]:
-    """The record of that sequence number, which is among them."""
-    return records[place_of(records, sequence)]
+    """The record with this sequence number, which must be among `records`."""
+    return records[index_of(records, sequence)]
 
 
-def place_of(records: Sequence[Mapping[str, Any]], sequence: int) -> int:
-    """The place of the record of that sequence number, which is among them."""
-    for place, record in enumerate(records):
+def index_of(records: Sequence[Mapping[str, Any]], sequence: int) -> int:
+    """The index of the record with this sequence number, which must be among `records`."""
+    for index, record in enumerate(records):
         try:
             if sequence_of(record) == sequence:
-                return place
+                return index
         except MalformedRecord:
             continue
     raise LookupError(f"no record has sequence number {sequence}")
 
 
 def above(records: Sequence[Mapping[str, Any]], position: int) -> Sequence[Mapping[str, Any]]:
-    """The records above a sequence number, and those that tell none."""
+    """The records above a sequence number, and the records without a sequence number."""
     try:
         texts = [record["dynamodb"]["SequenceNumber"] for record in records]
         if are_sequences(texts):
@@ -97,56 +97,56 @@ def _is_above(record: Mapping[str, Any], position: int) -> bool:
 def failures_from(
     records: Sequence[Mapping[str, Any]], sequence: int | None
 ) -> list[dict[str, str]]:
-    """What a mapping is told: from which record of a batch on the shard has to be delivered again.
+    """The batch item failures of a batch: Lambda delivers the shard again from there.
 
     Args:
         records: the batch.
-        sequence: that record's sequence number; None: all were handled.
+        sequence: the sequence number of the first record to deliver again; None: all were handled.
     """
     if sequence is None:
         return []
-    # As the event spells the number: Lambda compares texts.
+    # The text of the event, because Lambda compares texts.
     return [{"itemIdentifier": find(records, sequence)["dynamodb"]["SequenceNumber"]}]
 
 
 def created_at_ms(record: Mapping[str, Any]) -> int:
-    """When the stream made a record; in whole seconds.
+    """When the stream created a record, ms since the epoch (the stream gives whole seconds).
 
     Raises:
-        MalformedRecord: it does not tell, or names a time that no item could hold.
+        MalformedRecord: the time is absent or out of range.
     """
     try:
         at_ms = int(float(record["dynamodb"]["ApproximateCreationDateTime"]) * SECOND_MS)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise MalformedRecord("the record has no creation time") from None
     if not 0 <= at_ms < TIME_LIMIT_MS:
-        raise MalformedRecord("the record has no creation time that can be")
+        raise MalformedRecord("the record has no creation time that is in range")
     return at_ms
 
 
 def integer_in(attribute: Mapping[str, Any]) -> int:
-    """An integer as the stream spells one: `{"N": "5"}`.
+    """An integer as the stream writes it: `{"N": "5"}`.
 
     Raises:
-        KeyError, TypeError, ValueError: the attribute is none. JSON knows numbers such as 1.5 and
-            Infinity; DynamoDB spells every number as a text, and nothing is rounded here.
+        KeyError, TypeError, ValueError: the attribute is not an integer. DynamoDB writes each
+            number as text; JSON numbers such as 1.5 and Infinity are refused, nothing is rounded.
     """
     text = attribute["N"]
     if not isinstance(text, str):
-        raise TypeError("a number is no text")
+        raise TypeError(f"{text!r} is not a number as DynamoDB writes it: not a text")
     return int(text)
 
 
 def surely_young_from_s(now_ms: int) -> float:
-    """A time, in seconds as the stream tells it, from which on no record is too old."""
+    """The stream time, in seconds, from which on a record is certainly not too old."""
     return (now_ms - STREAM_RECORD_MAX_AGE_MS) / SECOND_MS + 1
 
 
 def are_sequences(texts: Sequence[str]) -> bool:
-    """Whether every one of them is surely a sequence number, asked of all at once.
+    """Whether all of these texts are sequence numbers, checked at once.
 
     Raises:
-        TypeError, ValueError: one is no text.
+        TypeError, ValueError: one is not a text.
     """
     sizes = set(map(len, texts))
     return (
@@ -155,11 +155,11 @@ def are_sequences(texts: Sequence[str]) -> bool:
 
 
 def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> EntryChange | None:
-    """What a record adds to a total, or None for nothing.
+    """What a record adds to a total; None: nothing.
 
     Raises:
         MalformedRecord: an attribute is absent or malformed, or the record is older than the
-            stream keeps records: its watermark may be gone, so it may have been applied before.
+            stream's retention: its watermark may be gone, so it may have been applied before.
     """
     counter, entry, name = subject_of(record, "entry")
     if not entry.startswith(keys.ENTRY_PREFIX):
@@ -173,7 +173,7 @@ def change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> EntryCha
     if keys.id_of(entry) is None:
         raise MalformedRecord(f"the sort key {entry[:60]!r} is malformed")
     if now_ms - created_at_ms(record) > STREAM_RECORD_MAX_AGE_MS:
-        raise MalformedRecord("the record is older than a stream keeps records")
+        raise MalformedRecord("the record is older than the stream's retention of 24 hours")
     stream = record["dynamodb"]
     delta, events = worth_of(stream.get("NewImage"), "new")
     if name == "INSERT":
@@ -191,30 +191,30 @@ def subject_of(record: Mapping[str, Any], sort_key: str) -> tuple[str, str, str]
 
     Args:
         record: of the stream of either table.
-        sort_key: what the table calls it.
+        sort_key: the name of the table's sort key.
 
     Raises:
-        MalformedRecord: the record lacks one of them.
+        MalformedRecord: one of the three is absent.
     """
     try:
         key = record["dynamodb"]["Keys"]
-        counter, place, name = key["counter"]["S"], key[sort_key]["S"], record["eventName"]
+        counter, sort, name = key["counter"]["S"], key[sort_key]["S"], record["eventName"]
     except (KeyError, TypeError):
         raise MalformedRecord("the record lacks its keys or its event name") from None
-    if not isinstance(counter, str) or not isinstance(place, str):
-        raise MalformedRecord("the record's keys are no texts")
-    return counter, place, name
+    if not isinstance(counter, str) or not isinstance(sort, str):
+        raise MalformedRecord("the record's keys are not texts")
+    return counter, sort, name
 
 
 def worth_of(image: Any, which: str) -> tuple[Amount, int]:  # noqa: ANN401 - from outside
-    """Delta and number of events of an entry's image.
+    """Delta and number of events in an entry's image.
 
     Args:
-        image: as the stream has it.
-        which: new or old, for the reason.
+        image: the image in the stream record.
+        which: new or old, for the error text.
 
     Raises:
-        MalformedRecord: it has none, or of a format that this release does not read.
+        MalformedRecord: they are absent or malformed, or this release cannot read the format.
     """
     try:
         if "v" in image and image["v"] != {"N": str(FORMAT)}:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardName:
-    """A stream shard, known together with its stream: a re-created stream numbers anew.
+    """A stream shard's full name. A recreated stream has a new label and new sequence numbers.
 
     Attributes:
         stream: the stream's label, the last part of its ARN.
-        id: the shard's id within it.
+        id: the shard's id within the stream.
     """
 
     stream: str
@@ -38,14 +38,14 @@ class ShardName:
 
 
 def label_of(stream_arn: str) -> str:
-    """A stream's label: what tells it from an earlier stream of the same table."""
+    """A stream's label, which differs from that of an earlier stream of the same table."""
     return stream_arn.rpartition("/")[2]
 
 
-# An answer may be empty although there is more, and how many of them may come in a row is promised
-# by nobody. So many are taken for the end of an open shard, which has no other mark: five at a
-# quick look, more where something is done on its account. Each costs a round trip. A closed shard
-# ends by itself; that it is not waited for without end is all that this number is for.
+# A page may be empty although records follow, and AWS does not limit how many empty pages come in a
+# row. So many empty pages count as the end of an open shard, which has no other mark: five for a
+# report, more when something is done because of the answer. Each costs a round trip. A closed shard
+# has an end of its own; the number only limits the wait.
 QUICKLY: Final = 5
 CLOSELY: Final = 10
 CLOSED: Final = 100
@@ -58,8 +58,8 @@ class StreamShard:
 
     Attributes:
         shard: its name.
-        parent: the id of the shard that it continues, or None.
-        closed: whether no record will be added.
+        parent: the id of the shard that it continues; None if it continues none.
+        closed: whether no more record will be added.
     """
 
     shard: ShardName
@@ -69,7 +69,7 @@ class StreamShard:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStream:
-    """The stream.
+    """The stream of `ledger`.
 
     Attributes:
         client: of DynamoDB Streams.
@@ -97,18 +97,19 @@ class LedgerStream:
             arguments["ExclusiveStartShardId"] = stream["LastEvaluatedShardId"]
 
     def check_on(self) -> None:
-        """Whether what is written now shows in it. One call.
+        """Check that the stream is on. One call.
 
         Raises:
-            SetupError: it was switched off: writes show in another stream of the table, or in none.
+            SetupError: the stream was switched off: new writes are in another stream of the table,
+                or in none.
         """
         with translated("DescribeStream"):
             stream = self.client.describe_stream(StreamArn=self.arn, Limit=1)["StreamDescription"]
         if stream.get("StreamStatus") in _OFF:
             raise SetupError(
-                f"stream {self.arn!r} was switched off: what is written since shows in another "
-                "one, or in none, so nothing is proven by it (docs/runbook.md, 'A mapping or a "
-                "stream is gone')"
+                f"stream {self.arn!r} was switched off: later writes are in another stream or in "
+                "none, so this one proves nothing (docs/runbook.md, 'A mapping or a stream is "
+                "gone')"
             )
 
     def after(
@@ -117,9 +118,9 @@ class LedgerStream:
         """The records of a shard after a sequence number (None: from its start) to its end.
 
         Args:
-            shard: which.
-            sequence: of the last record that is not wanted any more.
-            empty_pages: how many answers without records in a row are taken for its end.
+            shard: the shard to read.
+            sequence: begin after this record.
+            empty_pages: so many pages without records in a row count as the shard's end.
         """
         iterator = self._iterator(shard, sequence)
         empty = 0
@@ -141,19 +142,19 @@ class LedgerStream:
                         **arguments,
                     )["ShardIterator"]
                 except self.client.exceptions.TrimmedDataAccessException:
-                    pass  # the service no longer keeps that record: what is left comes after it
+                    pass  # that record has expired: all records that are left come after it
             return self.client.get_shard_iterator(ShardIteratorType="TRIM_HORIZON", **arguments)[
                 "ShardIterator"
             ]
 
 
 def made_at_ms(record: dict[str, Any]) -> float:
-    """When the stream made a record (whole seconds), milliseconds since the epoch."""
+    """When the stream created a record (whole seconds), ms since the epoch."""
     made_s: float = record["dynamodb"]["ApproximateCreationDateTime"].timestamp()
     return made_s * SECOND_MS
 
 
 def counts(record: dict[str, Any]) -> bool:
-    """Whether the event source mapping's filter lets a record through to the materializer."""
+    """Whether the event source mapping's filter passes a record to the materializer."""
     entry = record["dynamodb"]["Keys"]["entry"]["S"]
     return record["eventName"] in ("INSERT", "MODIFY") and entry.startswith(keys.ENTRY_PREFIX)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Clause
 
-# A watermark moves under an update only where a late write of an earlier invocation lands beside
-# it; each attempt leaves fewer changes.
+# Another write moves the watermark only if a late write of an earlier invocation lands at the same
+# time; each attempt leaves fewer changes.
 _ATTEMPTS: Final = 10
 _CLEANED_AT_ONCE: Final = 100
 _SHOWN: Final = 60
@@ -42,10 +42,10 @@ class Written:
     """What became of one counter's changes.
 
     Attributes:
-        applied: how many this call brought in.
-        duplicates: how many were in already.
-        rejected: how many can never be brought in, and lie in the quarantine.
-        error: why the others could not be written now, or None.
+        applied: how many this call applied.
+        duplicates: how many had been applied before.
+        rejected: how many can never be applied and were quarantined.
+        error: why the others could not be written now; None: all were written.
     """
 
     applied: int = 0
@@ -55,9 +55,9 @@ class Written:
 
 
 def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: int) -> Update:
-    """The one write of a step: its effect and the shard's watermark, if that lies below it.
+    """The one write of a change: its effect and the shard's watermark. One write unit below 1 KB.
 
-    One write unit while the item stays below 1 KB.
+    Conditional on the watermark being lower than the change's first record.
     """
     mark = watermark.attribute(shard)
     return Update(
@@ -73,7 +73,7 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
         ),
         AllOf(
             AnyOf(Absent("v"), Compare("v", "=", FORMAT)),
-            # Strict counters and sequences lie at the same place, and have bounds.
+            # Strict counters and sequences have the same key, and bounds.
             Absent("method"),
             AnyOf(Absent(mark), Compare(mark, "<", watermark.floor(step.first))),
         ),
@@ -82,12 +82,12 @@ def update_of(table: str, counter: str, step: FoldedChange, shard: str, now_ms: 
 
 
 def and_also(update: Update, also: tuple[Clause, ...]) -> Update:
-    """The same write with what a ranking adds to it, where its namespace has one."""
+    """The same write with the clauses of a ranking."""
     return replace(update, clauses=(*update.clauses, *also)) if also else update
 
 
 def clean_up_of(table: str, counter: str, stale: Mapping[str, bytes]) -> Update:
-    """Remove watermarks that no record can meet any more, unless one of them has moved."""
+    """Remove watermarks that refuse nothing any more, unless one of them has moved."""
     return Update(
         table,
         keys.total_key(counter),
@@ -101,14 +101,14 @@ class TotalWriter:
     """Writes the totals of one batch.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; the SDK may retry, because a second application is refused.
         table: the table `counters`.
-        shard: whose records these are.
-        quarantine: puts a record into the quarantine: the change, and why.
-        now_ms: the time of the batch.
-        index: puts a counter into the due index, if its total says that it belongs there.
-        also: what the update of a counter's total also does, for its ranking.
-        removable: which watermarks of a total can go, if several can; None: by their age alone.
+        shard: the stream shard of the records.
+        quarantine: quarantines the record of a change, with a reason.
+        now_ms: the time of the batch, ms since the epoch.
+        index: puts a counter into the due index, if its total has enough entries.
+        also: the clauses that a ranking adds to the update of a counter's total.
+        removable: the watermarks of a total that can be removed; None: by their age alone.
     """
 
     dynamo: DynamoClient
@@ -121,10 +121,11 @@ class TotalWriter:
     removable: Callable[[Item], dict[str, bytes]] | None = None
 
     def write(self, counter: str, changes: CounterChanges) -> Written:
-        """Bring changes of one counter, in their order, into its total. One write unit.
+        """Apply changes of one counter, in order, to its total. One write unit.
 
-        What the service calls invalid is halved until the culprit stands alone. It is quarantined
-        *before* a later change can move the watermark past it: dropped silently it must not be.
+        If the service calls the update invalid, the changes are halved until the invalid one is
+        alone. It is quarantined *before* a later change moves the watermark past it, so it is not
+        lost.
         """
         try:
             applied, item = self._apply(counter, changes)
@@ -143,7 +144,7 @@ class TotalWriter:
         return Written(applied, len(changes) - applied, error=self._indexed(item))
 
     def _indexed(self, item: Item) -> CountledgerError | None:
-        """Why the due index could not be kept; the changes come again then, and it with them."""
+        """Put the counter into the due index; an error makes the changes come again, so it too."""
         try:
             if self.index is not None:
                 self.index(item)
@@ -152,9 +153,9 @@ class TotalWriter:
         return None
 
     def _apply(self, counter: str, changes: CounterChanges) -> tuple[int, Item]:
-        """Write what is not in yet; how many that was, and the total's item as it is now."""
+        """Write the changes that are not applied yet; their number, and the total's item now."""
         if not keys.is_counter(counter):
-            raise RequestRejected(f"{counter[:_SHOWN]!r} is no name of a counter")
+            raise RequestRejected(f"{counter[:_SHOWN]!r} is not the name of a counter")
         pending = changes
         also = () if self.also is None else self.also(counter)
         for _ in range(_ATTEMPTS):
@@ -168,7 +169,7 @@ class TotalWriter:
                 check_format(failed.item or {})
                 if "method" in (failed.item or {}):
                     raise RequestRejected(
-                        f"counter {counter!r} is strict, or a sequence: it takes no entries"
+                        f"counter {counter!r} is strict or a sequence: entries are not added to it"
                     ) from failed
                 left = after(pending, watermark.sequence_in(failed.item, self.shard))
                 if not left:
@@ -177,17 +178,19 @@ class TotalWriter:
             else:
                 self._clean_up(counter, item or {})
                 return len(pending), item or {}
-        raise ServiceFailed(f"counter {counter!r}: its watermark moved under {_ATTEMPTS} updates")
+        raise ServiceFailed(
+            f"counter {counter!r}: other writes moved its watermark during {_ATTEMPTS} updates"
+        )
 
     def _clean_up(self, counter: str, item: Item) -> None:
-        """Remove watermarks that can go, when several can: a write of its own, one write unit."""
+        """Remove watermarks if several can be removed: a write of its own, one write unit."""
         try:
-            # Those of a repair grow stale together, and may be more than one expression takes.
+            # The watermarks of a repair become stale together; one expression is limited in size.
             gone = dict(islice(self._removable(item).items(), _CLEANED_AT_ONCE))
             if gone:
                 self.dynamo.update(clean_up_of(self.table, counter, gone))
         except (ConditionFailed, ServiceFailed):
-            # The changes are in; the next update of this counter tries again.
+            # The changes are applied; the next update of this counter tries again.
             return
 
     def _removable(self, item: Item) -> dict[str, bytes]:

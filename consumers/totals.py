@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterator[str]:
-    """The counters of every kind whose names begin so, in no order, as they are found.
+    """The names of all counters with a prefix, of every kind, in no order.
 
-    It scans the whole table: half a read unit for each 4 KB of it, whatever is found. No snapshot:
-    a counter that is made meanwhile may be in it or not.
+    Scans the whole table, which has no index of names: half a read unit for each 4 KB. A counter
+    created during the scan may be missing.
 
     Args:
         dynamo: a DynamoDB client.
         table: the table `counters`.
-        prefix: what the names begin with; "" = all.
+        prefix: of the names; "" = all counters.
     """
     is_total: Condition = Compare("part", "=", keys.TOTAL)
     where = AllOf(is_total, BeginsWith("counter", prefix)) if prefix else is_total
@@ -46,15 +46,15 @@ def counters_beginning(dynamo: DynamoClient, table: str, prefix: str) -> Iterato
 def counters_of(
     dynamo: DynamoClient, table: str, namespace: str, where: Condition | None = None
 ) -> Iterator[list[str]]:
-    """The counters of a namespace that have a total, in no order, page by page.
+    """The names of a namespace's counters that have a total, in no order, page by page.
 
-    Half a read unit for each 4 KB of the whole table: there is no index of them.
+    Scans the whole table, which has no index of names: half a read unit for each 4 KB.
 
     Args:
         dynamo: a DynamoDB client.
         table: the table `counters`.
-        namespace: what stands before their colon.
-        where: which of their totals.
+        namespace: the part of the names before the colon.
+        where: a condition on the total's item; None: all.
     """
     conditions: list[Condition] = [Compare("part", "=", keys.TOTAL)]
     if namespace != keys.DEFAULT_NAMESPACE:  # the names there need no prefix
@@ -70,13 +70,13 @@ def counters_of(
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Up to where the totals are complete.
+    """Up to which moment the totals are complete.
 
     Attributes:
-        shards: the progress of every stream shard that has any, closed ones included.
-        handled_through_ms: how far the slowest open shard has been handled, by the time when the
-            stream made its last record handled; None while nothing has been handled.
-        idle: the open shards from which, and before which, nothing has been handled.
+        shards: the progress of each stream shard that has any, including closed shards.
+        handled_through_ms: for the slowest open shard, when the stream created the last record
+            handled, ms since the epoch; None while nothing has been handled.
+        idle: the open shards of which, and of whose parents, nothing has been handled.
     """
 
     shards: tuple[ShardProgress, ...]
@@ -85,16 +85,16 @@ class Freshness:
 
     @property
     def handled_through(self) -> datetime | None:
-        """The same as a moment, in UTC.
+        """`handled_through_ms` as a datetime in UTC.
 
-        A stream without news stays where it is: an old moment means quiet or stalled, and `verify`
-        tells which.
+        It does not move while no entry is recorded: an old value means quiet or stalled, and
+        `verify` says which.
         """
         return None if self.handled_through_ms is None else to_datetime(self.handled_through_ms)
 
 
 def freshness_of(shards: Sequence[StreamShard], progress: Mapping[str, ShardProgress]) -> Freshness:
-    """Freshness is that of the slowest open shard; a new one stands where its parent ended."""
+    """The freshness of the slowest open shard; a new shard counts from its parent's end."""
     by_id = {one.shard.id: one for one in shards}
     reached: dict[str, ShardProgress | None] = {}
     for leaf in (one for one in shards if not one.closed):
@@ -114,7 +114,7 @@ class TotalsReader:
     """Reads totals.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry its reads.
+        dynamo: a DynamoDB client; the SDK may retry reads.
         table: the table `counters`.
     """
 
@@ -122,9 +122,10 @@ class TotalsReader:
     table: str
 
     def read(self, counter: str, *, consistent: bool = False) -> Total:
-        """A counter's total, zeros for one never seen: half a read unit (one if consistent).
+        """A counter's total; zeros if it was never changed. Half a read unit (one if consistent).
 
-        A strict counter with bins costs half a read unit more for each; they are no snapshot.
+        A strict counter with bins costs half a read unit more for each bin; the bins are not read
+        at one moment.
 
         Raises:
             BadCounterName: the name breaks the grammar.
@@ -135,7 +136,7 @@ class TotalsReader:
         return Total(counter) if item is None else self._whole(decode_total(item))
 
     def item(self, counter: str) -> Item | None:
-        """A counter's total as it is stored, strongly consistent, or None: one read unit."""
+        """A total's stored item, strongly consistent; None: absent. One read unit."""
         return self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
 
     def read_many(
@@ -143,14 +144,14 @@ class TotalsReader:
         counters: Iterable[str],
         on_corrupt: OnCorrupt | None = None,
     ) -> dict[str, Total]:
-        """The totals of many counters, no snapshot: half a read unit each.
+        """The totals of many counters, not of one moment: half a read unit each.
 
         Args:
             counters: their names.
-            on_corrupt: called with the error of each total that cannot be read, which is left out.
+            on_corrupt: called with the error of each total that cannot be read; it is skipped.
 
         Raises:
-            As `read`, and Throttled where the service leaves some unanswered.
+            As `read`, and Throttled: the service left some unanswered.
         """
         names = [keys.check_counter(counter) for counter in counters]
         items = self.dynamo.get_many(
@@ -166,14 +167,14 @@ class TotalsReader:
         }
 
     def _whole(self, total: Total) -> Total:
-        """A total with its bins, where it has some."""
+        """The total with its bins added, if it has bins."""
         if total.bins == 1:
             return total
         bins = [keys.bin_key(total.counter, number) for number in range(total.bins)]
         return with_bins(total, self.dynamo.get_many(self.table, bins))
 
     def progress(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
-        """The progress of stream shards of which anything was handled: half a read unit each.
+        """The progress of the stream shards with handled records: half a read unit for each shard.
 
         Raises:
             As `opened`.
@@ -181,18 +182,18 @@ class TotalsReader:
         return {name: one for name, one in self.opened(shards).items() if one.position}
 
     def opened(self, shards: Iterable[str]) -> dict[str, ShardProgress]:
-        """The progress of stream shards that have any, be it of nothing: half a read unit each.
+        """The progress of all stream shards that were opened: half a read unit for each shard.
 
         Raises:
-            ProgressLost: one of them cannot be read, so nothing can be proven; it names the shard
-                and the command that lets it go on.
+            ProgressLost: the progress of a shard cannot be read, so nothing can be proven. The
+                error names the shard and the command that recovers it.
         """
         wanted = [keys.progress_key(shard) for shard in shards]
         found = map(_readable, self.dynamo.get_many(self.table, wanted))
         return {progress.shard: progress for progress in found}
 
     def freshness(self, stream: LedgerStream) -> Freshness:
-        """Up to where the totals are complete: half a read unit for each shard of the stream."""
+        """Up to which moment totals are complete: half a read unit for each shard of the stream."""
         shards = stream.shards()
         return freshness_of(shards, self.progress(str(one.shard) for one in shards))
 
@@ -209,31 +210,32 @@ def _readable(item: Item) -> ShardProgress:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Lists counters.
+    """Lists the counters of a namespace.
 
     Attributes:
         totals: reads totals.
-        namespaces: tell of what kind a namespace is.
+        namespaces: reads a namespace's kind.
     """
 
     totals: TotalsReader
     namespaces: Namespaces
 
     def counters(self, namespace: str, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
-        """The counters of a namespace that were ever changed, with their totals, as they are found.
+        """The totals of all counters of a namespace that were ever changed.
 
-        Strict counters stand in a directory: by name, for half a read unit for each 4 KB of it, and
-        half of one for each counter and each bin. The others have none, for it would cost a write
-        with each counter: the whole table `counters` is looked through, half a read unit for each
-        4 KB, and they come in no order. (A ranked namespace has them in order: see its top.)
+        Strict counters are listed in a directory, so they come by name: half a read unit for each
+        4 KB of the directory, and for each counter and each bin. Other counters have no directory,
+        because it would cost a write for each new counter. So the whole table `counters` is
+        scanned, half a read unit for each 4 KB, and they come in no order. (For a ranked namespace
+        see its top.)
 
         Args:
-            namespace: whose counters.
-            on_corrupt: called with the error of each total that cannot be read, which is left out.
+            namespace: its name.
+            on_corrupt: called with the error of each total that cannot be read; it is skipped.
 
         Raises:
-            NamespaceUnknown: there is no such namespace.
-            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
+            NamespaceUnknown: the namespace does not exist.
+            CorruptItem: a total cannot be read, and `on_corrupt` is None.
         """
         kind = self.namespaces.get(keys.check_namespace(namespace)).kind
         names = self._strict(namespace) if kind is Kind.STRICT else self._found(namespace)
@@ -249,6 +251,6 @@ class Listing:
 
     def _read(self, pages: Iterator[list[str]], on_corrupt: OnCorrupt | None) -> Iterator[Total]:
         for names in pages:
-            # Version 0: made for a ranked group, and never recorded.
+            # Version 0: created for a ranked group, and never changed.
             found = self.totals.read_many(names, on_corrupt).values()
             yield from (total for total in found if total.version)

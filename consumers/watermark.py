@@ -62,12 +62,12 @@ def encode(sequence: int, moved_at_ms: int) -> bytes:
 
 
 def floor(sequence: int) -> bytes:
-    """The least value a watermark at this sequence number can have: all below lie before it."""
+    """The least value of a watermark at this sequence number; earlier watermarks are lower."""
     return sequence.to_bytes(_SEQUENCE_BYTES) + bytes(_MINUTE_BYTES)
 
 
 def sequence_in(total: Item | None, shard: str) -> int | None:
-    """The sequence number of a shard's watermark in a total's item, or None."""
+    """The sequence number of a shard's watermark in a total's item; None: no watermark."""
     value = (total or {}).get(attribute(shard))
     return sequence_of(value) if isinstance(value, bytes) else None
 
@@ -78,7 +78,7 @@ def sequence_of(value: bytes) -> int:
 
 
 def marks_in(total: Item) -> dict[str, bytes]:
-    """All watermarks of a total, by attribute."""
+    """All watermarks of a total, by attribute name."""
     return {
         name: value
         for name, value in total.items()
@@ -87,7 +87,7 @@ def marks_in(total: Item) -> dict[str, bytes]:
 
 
 def stale(total: Item, now_ms: int) -> dict[str, bytes]:
-    """The watermarks not moved for so long that no record they would refuse can still come."""
+    """The watermarks not moved for so long that no record they refuse can be delivered."""
     limit = (now_ms - WATERMARK_LIFE_MS) // MINUTE_MS
     return {
         name: value
@@ -96,18 +96,18 @@ def stale(total: Item, now_ms: int) -> dict[str, bytes]:
     }
 
 
-# For how long what was read is good enough: what has changed since only lets more go.
+# How long a read is reused. Later progress only allows more watermarks to be removed.
 PASSED_AGE_MS: Final = 5 * MINUTE_MS
 
 
 @dataclass(slots=True)
 class PassedShards:
-    """Knows how far shards had been handled some time ago.
+    """Finds watermarks that can be removed, by how far shards had been handled some time ago.
 
     Attributes:
-        late_ms: for how long a write may land that did not know of a shard's progress.
-        enough: from how many watermarks on a total is looked at, and cleaned up.
-        age_ms: from which age on what was read is read again.
+        late_ms: how long a write that did not know a shard's progress may still land.
+        enough: from how many watermarks on a total is cleaned up.
+        age_ms: how long a read of progress is reused.
     """
 
     late_ms: int = LATE_WRITE_MS
@@ -121,26 +121,26 @@ class PassedShards:
     def removable(
         self, dynamo: DynamoClient, table: str, total: Item, stream: str, now_ms: int
     ) -> dict[str, bytes]:
-        """The watermarks of a total that can go: few reads, and those seldom.
+        """The watermarks of a total that can be removed; none if they are few.
 
-        At most once in `age_ms`: half a read unit for some 50 known shards of the stream, and for
-        each shard that a total names half of one.
+        At most once in `age_ms`: half a read unit for about 50 known shards of the stream, and half
+        a read unit for each shard that has a watermark in a total.
 
         Args:
             dynamo: a DynamoDB client.
             table: the table `counters`.
-            total: its item.
-            stream: the label of the stream whose shards are looked at.
+            total: the total's item.
+            stream: the label of the stream whose shards are read.
             now_ms: the time, ms since the epoch.
 
         Raises:
-            ServiceFailed: it could not be read.
+            ServiceFailed: the service did not answer.
         """
         marks = marks_in(total)
         if len(marks) < self.enough:
             return {}
         found = stale(total, now_ms)
-        # The writers of a batch ask all at once: one of them reads, and the others do not wait.
+        # The writers of a batch call this at once: one of them reads, the others do not wait.
         if self._lock.acquire(blocking=False):
             try:
                 self._learn(dynamo, table, marks, stream, now_ms)
@@ -182,6 +182,6 @@ def _read(dynamo: DynamoClient, table: str, shards: Iterable[str]) -> dict[str, 
         try:
             progress = decode_progress(item)
         except CorruptItem:
-            continue  # its own shard stops, and says so
+            continue  # that shard's own batches stop, with an error
         found[progress.shard] = progress
     return found

@@ -7,7 +7,7 @@
 
 An app emits changes; each becomes an idempotent entry in the counter's ledger. A stream consumer
 keeps the totals. `record` and `total` use the stack that the environment names (AWS_*,
-COUNTLEDGER_*); `CountLedger` is the same for one that you choose.
+COUNTLEDGER_*); `CountLedger` does the same for a stack that you choose.
 
 Importing the package loads nothing else: each name is loaded at its first use (PEP 562).
 """
@@ -102,7 +102,7 @@ __all__ = [
     "total",
 ]
 
-# The module of each public name; a module stands for itself.
+# The module of each public name.
 _MODULES: Final = {
     "CountLedger": "countledger.client",
     "Retire": "countledger.compaction.retire",
@@ -150,7 +150,7 @@ _SUBMODULES: Final = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker must go on to refuse unknown names
+if not TYPE_CHECKING:  # a type checker must still refuse unknown names
 
     def __getattr__(name: str) -> object:
         """Load a public name at its first use."""
@@ -186,7 +186,7 @@ def record(
 ) -> Receipt:
     """Add to a counter, exactly once, in the stack that the environment names.
 
-    As `CountLedger.record`.
+    See `CountLedger.record`.
     """
     return _default().record(counter, delta, key=key, occurred_at=occurred_at, note=note)
 
@@ -194,6 +194,6 @@ def record(
 def total(counter: str) -> Total:
     """A counter's materialized total, in the stack that the environment names.
 
-    As `CountLedger.total`.
+    See `CountLedger.total`.
     """
     return _default().total(counter)

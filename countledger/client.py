@@ -19,6 +19,24 @@ if TYPE_CHECKING:
 
     import boto3
 
+    from countledger import (
+        Amount,
+        BufferedProducer,
+        Buffering,
+        Correction,
+        CountledgerError,
+        Entry,
+        Event,
+        ExactSum,
+        Failure,
+        Freshness,
+        Head,
+        IdempotencyKey,
+        Receipt,
+        Settings,
+        Snapshot,
+        Total,
+    )
     from countledger.compaction.deletions import Deletions
     from countledger.compaction.regions import Regions
     from countledger.compaction.schedules import Schedules
@@ -27,31 +45,17 @@ if TYPE_CHECKING:
     from countledger.consumers.auditor import Auditor
     from countledger.consumers.groups import Groups
     from countledger.consumers.rankings import Rankings
-    from countledger.consumers.snapshot import Snapshot
     from countledger.consumers.stream import LedgerStream
-    from countledger.consumers.totals import Freshness, TotalsReader
-    from countledger.ledger.amount import Amount
+    from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.entry import Entry
-    from countledger.ledger.errors import CountledgerError
-    from countledger.ledger.exact import ExactReader, ExactSum
-    from countledger.ledger.head import Head
-    from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.exact import ExactReader
     from countledger.ledger.namespace import Namespaces
     from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
     from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
-    from countledger.ledger.settings import Settings
-    from countledger.ledger.total import Total
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claims import Claims
-    from countledger.producers.compensation import Correction
-    from countledger.producers.event import Event
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
-    from countledger.producers.receipt import Receipt
     from countledger.producers.recorder import Recorder
     from countledger.producers.sequences.sequences import Sequences
     from countledger.producers.strict.context import MethodContext
@@ -59,9 +63,9 @@ if TYPE_CHECKING:
 
 
 class CountLedger:
-    """The counters of one stack. Safe to share between threads; opens nothing before it must.
+    """The counters of one stack. Safe to share between threads; opens connections at first use.
 
-    A forked child may go on with the object of its parent: each process makes its own clients.
+    A forked child may continue with the object of its parent: each process has its own clients.
     """
 
     def __init__(
@@ -75,11 +79,11 @@ class CountLedger:
 
         Args:
             settings: which stack, and where; None reads COUNTLEDGER_* from the environment.
-            session: where credentials and region come from; None takes the usual AWS environment.
-            endpoint_url: an endpoint instead of AWS's own; None leaves it to AWS_ENDPOINT_URL.
+            session: the source of credentials and region; None uses the usual AWS environment.
+            endpoint_url: an endpoint instead of AWS's own; None reads AWS_ENDPOINT_URL.
 
         Raises:
-            BadSetting: the environment holds a setting that cannot be.
+            BadSetting: the environment has a setting with an invalid value.
         """
         self.connection = Connection.open(settings, session=session, endpoint_url=endpoint_url)
 
@@ -97,20 +101,20 @@ class CountLedger:
         Args:
             counter: `namespace:rest`, or a plain name in namespace `default`.
             delta: an int or an exact decimal, not zero.
-            key: what a retry repeats. A bare text is remembered for at least the horizon; with
-                its time (`IdempotencyKey`) identity is the pair, and a retry beyond the horizon is
-                refused and not counted. Without a key the call itself retries safely, but calling
-                again is another change.
-            occurred_at: the event's own business time; no part of the identity.
-            note: own short texts, for the change log.
+            key: what a retry repeats. A bare key is remembered for at least the horizon. With its
+                time (`IdempotencyKey`) the identity is the pair, and a retry after the horizon is
+                refused and not counted. Without a key the call itself retries safely, but another
+                call is another change.
+            occurred_at: the event's own business time; not part of the identity.
+            note: short texts of your own, for the change log.
 
         Raises:
-            IdempotencyKeyReused: the key came with another delta before.
-            KeyExpired, ClockSkew: the key's time lies beyond the horizon, or ahead.
+            IdempotencyKeyReused: the key was used with another delta.
+            KeyExpired, ClockSkew: the key's time is before the horizon, or in the future.
             BadInput: another argument breaks its rule; nothing was written.
             Unacknowledged: AWS gave no clear answer; `resend` the entry that the error carries.
         """
-        from countledger.producers.event import Event
+        from countledger import Event
 
         return self._recorder.record(Event(counter, delta, key, occurred_at, note))
 
@@ -118,15 +122,15 @@ class CountLedger:
         """Record many events, several at a time; as `record` for each. Returns when all are sent.
 
         Args:
-            events: any number of them; they are gathered first. `record_stream` takes events that
-                do not fit into memory.
+            events: any number of them; they are collected first. `record_stream` accepts events
+                that do not fit into memory.
 
         Returns:
             One outcome for each event, in order: a receipt, or this event's error as a value.
 
         Raises:
-            SetupError: what concerns every event: no table, no permission, nothing reachable. No
-                event was recorded; if some were, it is the outcome of those that were not.
+            SetupError: a reason that concerns every event: no table, no permission, no connection.
+                No event was recorded. If some were, the error is the outcome of the others instead.
         """
         return self._recorder.record_many(events)
 
@@ -137,7 +141,7 @@ class CountLedger:
             One outcome for each event, in order: a receipt, or this event's error as a value.
 
         Raises:
-            SetupError: what concerns every event, after the outcomes of those that had been sent.
+            SetupError: a reason that concerns every event, after the outcomes of the sent events.
         """
         return self._recorder.record_stream(events)
 
@@ -145,8 +149,8 @@ class CountLedger:
         """Send an entry again that an `Unacknowledged` error carries; it cannot count twice.
 
         Raises:
-            KeyExpired: it was made longer ago than the horizon.
-            Unacknowledged: again there was no clear answer.
+            KeyExpired: it was created longer ago than the horizon.
+            Unacknowledged: again AWS gave no clear answer.
         """
         return self._recorder.resend(entry)
 
@@ -156,19 +160,19 @@ class CountLedger:
         *,
         on_failure: Callable[[Failure], object] | None = None,
     ) -> BufferedProducer:
-        """A producer that takes events at once and sends them in the background, in batches.
+        """A producer that accepts events immediately and sends them in the background, in batches.
 
         As many write units as `record`; coalesced events share one entry and its units.
 
         Args:
-            buffering: its bounds, whether it coalesces, and its spool; None takes the defaults.
-            on_failure: told of each failure; without it, `flush` and `close` raise them.
+            buffering: its bounds, whether it coalesces, and its spool; None uses the defaults.
+            on_failure: called with each failure; without it, `flush` and `close` raise them.
 
         Raises:
-            SetupError: there is no such stack, or the spool cannot be used.
+            SetupError: the stack does not exist, or the spool cannot be used.
         """
+        from countledger import Buffering
         from countledger.producers.buffer.assembly import buffered_producer
-        from countledger.producers.buffer.buffering import Buffering
 
         return buffered_producer(self.connection, buffering or Buffering(), on_failure)
 
@@ -180,10 +184,11 @@ class CountLedger:
     ) -> AsyncBufferedProducer:
         """As `buffered`, for an event loop: use it by `async with`. Needs the extra `async`.
 
-        To find the stack may take a call: make it before the loop runs, or name the tables.
+        Finding the stack may take a request: create the producer before the loop runs, or set the
+        names of the tables.
         """
+        from countledger import Buffering
         from countledger.producers.asynchronous.producer import async_producer
-        from countledger.producers.buffer.buffering import Buffering
 
         return async_producer(
             self.connection, buffering or Buffering(), self.namespaces, on_failure
@@ -206,14 +211,14 @@ class CountLedger:
         Raises:
             IdempotencyKeyReused: the key was used for another value, or another entry.
             WrongKind: the counter is strict and has no ledger.
-            Unacknowledged: AWS gave no clear answer; repeat it with the same key.
+            Unacknowledged: AWS gave no clear answer; call again with the same key.
         """
         from countledger.producers.compensation import Compensator
 
         return Compensator(self._recorder, self._exact).set_value(counter, value, key, note)
 
     def total(self, counter: str) -> Total:
-        """A counter's total: exact up to the stream's lag; of a strict counter, its value.
+        """A counter's total, exact up to the stream's lag; for a strict counter its value.
 
         Half a read unit, and as much for each bin.
         """
@@ -222,14 +227,14 @@ class CountLedger:
     def totals(
         self, counters: Iterable[str], *, on_corrupt: OnCorrupt | None = None
     ) -> dict[str, Total]:
-        """The totals of many counters, no snapshot of one instant. Half a read unit each.
+        """The totals of many counters, not read at one moment. Half a read unit each.
 
-        A total that cannot be read is handed to `on_corrupt`; without that it raises CorruptItem.
+        `on_corrupt` gets the error of an unreadable total; without it CorruptItem is raised.
         """
         return self._totals.read_many(counters, on_corrupt)
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        """The counters of every kind that have a total and begin so, in no order.
+        """The counters of every kind that have a total and begin with a prefix, in no order.
 
         A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
         """
@@ -239,31 +244,31 @@ class CountLedger:
         return counters_beginning(dynamo, self.connection.setting("counters_table"), prefix)
 
     def snapshot(self, counters: Iterable[str]) -> Snapshot:
-        """The totals of up to 100 counters as of one moment. Two read units each.
+        """The totals of up to 100 counters, all read at one moment. Two read units each.
 
-        Those of strict counters are exact, those of ledger counters as materialized by then. Bins
-        count as counters; `totals` reads any number, but not as of one moment.
+        Totals of strict counters are exact, those of ledger counters as materialized by then. Bins
+        count as counters; `totals` reads any number, but not at one moment.
 
         Raises:
-            TooManyCounters: they, or they and their bins, do not fit into one transaction.
-            Throttled: writes were in the way of every attempt.
+            TooManyCounters: the counters, with their bins, do not fit into one transaction.
+            Throttled: every attempt conflicted with writes.
         """
         from countledger.consumers.snapshot import SnapshotReader
 
         return SnapshotReader(self._totals.dynamo, self._totals.table).read(counters)
 
     def counters(self, namespace: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
-        """The counters of a namespace, with their totals; none that was never changed.
+        """The counters of a namespace that have a total, with their totals.
 
-        Of strict counters by name, half a read unit for each, and each bin. The others are found by
-        guarded through the whole table `counters`, in no order: half a read unit for each 4 KB.
+        Strict counters by name, half a read unit for each, and each bin. Others by a scan of the
+        whole table `counters`, in no order: half a read unit for each 4 KB.
 
         Args:
             namespace: whose counters.
             on_corrupt: called with the error of each total that cannot be read, which is left out.
 
         Raises:
-            NamespaceUnknown: there is no such namespace.
+            NamespaceUnknown: the namespace does not exist.
             CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
         from countledger.consumers.totals import Listing
@@ -271,7 +276,7 @@ class CountLedger:
         return Listing(self._totals, self.namespaces).counters(namespace, on_corrupt)
 
     def freshness(self) -> Freshness:
-        """Up to where the totals are complete. Half a read unit for each stream shard."""
+        """The time up to which totals are complete. Half a read unit for each stream shard."""
         return self._totals.freshness(self._stream)
 
     def exact(self, counter: str) -> ExactSum:
@@ -287,22 +292,22 @@ class CountLedger:
     def entries(
         self, counter: str, *, limit: int | None = None, on_corrupt: OnCorrupt | None = None
     ) -> Iterator[Entry]:
-        """A counter's entries that are not merged yet, newest first; `head` tells of the others.
+        """A counter's entries that are not merged yet, newest first; `head` sums up the others.
 
         Half a read unit for the head, and for each 4 KB read.
 
         Args:
             counter: its name.
-            limit: at most so many.
+            limit: the largest number of entries; None for all.
             on_corrupt: called with the error of each entry that cannot be read, which is left out.
 
         Raises:
             CorruptItem: the head cannot be read; or an entry, and `on_corrupt` is not given.
-            NamespaceUnknown: nothing was ever recorded in its namespace.
+            NamespaceUnknown: its namespace does not exist.
             WrongKind: the counter is strict and has no ledger.
         """
+        from countledger import Kind
         from countledger.ledger.change_log import newest_first
-        from countledger.ledger.namespace import Kind
 
         namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
         table = self.connection.setting("ledger_table")
@@ -321,20 +326,20 @@ class CountLedger:
         return decode_head(self._exact.dynamo.get(self.connection.setting("ledger_table"), key))
 
     def archived(self, counter: str, place: str) -> Iterator[Entry]:
-        """The merged entries of a counter that were archived, the last merged ones first.
+        """The archived entries of a counter, the last merged ones first.
 
-        One request for each generation of the counter; every object is checked against the
-        checksum in its name. Half a read unit for each 4 KB of the head. What was archived of a
-        deleted counter of the same name is not among them.
+        One request for each generation of the counter; every object is compared with the checksum
+        in its name. Half a read unit for each 4 KB of the head. Archived entries of a deleted
+        counter with the same name are not included.
 
         Args:
             counter: its name.
-            place: where they were archived: `s3://bucket/prefix`.
+            place: the archive: `s3://bucket/prefix`.
 
         Raises:
-            BadSetting: that is no place in S3.
-            ArchiveRefused: the bucket does not exist, or refuses.
-            CorruptArchive: an object is not what its name says.
+            BadSetting: `place` is no location in S3.
+            ArchiveRefused: the bucket does not exist, or refuses the request.
+            CorruptArchive: an object does not match the checksum in its name.
         """
         from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
 
@@ -343,13 +348,13 @@ class CountLedger:
         return archive.entries(counter, incarnation) if incarnation else iter(())
 
     def compactor(self, *, archive_as_found: bool = False) -> Worker:
-        """What compacts counters here and now, as the schedules of their namespaces say.
+        """A worker that compacts counters in this process, by the schedules of their namespaces.
 
-        It reads each schedule once: take a new one for each piece of work.
+        It reads each schedule once: create a new worker for each task.
 
         Args:
-            archive_as_found: archive what an earlier run merged and did not archive as it is now,
-                although entries were deleted or changed by hand since.
+            archive_as_found: if an earlier run merged entries and did not archive them, archive the
+                existing ones, although entries were deleted or changed by hand since.
 
         Raises:
             WrongRegion: this is not the home region.
@@ -361,9 +366,9 @@ class CountLedger:
         )
 
     def due(self, namespace: str) -> Iterator[str]:
-        """The counters of a namespace that are worth compacting now, in no order.
+        """The counters of a namespace that are due for compaction, in no order.
 
-        Half a read unit for each 4 KB of them, eight at least; none without a schedule.
+        Half a read unit for each 4 KB of them, at least eight; none without a schedule.
         """
         from countledger.compaction.assembly import index_of
 
@@ -381,7 +386,7 @@ class CountLedger:
 
     @made_once
     def namespaces(self) -> Namespaces:
-        """The namespaces of the stack: make, read and list them."""
+        """The namespaces of the stack: create, read and list them."""
         from countledger.ledger.assembly import namespaces_of
 
         return namespaces_of(self.connection)
@@ -400,7 +405,7 @@ class CountLedger:
 
     @made_once
     def kinesis(self) -> KinesisProducer:
-        """Send events through the stack's stream, thousands to a call; needs the extra `kinesis`.
+        """Send events through the stack's Kinesis stream; needs the extra `kinesis`.
 
         Raises:
             StackNotFound: the stack was deployed without a stream.
@@ -412,7 +417,7 @@ class CountLedger:
 
     @made_once
     def expired(self) -> ExpiredEntries:
-        """What came through Kinesis too late to be counted: list it, and send it again.
+        """Entries that came through Kinesis after their horizon: list them, and send them again.
 
         Raises:
             StackNotFound: the stack was deployed without a stream.
@@ -424,7 +429,7 @@ class CountLedger:
 
     @made_once
     def quarantine(self) -> QuarantineService:
-        """What could not be applied, judged or counted: list it, send it again, or discard it."""
+        """Records that could not be applied, evaluated or counted: list, resend or discard them."""
         from countledger.consumers.redrive import RepairCounter, review_alert_log
         from countledger.ledger.quarantine_record import QuarantineSource
         from countledger.ledger.quarantine_service import QuarantineService
@@ -477,7 +482,7 @@ class CountLedger:
 
     @made_once
     def rankings(self) -> Rankings:
-        """Which namespaces keep their totals in order, and the top of one."""
+        """Rankings of namespaces: switch them on and off, and read the top."""
         from countledger.consumers.rankings import Rankings
 
         return Rankings(self._totals.dynamo, self._totals.table, self.namespaces)
@@ -500,25 +505,25 @@ class CountLedger:
 
     @made_once
     def schedules(self) -> Schedules:
-        """When and how counters are compacted: make, change, read and delete schedules."""
+        """When and how counters are compacted: create, change, read and delete schedules."""
         from countledger.compaction.assembly import schedules_of
 
         return schedules_of(self.connection, self.namespaces)
 
     @made_once
     def alerts(self) -> Alerts:
-        """The alerts of the stack: rules for totals that cross thresholds, and what they told."""
-        from countledger.consumers.alerts.assembly import alerts_of
+        """The alerts of the stack: rules for totals that cross thresholds, and the alert log."""
+        from countledger.consumers.alerts.services import alerts_of
 
         return alerts_of(self.connection)
 
     @made_once
     def deletions(self) -> Deletions:
-        """Delete counters with all that is kept of them, by name or by namespace."""
+        """Delete counters with everything that is stored about them, by name or by namespace."""
+        from countledger import Kind
         from countledger.compaction.assembly import deletions_of
         from countledger.consumers.auditor import why_not_exact
         from countledger.consumers.leftovers import Leftovers
-        from countledger.ledger.namespace import Kind
 
         leftovers = Leftovers(self.groups)
         return deletions_of(

@@ -18,8 +18,8 @@ from countledger.ledger.clock import to_datetime
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from countledger.consumers.alerts.crossing import TotalChange
     from countledger.consumers.alerts.rule import Rule, Target
-    from countledger.consumers.alerts.total_change import TotalChange
     from countledger.ledger.amount import Amount
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Protocol, Unpack
 
-from countledger.consumers.alerts import rule_spec
 from countledger.consumers.alerts.alert import trial_alert
+from countledger.consumers.alerts.rule import changed_rule, rule_of
 from countledger.consumers.alerts.rules import found
 from countledger.ledger import keys
 from countledger.ledger.errors import (
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
-    from countledger.consumers.alerts.alert_services import AlertServices
-    from countledger.consumers.alerts.dead_letters import Resent
-    from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.rule_spec import RuleSpec
+    from countledger.consumers.alerts.dead_letters import Resender, Resent
+    from countledger.consumers.alerts.delivery import Publisher
+    from countledger.consumers.alerts.initial_scan import InitialScan
+    from countledger.consumers.alerts.rule import Rule, RuleSpec, Target
     from countledger.consumers.alerts.rules import Rules
     from countledger.consumers.totals import TotalsReader
     from countledger.ledger.attributes import OnCorrupt
@@ -91,7 +91,7 @@ class Alerts:
             TargetRefused: the bus or topic does not exist, or refuses.
             ServiceFailed: it could not be written; or, with `now`, not all of it was told.
         """
-        wanted = self._checked(rule_spec.made(name, self._evaluate_in(evaluate_in), spec))
+        wanted = self._checked(rule_of(name, self._evaluate_in(evaluate_in), spec))
         created = self.rules.create(wanted)
         if now:
             self.initial_scan(created)
@@ -108,8 +108,8 @@ class Alerts:
         Raises:
             As `create`, and NoSuchRule where there is none.
         """
-        self._checked(rule_spec.changed(self.rules.get(name), spec))
-        changed = self.rules.set(name, lambda rule: rule_spec.changed(rule, spec))
+        self._checked(changed_rule(self.rules.get(name), spec))
+        changed = self.rules.set(name, lambda rule: changed_rule(rule, spec))
         if now:
             self.initial_scan(changed)
         return changed
@@ -123,7 +123,7 @@ class Alerts:
             As `create`, for the first that breaks a rule.
         """
         region = self._evaluate_in(self.rules.region)
-        wanted = [rule_spec.made(name, region, spec) for name, spec in specs.items()]
+        wanted = [rule_of(name, region, spec) for name, spec in specs.items()]
         there = self.rules.read()
         for rule in wanted:
             if rule.name in there.unreadable:
@@ -263,3 +263,34 @@ class Alerts:
 def _instead(wanted: Rule, _there: Rule) -> Rule:
     """Whatever is there, another rule."""
     return wanted
+
+
+class TargetCheck(Protocol):
+    """Tells whether alerts can reach a target."""
+
+    def check(self, target: Target) -> None:
+        """Return only if they can.
+
+        Raises:
+            BadRule, TargetRefused: they cannot.
+        """
+
+
+class AlertServices(Protocol):
+    """The services that alerts take; each is made ready at its first use."""
+
+    @property
+    def targets(self) -> TargetCheck:
+        """What may be told of alerts."""
+
+    @property
+    def publisher(self) -> Publisher:
+        """Takes alerts to their targets."""
+
+    @property
+    def resender(self) -> Resender:
+        """Sends dead letters again."""
+
+    @property
+    def initial_scan(self) -> InitialScan:
+        """Tells of totals that are beyond a threshold already."""

@@ -1,28 +1,142 @@
-"""Which thresholds of a rule one update of a total crosses. Pure.
+"""What one stream record of `counters` tells of a total, straight from the event's plain dicts.
 
-    rising     old < threshold <= new
-    falling    old > threshold >= new
-    step       thresholds are threshold, threshold + step, threshold + 2 steps, ...; a falling rule
-               counts its steps downwards
-
-An update may jump over many; they alert in the order in which the total passes them. Past
-`CROSSINGS_MAX` in one update, one crossing stands for the whole range.
+MODIFY of a total                from its old value to its new one
+INSERT of a ledger's total,      from zero
+  or of a sequence by a draw
+INSERT of a strict counter,      nothing: it is being made, with the value that it opens with
+  or of a sequence made first
+REMOVE, any other item           nothing
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.consumers.alerts.rule import Direction
-from countledger.ledger import amount
+from countledger.consumers.record import MalformedRecord, created_at_ms, integer_in, subject_of
+from countledger.ledger import amount, keys
 from countledger.ledger.amount import EXACT
-from countledger.ledger.limits import CROSSINGS_MAX
+from countledger.ledger.errors import shown
+from countledger.ledger.limits import CROSSINGS_MAX, FORMAT, STREAM_RECORD_MAX_AGE_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.amount import Amount
+
+
+# What every ledger's total counts, and no other kind of counter does.
+_OF_A_LEDGER: Final = "entries"
+# What a sequence says of itself; one that was made, rather than drawn from, tells its `first`.
+_SEQUENCE: Final = {"S": "sequence"}
+# What a message of an alert holds (`message`): versions that are exact in any reader's JSON, and
+# numbers as long as a sum of any entries, to the last place that one of them has.
+_VERSION_MAX: Final = 2**53
+_HIGHEST: Final = 10**77
+_LOWEST: Final = -_HIGHEST
+_LAST_PLACE: Final = -38
+
+
+class TotalChange(NamedTuple):
+    """One update that moved a total.
+
+    Attributes:
+        sequence: of its record.
+        counter: whose total.
+        old: its value before.
+        new: its value behind.
+        version: of the total behind it; each update of a counter has a higher one.
+        at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
+    """
+
+    sequence: int
+    counter: str
+    old: Amount
+    new: Amount
+    version: int
+    at_ms: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of its total: versions of ledgers and sequences begin with 1."""
+        return self.version == 1
+
+
+def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> TotalChange | None:
+    """The change of a record, or None where no total moved.
+
+    Raises:
+        MalformedRecord: an attribute is absent or malformed, or the record is older than the stream
+        keeps
+            records: the revisions of rules that evaluated it may be gone.
+    """
+    counter, part, name = subject_of(record, "part")
+    # A strict counter may be called `total`; its place in the directory has a `#` before it.
+    if part != keys.TOTAL or "#" in counter or name == "REMOVE":
+        return None
+    if name not in ("INSERT", "MODIFY"):
+        raise MalformedRecord(f"the event name {name!r} is unknown")
+    stream = record["dynamodb"]
+    new = _image(stream, "NewImage")
+    if "bins" in new or (name == "INSERT" and _is_being_made(new)):
+        return None
+    before = 0 if name == "INSERT" else _value(_image(stream, "OldImage"))
+    behind = _value(new)
+    if before == behind:
+        return None
+    at_ms = created_at_ms(record)
+    if now_ms - at_ms > STREAM_RECORD_MAX_AGE_MS:
+        raise MalformedRecord("the record is older than a stream keeps records")
+    return TotalChange(sequence, counter, before, behind, _version(new), at_ms)
+
+
+def _is_being_made(new: Mapping[str, Any]) -> bool:
+    """Whether an item that was not there before opens with its value, rather than changes to it."""
+    if _OF_A_LEDGER in new:
+        return False
+    return new.get("method") != _SEQUENCE or "first" in new
+
+
+def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
+    image = stream.get(which)
+    if not isinstance(image, dict):
+        raise MalformedRecord(f"the record has no {which}")
+    if "v" in image and image["v"] != {"N": str(FORMAT)}:
+        raise MalformedRecord(f"the {which} has format {image['v']}; this release reads {FORMAT}")
+    return image
+
+
+def is_tellable(total: Amount, version: int = 0) -> bool:
+    """Whether a message holds a total and its version: it does, unless they were set by hand."""
+    if not 0 <= version < _VERSION_MAX or not _LOWEST < total < _HIGHEST:
+        return False
+    return isinstance(total, int) or int(total.as_tuple().exponent) >= _LAST_PLACE
+
+
+def _value(image: Mapping[str, Any]) -> Amount:
+    try:
+        total = amount.from_number(image["total"]["N"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise MalformedRecord("an image has no well-formed total") from None
+    # Nearly all are integers, and every record has two.
+    if not ((type(total) is int and _LOWEST < total < _HIGHEST) or is_tellable(total)):
+        raise MalformedRecord(
+            f"no message of an alert holds a total of {shown(image['total']['N'])}"
+        )
+    return total
+
+
+def _version(image: Mapping[str, Any]) -> int:
+    try:
+        version = integer_in(image["version"])
+    except (KeyError, TypeError, ValueError):
+        raise MalformedRecord("the image has no well-formed version") from None
+    if not 0 < version < _VERSION_MAX:
+        raise MalformedRecord(f"the version {version} is out of range")
+    return version
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,71 +1,187 @@
-"""The evaluator: from the changes of totals, as the stream of `counters` shows them, to alerts.
+"""The evaluator: from changes of totals, as the stream of `counters` shows them, to alerts.
 
-    1  read the batch; what cannot be understood goes to the quarantine     pure, but for that
-    2  for each change the rules that watch its counter, as of its own time   pure
-    3  for each counter and rule its changes in order: decide, write, tell    several at a time
-    4  what failed tells from where the shard has to be delivered again
+    1  read the batch; a malformed record goes to the quarantine
+    2  find the rules that watch the counter of each change, as of the time of the change
+    3  for each counter and rule, in order: decide, write, publish (several counters at a time)
+    4  report from which record the shard must be delivered again
 
-Which alerts are made follows from the changes and the revisions of the rules alone, so it is the
-same whatever is delivered again, cut in pieces, or judged by two at once. See `state` for why none
-is lost.
+The alerts follow from the changes and the revisions of the rules alone, so they are the same
+whatever is delivered again, cut in pieces, or evaluated by two invocations at once. `state` says
+why none is lost.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link
-from countledger.consumers.alerts.notifier import Notifier
-from countledger.consumers.alerts.state import may_matter
-from countledger.consumers.alerts.total_change import total_change_of
+from countledger.consumers.alerts.crossing import TotalChange, total_change_of
+from countledger.consumers.alerts.delivery import Notifier
+from countledger.consumers.alerts.state import PublishFiring, WriteState, decide, may_matter
+from countledger.consumers.alerts.state_item import decode_state, published_write_of, write_of
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
+from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.deadline import Deadline
-from countledger.ledger.errors import OutOfTime
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CorruptItem,
+    CountledgerError,
+    OutOfTime,
+    RequestRejected,
+    ServiceFailed,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.consumers.alerts.dead_letters import DeadLetters
-    from countledger.consumers.alerts.publish import Publisher
-    from countledger.consumers.alerts.rule_index import RuleIndex
-    from countledger.consumers.alerts.total_change import TotalChange
+    from countledger.consumers.alerts.delivery import Publisher
+    from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
+    from countledger.consumers.alerts.state_item import AlertState
     from countledger.consumers.quarantine import Quarantine
+    from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.errors import CountledgerError
+    from countledger.ledger.operations import Put
 
-_CHAINS: Final = 16
+_THREADS: Final = 16
+# A stored state differs from the expected one only if another invocation evaluates the same
+# records. Each refusal carries the stored state, which is further ahead.
+_STEPS_MAX: Final = 20
 
-# Of a counter under a rule of that name.
+# A counter and the name of a rule.
 _Place = tuple[str, str]
 
 
-class KnownRules(Protocol):
-    """Knows the rules of a region."""
+class Link(NamedTuple):
+    """A change, and the revision of the rule that evaluates it."""
 
-    def index(self) -> RuleIndex:
-        """All that were changed some seconds ago, or earlier.
+    change: TotalChange
+    rule: Rule
 
-        Raises:
-            ServiceFailed: they cannot be read.
+
+@dataclass(slots=True)
+class ChainOutcome:
+    """The result for the changes of one counter under one rule.
+
+    Attributes:
+        published: the number of alerts that were published, repeated ones included.
+        dead: the number of these that went to the dead letters.
+        rejected: the number of changes that can never be evaluated and went to the quarantine.
+        failed_at: the first change that was not finished, or None.
+        error: why it was not finished.
+    """
+
+    published: int = 0
+    dead: int = 0
+    rejected: int = 0
+    failed_at: TotalChange | None = None
+    error: CountledgerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEvaluator:
+    """Evaluates the changes of one counter under one rule, in order, until one fails.
+
+    Attributes:
+        dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
+        table: the table `counters`.
+        notifier: publishes the alerts.
+        to_quarantine: stores a record in the quarantine: its sequence number, and the reason.
+        deadline: no change is started after it; None: no deadline.
+        decide: the next step for a change.
+        write_of: the write of a state.
+    """
+
+    dynamo: DynamoClient
+    table: str
+    notifier: Notifier
+    to_quarantine: Callable[[int, str], None]
+    deadline: Deadline | None = None
+    decide: Callable[[AlertState | None, TotalChange, Rule], PublishFiring | WriteState | None] = (
+        decide
+    )
+    write_of: Callable[[str, WriteState], Put] = write_of
+
+    def evaluate(self, links: Sequence[Link]) -> ChainOutcome:
+        """Evaluate changes in order.
+
+        Cost: nothing for a change without an effect; for a rule with a re-arm level one read unit
+        for all changes together. A change that fires: one write unit for the state, one for its
+        mark, two for the log; if it is delivered again, one in all.
         """
+        outcome = ChainOutcome()
+        state: AlertState | None = None
+        at = links[0].change
+        try:
+            if any(link.rule.rearm is not None for link in links):
+                state = self._read(links[0])
+            for link in links:
+                at = link.change
+                if self.deadline is not None:
+                    self.deadline.check()
+                try:
+                    state = self._finish(link, state, outcome)
+                except (CorruptItem, RequestRejected) as error:
+                    self.to_quarantine(at.sequence, str(error))
+                    outcome.rejected += 1
+        except CountledgerError as error:
+            outcome.failed_at, outcome.error = at, error
+        return outcome
+
+    def _finish(
+        self, link: Link, state: AlertState | None, outcome: ChainOutcome
+    ) -> AlertState | None:
+        """Take all steps for a change; the state after it, as far as known."""
+        for _ in range(_STEPS_MAX):
+            step = self.decide(state, link.change, link.rule)
+            if step is None:
+                return state
+            try:
+                if isinstance(step, PublishFiring):
+                    outcome.dead += self.notifier.publish(step.firing)
+                    outcome.published += len(step.firing.alerts)
+                    self.dynamo.update(published_write_of(self.table, step))
+                    state = state and replace(state, published=True)
+                else:
+                    self.dynamo.put(self.write_of(self.table, step))
+                    state = step.state
+            except ConditionFailed as refused:
+                state = _decoded(refused.item)
+        raise ServiceFailed(
+            f"counter {link.change.counter!r}, rule {link.rule.name!r}: other invocations changed "
+            f"its alert state {_STEPS_MAX} times meanwhile"
+        )
+
+    def _read(self, link: Link) -> AlertState | None:
+        """The stored state. If it is corrupt, the write that needs it reports that."""
+        key = keys.alert_state_key(link.change.counter, link.rule.name)
+        try:
+            return _decoded(self.dynamo.get(self.table, key, consistent=True))
+        except CorruptItem:
+            return None
+
+
+def _decoded(item: Item | None) -> AlertState | None:
+    return None if item is None else decode_state(item)
 
 
 @dataclass(slots=True)
 class EvaluationOutcome:
-    """What became of a batch.
+    """The result for a batch.
 
     Attributes:
-        records: how many were delivered.
-        changes: how many of them moved a total.
-        published: how many alerts were told, again or for the first time.
-        dead: how many of them went to the dead letters.
-        quarantined: records that went to the quarantine.
-        failed: why, for each counter and rule that could not be judged to the end.
-        retry_from: the lowest sequence number that may not be judged yet, or None.
-        lag_ms: how far the last record lies behind this clock, or None without one.
+        records: the number of records delivered.
+        changes: the number of them that changed a total.
+        published: the number of alerts that were published, repeated ones included.
+        dead: the number of these that went to the dead letters.
+        quarantined: the number of records that went to the quarantine.
+        failed: the error of each counter and rule that was not finished.
+        retry_from: the lowest sequence number that may not be evaluated yet, or None.
+        lag_ms: the age of the last record by this clock, or None without a record.
     """
 
     records: int
@@ -79,7 +195,7 @@ class EvaluationOutcome:
 
     @property
     def late(self) -> int:
-        """How many of the failed were not judged to the end because the time was over."""
+        """The number of failures because the deadline passed."""
         return sum(isinstance(error, OutOfTime) for error in self.failed.values())
 
 
@@ -88,13 +204,13 @@ class Evaluator:
     """Evaluates batches of stream records.
 
     Attributes:
-        dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
+        dynamo: a DynamoDB client; its SDK may retry, because a second application is refused.
         table: the table `counters`.
         rules: the rules of this region.
-        publisher: takes alerts to their targets.
-        dead_letters: takes those that fail.
-        quarantine: takes what can never be judged.
-        clock: tells the time.
+        publisher: sends alerts to their targets.
+        dead_letters: stores alerts that were not taken.
+        quarantine: stores records that can never be evaluated.
+        clock: the time.
     """
 
     dynamo: DynamoClient
@@ -111,64 +227,58 @@ class Evaluator:
         stream: str,
         deadline: Deadline | None = None,
     ) -> EvaluationOutcome:
-        """Evaluate a batch of one shard; what it costs: `ChainEvaluator.evaluate`.
+        """Evaluate a batch of one shard. Cost: `ChainEvaluator.evaluate`; else nothing.
 
-        A counter and rule that cannot be judged to the end, or not in time, is in the outcome, not
-        raised.
+        A counter and rule that fails or is late is in the outcome, not raised.
 
         Args:
             records: as Lambda delivers them, in order.
-            stream: which stream they come from, for the quarantine.
-            deadline: after which no change is begun; None: as long as the function may run.
+            stream: the stream that they come from, for the quarantine.
+            deadline: no change is started after it; None: the time limit of the function.
 
         Raises:
-            ServiceFailed: the rules cannot be read, or the quarantine takes nothing; no change was
-                judged.
+            ServiceFailed: the rules cannot be read, or the quarantine cannot store a record;
+                nothing was evaluated.
         """
         deadline = deadline or Deadline.within(self.clock)
         outcome = EvaluationOutcome(len(records))
-        # Read behind the records were made: what is in force at their time is known by now.
+        # Read after the records were made: it contains every rule that was effective then.
         index = self.rules.index()
-        changes = self._read(records, stream, outcome)
-        chains = chains_of(changes, index)
+        chains = chains_of(self._read(records, stream, outcome), index)
 
         def to_quarantine(sequence: int, reason: str) -> None:
             self.quarantine.put(find(records, sequence), reason, stream)
 
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        judge = ChainEvaluator(self.dynamo, self.table, notifier, to_quarantine, deadline)
+        evaluator = ChainEvaluator(self.dynamo, self.table, notifier, to_quarantine, deadline)
         if chains:
-            with ThreadPoolExecutor(_CHAINS, "countledger-evaluator") as pool:
-                judged = pool.map(judge.evaluate, chains.values())
-                _sum_up(outcome, dict(zip(chains, judged, strict=True)))
+            with ThreadPoolExecutor(_THREADS, "countledger-evaluator") as pool:
+                _add(outcome, chains, list(pool.map(evaluator.evaluate, chains.values())))
         return outcome
 
     def _read(
         self, records: Sequence[Mapping[str, Any]], stream: str, outcome: EvaluationOutcome
     ) -> list[TotalChange]:
-        """Step 1."""
         now_ms = self.clock.now_ms()
         changes: list[TotalChange] = []
         for record in records:
             try:
                 change = total_change_of(record, sequence_of(record), now_ms)
-            except MalformedRecord as malformed:
-                self.quarantine.put(record, str(malformed), stream)
+            except MalformedRecord as error:
+                self.quarantine.put(record, str(error), stream)
                 outcome.quarantined += 1
                 continue
             if change is not None:
                 changes.append(change)
         outcome.changes = len(changes)
         if records:
-            try:
+            with suppress(MalformedRecord):
                 outcome.lag_ms = max(0, now_ms - created_at_ms(records[-1]))
-            except MalformedRecord:
-                outcome.lag_ms = None
         return changes
 
 
 def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, list[Link]]:
-    """Step 2: per counter and rule the changes that may change anything, in order."""
+    """For each counter and rule the changes that may have an effect, in order."""
     chains: dict[_Place, list[Link]] = {}
     for change in changes:
         for rule in index.matching(change.counter):
@@ -177,11 +287,14 @@ def chains_of(changes: Sequence[TotalChange], index: RuleIndex) -> dict[_Place, 
     return chains
 
 
-def _sum_up(outcome: EvaluationOutcome, judged: Mapping[_Place, ChainOutcome]) -> None:
-    outcome.published = sum(one.published for one in judged.values())
-    outcome.dead = sum(one.dead for one in judged.values())
-    outcome.quarantined += sum(one.rejected for one in judged.values())
-    outcome.failed = {place: one.error for place, one in judged.items() if one.error}
+def _add(
+    outcome: EvaluationOutcome, places: Iterable[_Place], chains: Sequence[ChainOutcome]
+) -> None:
+    outcome.published = sum(one.published for one in chains)
+    outcome.dead = sum(one.dead for one in chains)
+    outcome.quarantined += sum(one.rejected for one in chains)
+    failed = zip(places, chains, strict=True)
+    outcome.failed = {place: one.error for place, one in failed if one.error}
     outcome.retry_from = min(
-        (one.failed_at.sequence for one in judged.values() if one.failed_at), default=None
+        (one.failed_at.sequence for one in chains if one.failed_at), default=None
     )

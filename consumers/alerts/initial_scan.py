@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.chain import ChainEvaluator, Link
-from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.crossing import TotalChange, is_tellable
+from countledger.consumers.alerts.delivery import Notifier
+from countledger.consumers.alerts.evaluator import ChainEvaluator, Link
 from countledger.consumers.alerts.state import decide_scan
 from countledger.consumers.alerts.state_item import scan_write_of
-from countledger.consumers.alerts.total_change import TotalChange, is_tellable
 from countledger.consumers.totals import counters_beginning
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock, show_duration
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from countledger.consumers.alerts.dead_letters import DeadLetters
-    from countledger.consumers.alerts.publish import Publisher
+    from countledger.consumers.alerts.delivery import Publisher
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient

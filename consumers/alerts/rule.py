@@ -1,7 +1,7 @@
-"""A rule: whose crossings of which threshold alert, and where to. A value, valid at birth.
+"""A rule: which counters alert at which thresholds, and where the alerts go.
 
-A rule is never changed, only followed by another revision of it. Which revision evaluates a record
-is told by the record's own time, so the same record is evaluated alike whenever it is delivered.
+A rule is never edited: a change makes another revision. The time of a stream record decides which
+revision evaluates it, so a record is evaluated alike whenever it is delivered.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 from countledger.ledger import amount, keys
 from countledger.ledger.amount import to_text
@@ -29,7 +29,7 @@ _TOPIC: Final = re.compile(r"arn:(aws[a-z-]*):sns:([a-z0-9-]+):(\d{12}):([A-Za-z
 
 
 class Direction(StrEnum):
-    """Which way a total has to pass a threshold."""
+    """The direction in which a total must cross a threshold."""
 
     RISING = "rising"
     FALLING = "falling"
@@ -50,16 +50,16 @@ class Topic:
     """A standard topic of SNS.
 
     Raises:
-        BadRule: its ARN is no topic's.
+        BadRule: the text is not the ARN of a topic.
     """
 
     arn: str
 
     def __post_init__(self) -> None:
-        """Refuse what no topic is called."""
+        """Check the ARN."""
         if not _TOPIC.fullmatch(str(self.arn)):
             raise BadRule(
-                f"{shown(self.arn, 80)} is no ARN of a standard SNS topic: give one such as "
+                f"{shown(self.arn, 80)} is not the ARN of a standard SNS topic: give one such as "
                 "arn:aws:sns:eu-central-1:111122223333:alarms"
             )
 
@@ -69,12 +69,12 @@ class Topic:
 
     @property
     def partition(self) -> str:
-        """`aws`, or that of another kind of region."""
+        """As `aws`."""
         return self.arn.split(":")[1]
 
     @property
     def region(self) -> str:
-        """Where the topic is."""
+        """The region of the topic."""
         return self.arn.split(":")[3]
 
 
@@ -82,10 +82,10 @@ Target: TypeAlias = Bus | Topic
 
 
 def target_of(text: str) -> Target:
-    """The target that a text stands for: `bus`, or a topic's ARN.
+    """The target of a text: `bus`, or the ARN of a topic.
 
     Raises:
-        BadRule: it is neither.
+        BadRule: the text is neither.
     """
     return Bus() if text == str(Bus()) else Topic(text)
 
@@ -96,22 +96,22 @@ class Rule:
 
     Attributes:
         name: 1 to 64 of `A-Z a-z 0-9 . _ -`, the first a letter or digit.
-        counter: the one counter that it watches; or
-        prefix: what the names of the counters begin with that it watches; "" = all of them.
-        threshold: what the total has to reach or pass.
-        direction: rising: from below it to it or beyond; falling: from above; both: either.
-        rearm: how far the total has to go back before the next alert, itself included; None: any
-            way back behind the threshold is enough.
+        counter: the one counter that the rule watches; or
+        prefix: the rule watches all counters whose names start with it; "" = all counters.
+        threshold: the value that the total must reach or pass.
+        direction: rising: from below the threshold; falling: from above; both: either.
+        rearm: the value that the total must reach again before the next alert; None: any value on
+            the other side of the threshold.
         step: alert at threshold, threshold + step, threshold + 2 steps, ... (falling: downwards).
         target: where alerts go.
-        evaluate_in: the region that evaluates it.
-        revision: unique among all rules there ever were.
+        evaluate_in: the region that evaluates the rule.
+        revision: unique among all rules of all times.
         effective_from_ms: the revision evaluates records made at this time or later, milliseconds
             since the epoch, in whole seconds.
-        effective_until_ms: and before this one; None: until it is changed.
+        effective_until_ms: and before this time; None: no end yet.
 
     Raises:
-        BadRule, BadCounterName: naming the value and the rule that it breaks.
+        BadRule, BadCounterName: with the value and the rule that it breaks.
     """
 
     name: str
@@ -128,18 +128,16 @@ class Rule:
     effective_until_ms: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no rule can be, and settle the one spelling of each number."""
+        """Check all values, and bring numbers into their canonical form."""
         check_rule_name(self.name)
         if (self.counter is None) == (self.prefix is None):
-            raise BadRule(
-                f"rule {self.name!r} watches one counter, or one prefix: give one of them"
-            )
+            raise BadRule(f"rule {self.name!r} needs either a counter or a prefix: give one")
         if self.counter is not None:
             keys.check_counter(self.counter)
         if self.prefix is not None:
             _check_prefix(self.prefix)
         if self.direction not in list(Direction):
-            raise BadRule(f"direction {shown(self.direction)} is none of {', '.join(Direction)}")
+            raise BadRule(f"direction {shown(self.direction)} is not one of {', '.join(Direction)}")
         object.__setattr__(self, "direction", Direction(self.direction))
         object.__setattr__(self, "threshold", check_amount("threshold", self.threshold))
         if self.step is not None:
@@ -150,23 +148,23 @@ class Rule:
         self._check_rearm()
 
     def covers(self, counter: str) -> bool:
-        """Whether it watches a counter."""
+        """Whether the rule watches a counter."""
         if self.prefix is not None:
             return counter.startswith(self.prefix)
         return counter == self.counter
 
     def is_effective_at(self, at_ms: int) -> bool:
-        """Whether this revision evaluates a record of that time.
+        """Whether this revision evaluates a record.
 
         Args:
-            at_ms: when the stream's record was made: the stream tells it in whole seconds, rounded
-                down, and revisions begin and end with whole seconds too.
+            at_ms: when the record was made. Streams round it down to whole seconds, and revisions
+                start and end at whole seconds.
         """
         until_ms = self.effective_until_ms
         return self.effective_from_ms <= at_ms and (until_ms is None or at_ms < until_ms)
 
     def means_the_same_as(self, other: Rule) -> bool:
-        """Whether two revisions differ in no more than revision and time."""
+        """Whether two revisions differ in revision and times only."""
         return self._meaning == other._meaning
 
     @property
@@ -180,7 +178,8 @@ class Rule:
             raise BadRule(f"step {to_text(self.step)} is not above zero")
         if self.rearm is not None:
             raise BadRule(
-                "a rule with a step takes no re-arm level: each multiple is a threshold of its own"
+                "a rule with a step has no re-arm level, because each multiple of the step is a "
+                "threshold of its own: give one of them"
             )
 
     def _check_rearm(self) -> None:
@@ -189,25 +188,81 @@ class Rule:
         level, threshold = to_text(self.rearm), to_text(self.threshold)
         if self.direction is Direction.BOTH:
             raise BadRule(
-                "a rule of direction both takes no re-arm level: make one rule for each direction"
+                "a rule of direction both has no re-arm level: make one rule for each direction"
             )
         if self.direction is Direction.RISING and self.rearm >= self.threshold:
             raise BadRule(
                 f"re-arm level {level} is not below the threshold {threshold}: a rising rule is "
-                "armed again by falling to it"
+                "re-armed when the total falls to that level"
             )
         if self.direction is Direction.FALLING and self.rearm <= self.threshold:
             raise BadRule(
                 f"re-arm level {level} is not above the threshold {threshold}: a falling rule is "
-                "armed again by rising to it"
+                "re-armed when the total rises to that level"
             )
 
 
-def check_rule_name(name: object) -> str:
-    """The name, if a rule can be called so.
+class RuleSpec(TypedDict, total=False):
+    """The options of a rule; an option that is not given has its default, or stays as it is.
+
+    Attributes:
+        counter, prefix, rearm, step: as in `Rule`.
+        threshold: as in `Rule`; by default the step.
+        direction: `rising`, `falling` or `both`.
+        to: where alerts go: `bus` (the default) or the ARN of a topic.
+    """
+
+    counter: str
+    prefix: str
+    threshold: Amount
+    direction: Direction | str
+    rearm: Amount | None
+    step: Amount | None
+    to: str
+
+
+def rule_of(name: str, evaluate_in: str, spec: RuleSpec) -> Rule:
+    """The rule with these options.
 
     Raises:
-        BadRule: naming the rule that it breaks.
+        BadRule, BadCounterName: an option is missing or breaks a rule.
+    """
+    fields = _fields(spec)
+    if fields.get("threshold") is None:
+        fields["threshold"] = fields.get("step")
+    if fields["threshold"] is None:
+        raise BadRule(f"rule {name!r} needs a threshold or a step")
+    if fields.get("direction") is None:
+        raise BadRule(f"rule {name!r} needs a direction: rising, falling or both")
+    return Rule(name=name, evaluate_in=evaluate_in, **fields)
+
+
+def changed_rule(rule: Rule, spec: RuleSpec) -> Rule:
+    """The rule with some options changed.
+
+    Raises:
+        BadRule, BadCounterName: an option breaks a rule.
+    """
+    fields = _fields(spec)
+    if "counter" in spec and "prefix" not in spec:
+        fields["prefix"] = None
+    if "prefix" in spec and "counter" not in spec:
+        fields["counter"] = None
+    return replace(rule, **fields)
+
+
+def _fields(spec: RuleSpec) -> dict[str, Any]:
+    fields: dict[str, Any] = {**spec}
+    if "to" in fields:
+        fields["target"] = target_of(fields.pop("to"))
+    return fields
+
+
+def check_rule_name(name: object) -> str:
+    """The name, if it is a valid name of a rule.
+
+    Raises:
+        BadRule: with the rule that it breaks.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadRule(
@@ -218,20 +273,16 @@ def check_rule_name(name: object) -> str:
 
 
 def check_amount(what: str, value: object) -> Amount:
-    """A number of a rule in its one spelling.
-
-    Args:
-        what: its name, for messages.
-        value: as given.
+    """A number of a rule in its canonical form; `what` names it in messages.
 
     Raises:
-        BadRule: it is no exact finite number, or needs more digits than a total has.
+        BadRule: it is not an exact finite number, or has more digits than a total.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise BadRule(f"{what} {shown(value)} is no number: give an int or a decimal.Decimal")
+        raise BadRule(f"{what} {shown(value)} is not a number: give an int or a decimal.Decimal")
     if (isinstance(value, Decimal) and not value.is_finite()) or not amount.fits(value):
         raise BadRule(
-            f"{what} {shown(value)} is no finite number of at most {NUMBER_MAX_DIGITS} digits"
+            f"{what} {shown(value)} is not a finite number of at most {NUMBER_MAX_DIGITS} digits"
         )
     return amount.canonical(value)
 
@@ -241,9 +292,9 @@ def _check_prefix(prefix: object) -> None:
     if not isinstance(prefix, str):
         raise BadRule(f"{what} is a {type(prefix).__name__}, not a str")
     if "#" in prefix or keys.has_control_characters(prefix):
-        raise BadCounterName(f"{what}: no counter's name holds a '#' or control characters")
+        raise BadCounterName(f"{what}: no counter name contains a '#' or control characters")
     if prefix.startswith(":"):
-        raise BadCounterName(f"{what}: no counter's name begins with a colon")
+        raise BadCounterName(f"{what}: no counter name starts with a colon")
     size = len(prefix.encode())
     if size > COUNTER_NAME_MAX_BYTES:
-        raise BadCounterName(f"{what} is {size} bytes long; at most {COUNTER_NAME_MAX_BYTES} fit")
+        raise BadCounterName(f"{what} has {size} bytes; the limit is {COUNTER_NAME_MAX_BYTES}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.limits import ALERT_RULES_AGE_MS
@@ -74,6 +74,17 @@ def _parents(prefixes: Sequence[str]) -> list[int | None]:
         parents.append(path[-1] if path else None)
         path.append(n)
     return parents
+
+
+class KnownRules(Protocol):
+    """Knows the rules of a region."""
+
+    def index(self) -> RuleIndex:
+        """All rules, with every change that is older than a few seconds.
+
+        Raises:
+            ServiceFailed: the rules cannot be read.
+        """
 
 
 @dataclass(slots=True)

@@ -13,8 +13,14 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.rule import check_rule_name
-from countledger.consumers.alerts.rule_changes import followed, plan_delete, plan_put
-from countledger.consumers.alerts.rule_items import RuleSnapshot, decode_stamp, snapshot_of
+from countledger.consumers.alerts.rule_items import (
+    RuleSnapshot,
+    decode_stamp,
+    followed,
+    plan_delete,
+    plan_put,
+    snapshot_of,
+)
 from countledger.ledger import keys
 from countledger.ledger.attempts import Backoff
 from countledger.ledger.before_send import guarded

@@ -42,8 +42,8 @@ from countledger.consumers.alerts.state_item import AlertState, ScanAlert
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Firing
+    from countledger.consumers.alerts.crossing import TotalChange
     from countledger.consumers.alerts.rule import Rule
-    from countledger.consumers.alerts.total_change import TotalChange
 
 
 class AlertStatus(StrEnum):
@@ -197,11 +197,6 @@ def may_matter(change: TotalChange, rule: Rule) -> bool:
         return True
     # A disarmed state may be left of an earlier total of that name.
     return rule.rearm is not None and change.is_first
-
-
-def published(state: AlertState) -> AlertState:
-    """The state after its alerts were published."""
-    return replace(state, published=True)
 
 
 def status_of(state: AlertState | None, change: TotalChange, rule: Rule) -> AlertStatus:

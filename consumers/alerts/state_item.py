@@ -16,8 +16,8 @@ from countledger.ledger.operations import Put, Update
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Firing
+    from countledger.consumers.alerts.crossing import TotalChange
     from countledger.consumers.alerts.state import PublishFiring, WriteState
-    from countledger.consumers.alerts.total_change import TotalChange
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition

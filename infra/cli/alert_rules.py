@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from countledger.infra.cli.alert_rows import rule_document, rule_row
 from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, show, show_json, tell_unread
+from countledger.infra.cli.output import notice, report_unread, show, show_json
 from countledger.infra.cli.settings_file import DirectionName, RuleText, check_spec, read_rules
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ Rearm = Annotated[
     str | None,
     typer.Option(
         metavar="N|none",
-        help="How far a total has to go back before the next alert. "
-        "[dim]By default behind the threshold[/dim]",
+        help="The total must go back past N before the next alert. "
+        "[dim]Default: the threshold[/dim]",
         show_default=False,
     ),
 ]
@@ -87,7 +87,8 @@ EvaluatedIn = Annotated[
 Now = Annotated[
     bool,
     typer.Option(
-        "--now", help="Also alert for totals that are beyond the threshold when it takes effect."
+        "--now",
+        help="Also alert for totals beyond the threshold at the moment the rule is effective.",
     ),
 ]
 
@@ -132,12 +133,12 @@ def create(
 ) -> None:
     r"""Make a rule.
 
-    It takes effect five seconds later, for updates that are made then or later. A total that is
-    beyond the threshold by then does not alert before it crosses it anew; with --now it does, and
-    the command waits for it. (With a prefix that reads the whole table of totals once.)
+    The rule is effective five seconds later, for updates from then on. A total that is beyond the
+    threshold by then alerts when it crosses the threshold again; with --now it alerts at once, and
+    the command waits for that. (With a prefix, --now reads the whole table of totals once.)
 
-    A topic has to be named in the stack's parameter AlertTopicArns, which lets the evaluator
-    publish to it.
+    An SNS topic must be listed in the stack's parameter AlertTopicArns, which allows the evaluator
+    to publish to it.
 
     Examples:
       countledger alert create busy --counter likes:post-1 \
@@ -183,8 +184,8 @@ def set_rule(
 ) -> None:
     """Change a rule; what is not named stays.
 
-    The change takes effect five seconds later; until then the rule evaluates as it was. A rule
-    stays in the region that evaluates it; to move it, delete it and make it there.
+    The change is effective five seconds later; until then the old rule is evaluated. A rule stays
+    in the region that evaluates it; to move it, delete it and create it there.
 
     Examples:
       countledger alert set busy --threshold 2000
@@ -220,7 +221,7 @@ def list_all(options: Options) -> int:
         *({"unreadable": name, "reason": reason} for name, reason in unread.items()),
     ]
     show(options, [rule_row(each) for each in found], documents)
-    return tell_unread([*unread.values()])
+    return report_unread([*unread.values()])
 
 
 @shared

@@ -46,15 +46,18 @@ Limit = Annotated[int | None, typer.Option(min=1, help="At most so many.", show_
 @shared
 def test(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The rule whose target to try.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The rule whose target to test.")],
     counter: Annotated[
-        str, typer.Argument(metavar="COUNTER", help="The counter to name; the rule watches it.")
+        str,
+        typer.Argument(
+            metavar="COUNTER", help="The counter to name in the message; the rule must watch it."
+        ),
     ],
 ) -> None:
-    """Send a test message the way that a rule's alerts take.
+    """Send a test message to the target of a rule.
 
-    Its id begins with test/, and it carries "test": true. If the target does not take it, that is
-    an error; nothing goes to the dead letters.
+    Its id begins with test/, and it carries "test": true. If the target refuses it, that is an
+    error; nothing goes to the dead-letter queue.
 
     Examples:
       countledger alert test busy likes:post-1
@@ -75,8 +78,8 @@ def log(
 ) -> int:
     """List the alerts of the last ninety days, newest first.
 
-    One that its target did not take stands there with the reason, also when resend has sent it. An
-    item that cannot be read is named, and the exit code is 1.
+    An alert that its target refused has the reason, also after resend has sent it. An item that
+    cannot be read is named, and the exit code is 1.
 
     Examples:
       countledger alert log --limit 20
@@ -85,18 +88,18 @@ def log(
     unread = Unread()
     found = options.client().alerts.log(counter, limit=limit, on_corrupt=unread.note)
     if options.json:
-        show_json_array(unread.behind(logged_document(each) for each in found))
+        show_json_array(unread.after(logged_document(each) for each in found))
     else:
         show_rows(logged_row(each) for each in found)
-    return unread.tell()
+    return unread.report()
 
 
 @shared
 def resend(options: Options, *, limit: Limit = None) -> int:
-    """Send the alerts again that their targets did not take.
+    """Send the alerts again that their targets refused.
 
-    They lie in the dead-letter queue. One that is taken leaves it; one that is refused again stays,
-    and the exit code is 1. A message may arrive twice, always with the same id.
+    They are in the dead-letter queue. An alert that is accepted leaves the queue; one that is
+    refused again stays, and the exit code is 1. A message may arrive twice, with the same id.
 
     Examples:
       countledger alert resend

@@ -33,7 +33,7 @@ Try it on this machine, without an AWS account:
   countledger emit likes:post-1 3       [dim]record an event[/dim]
   countledger total likes:post-1        [dim]read the total[/dim]
   countledger entries likes:post-1      [dim]read the change log[/dim]
-  countledger down                      [dim]stop, and forget all of it[/dim]
+  countledger down                      [dim]stop, and delete all of it[/dim]
 
 On AWS `countledger deploy` makes the stack; the same commands work on it, by the usual AWS
 environment.
@@ -43,7 +43,7 @@ Exit codes:
   0  done
   1  done with findings: bad lines, wrong totals, drift
   2  bad input or set-up
-  3  AWS failed, or nobody can tell whether a change counted
+  3  AWS failed, or it is unknown whether a change counted
   4  refused: by a bound, by an owner, or because nothing is left
   5  a sum needs more than the 38 digits of a stored number
 """

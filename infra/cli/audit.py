@@ -34,14 +34,14 @@ Segments = Annotated[
     typer.Option(
         min=1,
         max=SEGMENTS_MAX,
-        help="With --all: into how many parts each table is cut, to be read side by side.",
+        help="With --all: how many parts of each table are read in parallel.",
     ),
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="With --all: a file that keeps how far it came. If it exists, go on from there.",
+        help="With --all: a file that stores the position. If it exists, continue from there.",
         show_default=False,
     ),
 ]
@@ -59,11 +59,11 @@ def verify(
     """Compare totals with the exact sums of the ledger, and prove the verdict.
 
     "exact": they agree. "drift": they do not, although everything has arrived. "busy": too much
-    was going on to prove either; try again. "unreadable": an item was corrupt by hand. The exit
+    was going on to prove either; try again. "unreadable": an item is corrupt. The exit
     code is 1 unless all are exact.
 
-    With --all both tables are read whole, and only counters that are not exact are listed. With
-    --resume an interrupted walk goes on where it ended; at its end the file is removed.
+    With --all both tables are read completely, and only counters that are not exact are listed.
+    With --resume an interrupted walk continues where it stopped; at its end the file is deleted.
 
     Examples:
       countledger verify likes:post-1
@@ -86,21 +86,21 @@ def repair(
     segments: Segments = SEGMENTS_DEFAULT,
     resume: Resume = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done.")
+        bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")
     ] = False,
     lost_progress: Annotated[
         bool,
         typer.Option(
             "--lost-progress",
-            help="Let stream shards go on whose progress is lost. Give no counters with it.",
+            help="Let stream shards continue whose progress is lost. Takes no counters.",
         ),
     ] = False,
 ) -> int:
-    """Set totals that drifted to the exact sums of the ledger, and make those that are missing.
+    """Set totals that drifted to the exact sums of the ledger; create missing totals.
 
-    Nothing is repaired without the proof that verify gives, and only if the total has not moved
-    since: a counter that is busy is skipped; try again. The exit code is 1 unless all are exact in
-    the end.
+    A total is repaired only with the proof that verify gives, and only if it has not changed
+    since: a busy counter is skipped; run the command again. The exit code is 1 unless all are exact
+    at the end.
 
     With --all only counters that were not exact are listed; --resume as for verify.
 
@@ -112,7 +112,10 @@ def repair(
     """
     if lost_progress:
         if counters or everything or dry_run or resume:
-            raise BadUsage("--lost-progress stands alone: run `countledger repair --all` after it")
+            raise BadUsage(
+                "--lost-progress takes no counters and no --all: run `countledger repair --all` "
+                "after it"
+            )
         return _recover_progress(options)
     named = _named(counters, everything=everything, resume=resume)
     client = options.client()

@@ -40,8 +40,8 @@ Key = Annotated[
 def claim(_options: Options) -> None:
     """Values that at most one owner has: e-mail addresses, user names, seats.
 
-    An index cannot make a value unique, a claim can; docs/claims.md tells why, and how it goes
-    together with your own items. Exit code 4: somebody else has it, and the line names who.
+    An index cannot make a value unique, a claim can: docs/claims.md explains why, and how to write
+    your own items in the same transaction. Exit code 4: another owner has it; the line names it.
     """
 
 
@@ -55,7 +55,7 @@ def take(
     owner: Owner,
     claim_id: Annotated[
         str | None,
-        typer.Option(help="An id for the claim, which no other claim ever had; made if not given."),
+        typer.Option(help="A unique id for the claim. Default: a new one"),
     ] = None,
     table: Table = None,
     item: Annotated[
@@ -160,7 +160,7 @@ def release(
 def show_one(options: Options, scope: Scope, value: Value) -> int:
     """Show who has a value, and the id of the claim.
 
-    Exit codes: 0 somebody has it. 1 nobody has.
+    Exit codes: 0 it has an owner. 1 it is free.
 
     Examples:
       countledger claim show user-email ann@example.org

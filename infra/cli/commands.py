@@ -64,7 +64,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "Start AWS with the deployed stack on this machine, in the background.",
     ),
     "down": Command(
-        _LOCAL, "engine", "down", "Stop the stack of this machine and forget its data."
+        _LOCAL, "engine", "down", "Stop the stack of this machine and delete its data."
     ),
     "demo": Command(
         _LOCAL, "demo", "demo", "Count a git repository, and check every total against git."
@@ -73,7 +73,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _DEPLOY,
         "deploy",
         "deploy",
-        "Make the stack in an AWS account, or bring it up to this release.",
+        "Create the stack in an AWS account, or update it to this release.",
     ),
     "package": Command(
         _DEPLOY,
@@ -128,7 +128,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _CHECK,
         "status",
         "status",
-        "Tell how the stack is: what runs, how far it is, and where action is required.",
+        "Show the state of the stack: what runs, how late totals are, where action is required.",
     ),
     "watch": Command(
         _CHECK, "watch", "watch", "Follow totals and alerts in the terminal, as they change."
@@ -143,7 +143,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _CHECK,
         "audit",
         "repair",
-        "Set totals that drifted to the exact sums of the ledger, and make those that are missing.",
+        "Set totals that drifted to the exact sums of the ledger; create missing totals.",
     ),
     "ingest": Command(
         _CHECK, "ingest", "app", "What came through Kinesis too late, and sending it again."
@@ -152,13 +152,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _CHECK,
         "quarantine",
         "app",
-        "What could not be applied, judged or counted, and waits for a person.",
+        "Records that could not be applied, evaluated or counted: action required.",
     ),
     "compact": Command(
         _COMPACT,
         "compact",
         "compact",
-        "Merge old entries of counters into one item each. No number ever changes by it.",
+        "Merge old entries of counters into one item each. No sum and no total changes.",
     ),
     "schedule": Command(
         _COMPACT,
@@ -182,7 +182,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         _MOVE,
         "deletions",
         "delete",
-        "Delete counters for good: entries, total, alert states and log, group memberships.",
+        "Delete counters: entries, total, alert states and log, group memberships.",
     ),
     "alert": Command(
         _ALERT, "alerts", "app", "Alerts: every crossing of a threshold that a total makes, once."

@@ -35,7 +35,7 @@ def compact(
     ] = None,
     *,
     due: Annotated[
-        bool, typer.Option("--due", help="The counters that are due by their schedules.")
+        bool, typer.Option("--due", help="Compact the counters that are due by their schedules.")
     ] = False,
     namespace: Annotated[
         str | None,
@@ -45,7 +45,10 @@ def compact(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be merged, and its cost.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show what would be merged and at what cost; write nothing."
+        ),
     ] = False,
     archive_as_found: Annotated[
         bool,
@@ -56,10 +59,11 @@ def compact(
         ),
     ] = False,
 ) -> int:
-    """Merge old entries of counters into one item each. No number ever changes by it.
+    """Merge old entries of counters into one item each. No sum and no total changes.
 
-    Entries are merged once they are so old that no late retry of them can arrive any more. It may
-    be interrupted at any moment, and run beside the workers of a schedule: the next run goes on.
+    Entries are merged when they are so old that no retry of them can arrive any more. The command
+    can be interrupted at any moment and can run beside the workers of a schedule: the next run
+    continues.
 
     "merged": all that was old enough; "nothing" was; "waiting": another region has not caught up;
     "overtaken" by another run; "tampered": a merged entry was changed by hand, and a person has to
@@ -82,7 +86,7 @@ def compact(
     chosen = _named(client, counters) if counters else _found(client, namespace, unread, due=due)
     shown = _show_plans if dry_run else _show_reports
     code = shown(options, worker, chosen)
-    return max(code, unread.tell())
+    return max(code, unread.report())
 
 
 def _named(client: CountLedger, counters: list[str]) -> list[str]:

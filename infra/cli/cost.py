@@ -178,7 +178,7 @@ def cost(
 def _measured(pace: Pace | None) -> Pace:
     if pace is None:
         raise BadUsage(
-            "nothing was recorded in the last day, or only in its last hour, which tells too "
+            "nothing was recorded in the last day, or only in its last hour, which shows too "
             "little: give --events-per-day"
         )
     return pace

@@ -39,21 +39,22 @@ def delete(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Do not ask: the counter, or the namespace, named once more.",
+            help="Do not ask: repeat the name of the counter or namespace.",
             show_default=False,
         ),
     ] = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Leave them after all, if their numbers are there.")
+        bool,
+        typer.Option("--cancel", help="Cancel the deletion, if the numbers are not deleted yet."),
     ] = False,
 ) -> int:
-    """Delete counters for good: entries, total, alert states and log, group memberships.
+    """Delete counters: entries, total, alert states and log, group memberships.
 
-    A ledger counter goes in three calls of the same command, each as far as is safe: the first
-    marks it and says when to call again (a day and more: nothing made before may arrive after it);
-    the second deletes its numbers, at once; the third, a day later, its name. Until the second all
-    is read as before. What is recorded after the mark stops it. Strict counters and sequences go at
-    once. The exit code is 1 while anything is still to be deleted.
+    Deleting a ledger counter takes three calls of the same command. The first call marks it and
+    says when to call again (after a day or more, when no earlier entry can arrive any more). The
+    second deletes its numbers. The third, a day later, deletes its name. Until the second call it
+    is read as before, and an entry newer than the mark stops the deletion. Strict counters and
+    sequences are deleted by the first call. The exit code is 1 while anything is left to delete.
 
     Examples:
       countledger delete likes:post-1                    [dim]asks for the name[/dim]
@@ -77,9 +78,14 @@ def _confirm(names: list[str], namespace: str | None, yes: str | None) -> None:
     wanted = names[0] if namespace is None else namespace
     if yes is None:
         if not sys.stdin.isatty():
-            raise BadUsage(f"nobody is here to be asked, nothing was deleted: give --yes {wanted}")
+            raise BadUsage(
+                "stdin is not a terminal, so nobody can confirm; nothing was deleted: "
+                f"give --yes {wanted}"
+            )
         what = f"{len(names)} counter(s)" if namespace is None else "all counters of the namespace"
-        yes = typer.prompt(f"This deletes {what} for good. Type {wanted!r} to go on", err=True)
+        yes = typer.prompt(
+            f"This deletes {what}; it cannot be undone. Type {wanted!r} to go on", err=True
+        )
     if yes != wanted:
         raise BadUsage(f"{yes!r} is not {wanted!r}: nothing was deleted")
 

@@ -66,7 +66,7 @@ def deploy(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A parameter of the template; again for more. One that is left out keeps its "
+            help="A parameter of the template; repeatable. A parameter that is left out keeps its "
             "value, or has its default.",
             show_default=False,
         ),
@@ -75,20 +75,20 @@ def deploy(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A tag of the stack and its resources; again for more.",
+            help="A tag of the stack and its resources; repeatable.",
             show_default=False,
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     allow_replace: Annotated[
         bool,
-        typer.Option("--allow-replace", help="Even if something is deleted or made anew."),
+        typer.Option("--allow-replace", help="Allow that resources are deleted or replaced."),
     ] = False,
 ) -> int:
-    """Make the stack in an AWS account, or bring it up to this release.
+    """Create the stack in an AWS account, or update it to this release.
 
-    It shows what would change before anything does, and asks. Nothing is deleted or replaced
-    unless that is allowed. Tables and their items, stream positions, settings and schedules stay.
+    It shows the changes and asks before it makes them. Nothing is deleted or replaced without
+    --allow-replace. Tables and their items, stream positions, settings and schedules stay.
 
     Examples:
       countledger deploy                                     [dim]the stack countledger[/dim]
@@ -209,7 +209,9 @@ def _agreed(proposal: Proposal, *, yes: bool, allow_replace: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise BadUsage("nobody is here to be asked, nothing was changed: give --yes")
+        raise BadUsage(
+            "stdin is not a terminal, so nobody can confirm; nothing was changed: give --yes"
+        )
     return typer.confirm("Go on?", err=True)
 
 

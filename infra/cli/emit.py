@@ -38,11 +38,13 @@ def emit(
     *,
     key: Annotated[
         str | None,
-        typer.Option(help="What makes a retry recognisable: same key, counted once."),
+        typer.Option(help="A retry repeats the key: same key, applied once."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When the key was made; with it part of the identity."),
+        typer.Option(
+            metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
+        ),
     ] = None,
     occurred_at: Annotated[
         str | None,

@@ -66,7 +66,7 @@ def up(
     settings that point a shell at it, and nothing else, so that eval can take them. If it runs
     already, it prints them again.
 
-    The data live as long as it runs: countledger down forgets them.
+    Data is kept in memory and lost on countledger down.
 
     Examples:
       eval "$(countledger up)"
@@ -87,7 +87,7 @@ def up(
         show_text(line)
     already = "already runs" if running.was_running else "runs"
     notice(f"stack {running.stack_name} {already} on {running.url}")
-    notice("its data live as long as it runs; `countledger down` ends it and forgets them")
+    notice("data is kept in memory and lost on `countledger down`")
     if sys.stdout.isatty():  # then no shell has taken them
         notice('this shell does not know of it yet: eval "$(countledger up)"')
     return code
@@ -110,10 +110,10 @@ def _apply(commands: Sequence[Sequence[str]], running: Running) -> int:
 
 @shared
 def down(options: Options) -> None:
-    """Stop the stack of this machine and forget its data.
+    """Stop the stack of this machine and delete its data.
 
-    No process and no file of it is left, also after a crash. Stopping what does not run is no
-    error.
+    No process and no file of it is left, also after a crash. Stopping a stack that does not run is
+    not an error.
     """
     require_engine()
     from countledger.infra.local import background  # noqa: PLC0415 - what it imports is an extra

@@ -70,7 +70,7 @@ def show_one(
     *,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
     after: Annotated[
-        str | None, typer.Option(metavar="COUNTER", help="Go on behind this one.")
+        str | None, typer.Option(metavar="COUNTER", help="Continue after this counter.")
     ] = None,
 ) -> int:
     """Show the totals of a group, by name, and their sum.
@@ -85,12 +85,12 @@ def show_one(
     groups = options.client().groups
     found = islice(groups.show(name, after=after, on_corrupt=unread.note), limit)
     if options.json:
-        show_json_array(unread.behind(map(total_document, found)))
-        return unread.tell()
+        show_json_array(unread.after(map(total_document, found)))
+        return unread.report()
     sums: list[Amount] = [0]
     show_rows(_summed(found, sums))
     notice(f"sum: {to_text(sums[0])}")
-    return unread.tell()
+    return unread.report()
 
 
 @app.command("list")
@@ -115,8 +115,8 @@ def list_all(
     else:
         found = groups.list(on_corrupt=unread.note)
         rows = [{"group": one.name, "ranked": one.ranked} for one in found]
-    show(options, rows, [*unread.behind(rows)])
-    return unread.tell()
+    show(options, rows, [*unread.after(rows)])
+    return unread.report()
 
 
 @app.command()
@@ -131,7 +131,7 @@ def top(options: Options, name: Name, *, limit: Limit = 10) -> int:
     """
     unread = Unread()
     show_top(options, options.client().groups.top(name, limit, on_corrupt=unread.note), unread)
-    return unread.tell()
+    return unread.report()
 
 
 @app.command()

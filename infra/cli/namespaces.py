@@ -84,9 +84,9 @@ def list_all(options: Options) -> int:
     """
     unread = Unread()
     found = options.client().namespaces.list(on_corrupt=unread.note)
-    documents = [*unread.behind(_document(each) for each in found)]
+    documents = [*unread.after(_document(each) for each in found)]
     show(options, [_row(each) for each in found], documents)
-    return unread.tell()
+    return unread.report()
 
 
 @app.command("show")
@@ -157,7 +157,9 @@ def _document(shown: Namespace) -> Row:
     }
 
 
-Name = Annotated[str, typer.Argument(metavar="NAMESPACE", help="What stands before the colon.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAMESPACE", help="The part of the name before the colon.")
+]
 Limit = Annotated[int, typer.Option(help="How many, up to 1,000.")]
 
 
@@ -170,9 +172,9 @@ def counters(
 ) -> int:
     """List the counters of a namespace that were ever changed, with their totals.
 
-    Strict counters come by name. All others are found by guarded through the whole table, and come
-    in no order; that needs the policy of those who operate. A total that cannot be read is named,
-    and the exit code is 1.
+    Strict counters are listed by name. All others are found by a scan of the whole table, in no
+    order; this requires the policy OperatePolicyArn. A total that cannot be read is named, and the
+    exit code is 1.
 
     Examples:
       countledger namespace counters likes --limit 20
@@ -180,10 +182,10 @@ def counters(
     unread = Unread()
     found = islice(options.client().counters(name, on_corrupt=unread.note), limit)
     if options.json:
-        show_json_array(unread.behind(map(total_document, found)))
+        show_json_array(unread.after(map(total_document, found)))
     else:
         show_rows(map(total_row, found))
-    return unread.tell()
+    return unread.report()
 
 
 @shared
@@ -208,8 +210,8 @@ def rank(
     """Keep the totals of a namespace in order from now on.
 
     Whatever moves one of them then costs two write units more; other namespaces cost what they did.
-    Totals that are there are ranked by guarded through the whole table. Without waiting, a counter
-    that is new in those minutes is ranked with its next entry. Doing it again is no error.
+    Existing totals are ranked by a scan of the whole table. Without waiting, a counter that is new
+    in those minutes is ranked with its next entry. Repeating the command is no error.
 
     Examples:
       countledger namespace rank score

@@ -205,14 +205,14 @@ class SignedCommand(TyperCommand):
 
 
 def negative_last(arguments: Sequence[str], valued: Container[str]) -> list[str]:
-    """The same arguments, with a negative number behind the end of the options.
+    """The same arguments, with a negative number after the end of the options.
 
     `likes:1 -5 --key k` becomes `likes:1 --key k -- -5`. For a command whose last positional
     argument is the number that may be negative.
 
     Args:
         arguments: as typed, without the command.
-        valued: the options that take the argument behind them, whatever it looks like.
+        valued: the options that take the next argument, whatever it looks like.
     """
     kept: list[str] = []
     negative: list[str] = []

@@ -182,17 +182,17 @@ class Unread:
             for one in self._errors
         ]
 
-    def behind(self, documents: Iterable[Row]) -> Iterator[Row]:
+    def after(self, documents: Iterable[Row]) -> Iterator[Row]:
         """Documents, and after the last of them those of what could not be read."""
         yield from documents
         yield from self.rows()
 
-    def tell(self) -> int:
+    def report(self) -> int:
         """Name the first few on stderr; the exit code."""
-        return tell_unread([str(one) for one in self._errors])
+        return report_unread([str(one) for one in self._errors])
 
 
-def tell_unread(reasons: list[str]) -> int:
+def report_unread(reasons: list[str]) -> int:
     """Name the first few reasons on stderr; the exit code: 1 if there are any."""
     for reason in reasons[:SHOWN_MAX]:
         notice(f"not read: {reason}")

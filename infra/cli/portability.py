@@ -10,7 +10,7 @@ import typer
 
 from countledger.infra.cli.emit import numbered_lines, opened
 from countledger.infra.cli.options import BadUsage, Options, shared
-from countledger.infra.cli.output import notice, open_progress, show, show_text, tell_unread
+from countledger.infra.cli.output import notice, open_progress, report_unread, show, show_text
 from countledger.infra.portability.exporting import Exporter, continued_file, new_file, place_beside
 from countledger.infra.portability.importing import Importer, ImportResult, missing
 from countledger.infra.portability.lines import UnreadLine, encode_line, parse_line
@@ -41,7 +41,7 @@ def export(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write there. An export that was interrupted goes on if the same is called again.",
+            help="The file to write. An interrupted export continues if you run it again.",
             show_default=False,
         ),
     ] = None,
@@ -49,11 +49,12 @@ def export(
     """Write namespaces and the value of every counter, a line of JSON each.
 
     Each line is consistent in itself: of a ledger the exact sum, also while entries arrive and
-    compaction runs; of a strict counter its value, bins included. All together are no snapshot of
-    one instant. Without names the keys of both tables are read whole, and every ledger.
+    compaction runs; of a strict counter its value, bins included. All lines together are no
+    snapshot of one instant. Without names it reads the keys of both tables and every ledger.
 
-    What cannot be read has a line of its own, {"unreadable": "likes:a", "item": "e#x", "reason":
-    "..."}, and stops nothing else; the exit code is 1 then. An import reports such a line as bad.
+    An item that cannot be read has a line of its own, {"unreadable": "likes:a", "item": "e#x",
+    "reason": "..."}, and stops nothing else; then the exit code is 1. An import reports such a line
+    as bad.
 
     Examples:
       countledger export likes:post-1
@@ -74,7 +75,7 @@ def export(
             unread += _write(None, _counted(exporter.walk(), progress.add("counters")))
     else:
         unread = _walk_into(out, exporter)
-    return tell_unread([one.reason for one in unread])
+    return report_unread([one.reason for one in unread])
 
 
 def _write(out: Path | None, lines: Iterable[ExportLine]) -> list[UnreadLine]:
@@ -101,7 +102,7 @@ def _walk_into(out: Path, exporter: Exporter) -> list[UnreadLine]:
     walk = exporter.walk(resume=place_beside(out))
     place = walk.bookmarks.load()
     if place is not None:
-        notice(f"going on behind {sum(place.counts.values())} counters in {out}")
+        notice(f"continuing after {sum(place.counts.values())} counters in {out}")
         opening = continued_file(out, sum(place.counts.values()))
     else:
         opening = new_file(out)

@@ -47,7 +47,7 @@ By = Annotated[
 @app.callback()
 @shared
 def quarantine(_options: Options) -> None:
-    """Records that could not be applied, and wait for a person.
+    """Records that could not be applied, evaluated or counted: action required.
 
     Sources: "ledger", records that are in no total; "counters", changes of totals that no alert
     rule saw; "kinesis", records of the ingest that are not in the ledger. Each is kept until it is
@@ -68,9 +68,9 @@ def list_(
         int | None, typer.Option(min=1, help="The maximum number of records.", show_default=False)
     ] = None,
 ) -> int:
-    """List the records that wait, newest first. The exit code is 1 if the list is not empty.
+    """List the records that require action, newest first. Exit code 1: the list is not empty.
 
-    A record that cannot be read is named: it waits as well.
+    A record that cannot be read is named: it requires action as well.
 
     Examples:
       countledger quarantine list
@@ -88,10 +88,10 @@ def list_(
     service = options.client().quarantine
     found = counted(service.list(source, handled=handled, limit=limit, on_corrupt=unread.note))
     if options.json:
-        show_json_array(unread.behind(document(record) for record in found))
+        show_json_array(unread.after(document(record) for record in found))
     else:
         show_rows(row(record) for record in found)
-    return max(FINDINGS if waiting else 0, unread.tell())
+    return max(FINDINGS if waiting else 0, unread.report())
 
 
 @app.command("show")
@@ -138,7 +138,7 @@ def resend(
     service, unread = options.client().quarantine, Unread()
     chosen = ids_of(options, ids, source, unread, everything=everything)
     outcomes = list(service.resend(chosen, by=by or _me(), even_if_counted=even_if_counted))
-    return max(_show(options, outcomes), unread.tell())
+    return max(_show(options, outcomes), unread.report())
 
 
 @app.command()
@@ -164,7 +164,7 @@ def discard(
     chosen = ids_of(options, ids, source, unread, everything=everything)
     if chosen and not yes:
         _ask(len(chosen))
-    return max(_show(options, list(service.discard(chosen, by=by or _me()))), unread.tell())
+    return max(_show(options, list(service.discard(chosen, by=by or _me()))), unread.report())
 
 
 def _ask(number: int) -> None:

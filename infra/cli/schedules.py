@@ -27,14 +27,14 @@ Cron = Annotated[
     str | None,
     typer.Option(
         metavar="'MIN HOUR DAY MONTH WEEKDAY YEAR'",
-        help="When it runs, in UTC; '?' for the one of DAY and WEEKDAY that does not matter.",
+        help="When it runs, in UTC; give '?' for DAY or for WEEKDAY.",
         show_default=False,
     ),
 ]
 MinEntries = Annotated[
     int | None,
     typer.Option(
-        help="From how many entries not yet compacted on a counter is worth a run. "
+        help="The least number of uncompacted entries for which a counter is compacted. "
         f"[dim]By default {MIN_ENTRIES_DEFAULT}[/dim]",
         show_default=False,
     ),
@@ -42,14 +42,15 @@ MinEntries = Annotated[
 MinAge = Annotated[
     str | None,
     typer.Option(
-        help="How old an entry has to be, as in 30d; none: no older than it must be.",
+        help="The least age of an entry, as in 30d; none: the shortest that is safe.",
         show_default=False,
     ),
 ]
 How = Annotated[
     Literal["transaction", "delete"] | None,
     typer.Option(
-        help="How merged entries are deleted: a hundred at once, or one by one at half the price. "
+        help="How merged entries are deleted: in transactions of a hundred, or one by one at "
+        "half the cost. "
         f"[dim]By default {Retire.TRANSACTION}[/dim]",
         show_default=False,
     ),
@@ -58,7 +59,7 @@ Archive = Annotated[
     str | None,
     typer.Option(
         metavar="s3://BUCKET/PREFIX",
-        help="Where merged entries are kept before they are deleted; none: nowhere.",
+        help="The archive for merged entries before they are deleted; none: no archive.",
         show_default=False,
     ),
 ]
@@ -69,7 +70,7 @@ Archive = Annotated[
 def schedule(_options: Options) -> None:
     """When and how old entries are compacted: merged into one item, so that reads stay cheap.
 
-    Compaction never changes a number. A namespace without a schedule is never compacted but by
+    Compaction never changes a number. A namespace without a schedule is compacted only by
     hand (countledger compact), and none has a schedule until you make one.
     """
 
@@ -89,11 +90,11 @@ def create(
 ) -> None:
     """Make the schedule of a namespace.
 
-    An entry is merged only when it is so old that no late retry of it can arrive any more: horizon
+    An entry is merged when it is so old that no retry of it can arrive any more: horizon
     + replication bound + clock skew + life of a signed request. A minimum age below that is
     refused.
 
-    Making a schedule again as it is is no error; another one is refused (set changes it).
+    Creating the same schedule again is not an error; a different one is refused (use set).
 
     Examples:
       countledger schedule create likes --every 15m
@@ -154,9 +155,9 @@ def list_all(options: Options) -> int:
     """
     unread = Unread()
     found = options.client().schedules.list(on_corrupt=unread.note)
-    documents = [*unread.behind(_document(each) for each in found)]
+    documents = [*unread.after(_document(each) for each in found)]
     show(options, [_row(each) for each in found], documents)
-    return unread.tell()
+    return unread.report()
 
 
 @app.command("show")

@@ -23,8 +23,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 def sequence(_options: Options) -> None:
     """Numbers that are given out once: of orders, invoices, tickets.
 
-    A sequence needs no making, unless it is to begin elsewhere than at 1. What may leave gaps and
-    what does not, and in which order numbers come, is told in docs/sequences.md.
+    A sequence is created by its first draw; create it yourself if it must not begin at 1.
+    docs/sequences.md says what can leave gaps, and in which order numbers come.
     """
 
 
@@ -34,12 +34,12 @@ def create(
     options: Options,
     sequence: Annotated[str, typer.Argument(help="namespace:rest; its kind is sequence.")],
     *,
-    first: Annotated[int, typer.Option(help="The first number that it gives out.")] = 1,
+    first: Annotated[int, typer.Option(help="The first number to give out.")] = 1,
 ) -> None:
-    """Make a sequence that begins with a number of your own.
+    """Create a sequence that begins with a number of your choice.
 
     Examples:
-      countledger sequence create shop:orders --first 70001     [dim]behind those of before[/dim]
+      countledger sequence create shop:orders --first 70001     [dim]go on after 70000[/dim]
     """
     _show_one(options, options.client().sequences.create(sequence, first=first))
 
@@ -50,11 +50,11 @@ def draw(
     options: Options,
     sequence: Annotated[str, typer.Argument(help="The sequence to draw from.")],
     *,
-    count: Annotated[int, typer.Option(help="How many numbers, by one write.")] = 1,
+    count: Annotated[int, typer.Option(help="How many numbers to draw with one write.")] = 1,
     expected: Annotated[
         bool,
         typer.Option(
-            "--expected", help="Only if nobody else draws meanwhile, else try again; fewer gaps."
+            "--expected", help="Draw only if no other draw came between, else retry: fewer gaps."
         ),
     ] = False,
     known: Annotated[
@@ -112,9 +112,9 @@ def append(
     sort: Annotated[str, typer.Option(metavar="NAME", help="The name of its sort key.")],
     prefix: Annotated[
         str | None,
-        typer.Option(help="What stands before the number; without it the sort key is a number."),
+        typer.Option(help="A text before the number; without it the sort key is a number."),
     ] = None,
-    digits: Annotated[int, typer.Option(help="Digits of a number behind the prefix.")] = 10,
+    digits: Annotated[int, typer.Option(help="Number of digits after the prefix.")] = 10,
 ) -> None:
     """Put an item of your own into its collection under the next number, without gaps.
 

@@ -15,8 +15,8 @@ from countledger.consumers.alerts.rule import (
     Direction,
     check_amount,
     check_rule_name,
+    rule_of,
 )
-from countledger.consumers.alerts.rule_spec import made
 from countledger.infra.cli.options import parse_duration_ms
 from countledger.ledger.errors import BadInput, BadRule, BadSetting, shown
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from countledger.compaction.schedule import ScheduleSpec
-    from countledger.consumers.alerts.rule_spec import RuleSpec
+    from countledger.consumers.alerts.rule import RuleSpec
     from countledger.ledger.amount import Amount
 
 
@@ -173,7 +173,7 @@ def check_spec(name: str, spec: RuleSpec) -> None:
     Raises:
         BadRule, BadCounterName: naming the value and the rule that it breaks.
     """
-    made(name, "", spec)
+    rule_of(name, "", spec)
 
 
 def parse_number(what: str, text: str | int) -> Amount:

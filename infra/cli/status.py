@@ -35,15 +35,15 @@ _ENDED: Final = (
 
 @shared
 def status(options: Options) -> int:
-    """Tell how the stack is: what runs, how far it is, and where action is required.
+    """Show the state of the stack: what runs, how late totals are, where action is required.
 
-    The stack itself, its event source mappings, how far the totals are behind, queues and their
-    oldest messages, alarms, and the schedules of compaction with what is due and what their last
-    run came to. Each finding says what to do.
+    It shows the stack, its event source mappings, the lag of the totals, queues and their oldest
+    messages, alarms, and the schedules of compaction with their due counters and last run. Each
+    finding says what to do.
 
-    A stack of this machine (countledger up) of that name is taken before one in an account; name
-    a profile, a region or an endpoint for the latter. Ages that CloudWatch measures are shown to
-    those who may read metrics.
+    A stack of that name on this machine (countledger up) takes precedence over one in an account;
+    name a profile, a region or an endpoint for the latter. Ages that CloudWatch measures require
+    permission to read metrics.
 
     Examples:
       countledger status

@@ -135,13 +135,13 @@ def set_bounds(
         str | None, typer.Option(metavar="N|none", help="The new upper bound.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if the value lies outside of them.")
+        bool, typer.Option("--force", help="Allow bounds that exclude the value.")
     ] = False,
 ) -> None:
-    """Move a counter's bounds while it is in use; "none" takes one away.
+    """Change a counter's bounds while it is in use; "none" removes a bound.
 
-    If the value would lie outside it is refused; with --force it is done, and changes towards that
-    bound are refused until the value is back inside. A counter with bins cannot be forced.
+    Bounds that exclude the value are refused. With --force they are set, and changes towards that
+    bound are refused until the value is inside again. A counter with bins cannot be forced.
 
     Examples:
       countledger strict set tickets:hall --lower 20      [dim]keep twenty back[/dim]
@@ -160,7 +160,7 @@ def set_bounds(
 @shared
 def list_all(
     options: Options,
-    namespace: Annotated[str, typer.Argument(help="What stands before the colon.")],
+    namespace: Annotated[str, typer.Argument(help="The part of the name before the colon.")],
 ) -> int:
     """List the strict counters of a namespace, by name.
 
@@ -169,10 +169,10 @@ def list_all(
     unread = Unread()
     found = options.client().strict.list(namespace, on_corrupt=unread.note)
     if options.json:
-        show_json_array(unread.behind(document(each) for each in found))
+        show_json_array(unread.after(document(each) for each in found))
     else:
         show_rows(row(each) for each in found)
-    return unread.tell()
+    return unread.report()
 
 
 @app.command()
@@ -183,9 +183,9 @@ def delete(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a strict counter and its value, for good.
+    """Delete a strict counter and its value; this cannot be undone.
 
-    At a terminal it asks first; elsewhere it wants --yes.
+    At a terminal it asks first; elsewhere --yes is required.
 
     Examples:
       countledger strict delete tickets:hall --yes
@@ -199,19 +199,19 @@ def delete(
 
 
 def _ask(shown: StrictCounter) -> None:
-    """Let the person at the terminal confirm.
+    """Ask for confirmation at the terminal.
 
     Raises:
-        BadUsage: there is nobody.
+        BadUsage: stdin is not a terminal.
         typer.Abort: the answer is no.
     """
     if not sys.stdin.isatty():
         raise BadUsage(
-            f"counter {shown.counter!r} of value {to_text(shown.value)} would be deleted for good: "
-            "say --yes"
+            f"counter {shown.counter!r} of value {to_text(shown.value)} would be deleted: "
+            "give --yes"
         )
     typer.confirm(
-        f"Delete {shown.counter!r} and its value {to_text(shown.value)} for good?",
+        f"Delete {shown.counter!r} and its value {to_text(shown.value)}? This cannot be undone.",
         abort=True,
         err=True,
     )

@@ -73,25 +73,24 @@ def answer_to_change(outcome: StrictOutcome, delta: Amount) -> ChangeAnswer:
                 REFUSED,
                 {"status": "bound_reached", **asked, "value": value, "side": side, "bound": bound},
                 f"bound reached: counter {counter!r} is at {to_text(value)}, its {side} bound is "
-                f"{to_text(bound)}, and {_signed(delta)} was asked for",
+                f"{to_text(bound)}: {_signed(delta)} was refused",
             )
         case SetFull(counter, value, max_tokens):
             return ChangeAnswer(
                 REFUSED,
                 {"status": "set_full", **asked, "value": value, "max_tokens": max_tokens},
                 f"set full: counter {counter!r} is at {to_text(value)} and holds {max_tokens} "
-                f"keys, as many as it may, and {_signed(delta)} was asked for: it takes no new "
-                "change",
+                f"keys, its maximum: {_signed(delta)} was refused, as is every new change",
             )
         case Withdrawn(counter, change_id):
             return ChangeAnswer(
                 BAD_INPUT,
                 {"status": "withdrawn", **asked, "id": change_id},
-                f"not counted: this key of counter {counter!r} was given up for good; a new change "
-                "needs a new key",
+                f"not applied: this key of counter {counter!r} was withdrawn; a new change needs a "
+                "new key",
             )
         case Contended() | Unknown():
-            return _not_told(outcome, asked)
+            return _undecided(outcome, asked)
 
 
 def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
@@ -104,16 +103,17 @@ def answer_to_withdrawal(outcome: StrictOutcome, key: str) -> ChangeAnswer:
             return ChangeAnswer(
                 COUNTED,
                 {"status": "counted", **asked},
-                f"too late: the change under key {key!r} of counter {counter!r} is in, and stays",
+                f"too late: the change under key {key!r} of counter {counter!r} was applied and "
+                "stays",
             )
         case Contended() | Unknown():
-            return _not_told(outcome, asked)
+            return _undecided(outcome, asked)
         case BoundReached() | SetFull():
-            raise AssertionError("giving up asks for no room")
+            raise AssertionError("a withdrawal changes no value")
 
 
-def _not_told(outcome: Contended | Unknown, asked: Row) -> ChangeAnswer:
-    """What is said where another try may tell more."""
+def _undecided(outcome: Contended | Unknown, asked: Row) -> ChangeAnswer:
+    """The answer if another attempt may know more."""
     match outcome:
         case Contended(counter, attempts, reason):
             return ChangeAnswer(
@@ -192,7 +192,7 @@ def warnings(shown: StrictCounter) -> list[str]:
         outside = shown.value > bound if side == "upper" else shown.value < bound
         if outside:
             told.append(
-                f"the value {to_text(shown.value)} lies {passed} the {side} bound "
+                f"the value {to_text(shown.value)} is {passed} the {side} bound "
                 f"{to_text(bound)}: changes {way} are refused until it is back inside"
             )
     return told

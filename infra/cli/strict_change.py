@@ -74,11 +74,13 @@ def change(
     *,
     key: Annotated[
         str | None,
-        typer.Option(help="What makes a retry recognisable: same key, counted once."),
+        typer.Option(help="A retry repeats the key: same key, applied once."),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="When the key was made; with it part of the identity."),
+        typer.Option(
+            metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
+        ),
     ] = None,
     note: Annotated[
         list[str] | None,
@@ -86,16 +88,18 @@ def change(
     ] = None,
     prefer: Annotated[
         Prefer | None,
-        typer.Option(help="Which miscount to risk after a lost answer (method atomic)."),
+        typer.Option(
+            help="After a lost answer: over = at least once, under = at most once (atomic)."
+        ),
     ] = None,
 ) -> int:
     """Change a strict counter, if its bounds allow it.
 
-    The answer is "applied" or "duplicate", with the value (none for a counter with bins). For how
-    long a key is remembered is its method's matter: `countledger strict show` tells.
+    The answer is "applied" or "duplicate", with the value (none for a counter with bins). The
+    counter's method decides how long a key is remembered: see `countledger strict show`.
 
-    Exit codes: 0 it is in. 4 a bound or a full set refused it; it is not in. 3 nobody can tell, or
-    others were always faster: the line says what to do. 2 bad input, or a key that was given up.
+    Exit codes: 0 applied. 4 refused by a bound or a full set; not applied. 3 unknown, or too many
+    conflicts: the line says what to do. 2 bad input, or a key that was withdrawn.
 
     Examples:
       countledger strict change tickets:hall -2 --key order-4711      [dim]no -- needed[/dim]
@@ -150,10 +154,12 @@ def withdraw(
     return answer_to_withdrawal(outcome, key).print(options)
 
 
-Key = Annotated[str, typer.Option(help="What a retry repeats: same key, done once.")]
+Key = Annotated[str, typer.Option(help="A retry repeats the key: same key, done once.")]
 At = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="When the key was made; with it part of the identity."),
+    typer.Option(
+        metavar="TIME", help="The time of the key; if given, it is part of the idempotency key."
+    ),
 ]
 Notes = Annotated[
     list[str] | None,
@@ -210,7 +216,7 @@ def together(
     """
     parsed = dict(map(parse_change, changes))
     if len(parsed) < len(changes):
-        raise BadUsage("a counter stands there twice: give each once, with what it takes in all")
+        raise BadUsage("a counter is given twice: give each once, with the sum of its changes")
     done = options.client().strict.transactions.change(
         parsed, key=_identity(key, at), note=parse_notes(note or ())
     )
@@ -221,7 +227,7 @@ def together(
 def set_value(
     options: Options,
     counter: Annotated[str, typer.Argument(help="The counter to set.")],
-    value: Annotated[str, typer.Argument(help="What it shall be.")],
+    value: Annotated[str, typer.Argument(help="The new value.")],
     *,
     key: Key,
     at: At = None,
@@ -229,9 +235,9 @@ def set_value(
 ) -> int:
     """Set a counter to a value; 0 resets it.
 
-    A ledger counter gets one entry that adds what its exact sum lacks. Entries that arrive
-    meanwhile are kept and count on top, so it may end up beside the value, but nothing is lost. A
-    strict counter is at that value exactly, at one moment, if its bounds allow it.
+    A ledger counter gets one entry: the difference between the value and its exact sum. Entries
+    that arrive meanwhile count in addition, so the result may differ from the value, but nothing is
+    lost. A strict counter has exactly that value at one moment, if its bounds allow it.
 
     Exit codes: as "countledger strict change".
 

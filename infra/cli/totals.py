@@ -37,14 +37,14 @@ def total(
 ) -> int:
     """Read totals, and how fresh they are.
 
-    A total is exact up to the lag of the stream. Below the totals stands how far that is: every
-    entry up to that moment is in them. A counter that was never recorded is 0. A strict counter has
-    no ledger: its value is current.
+    A total is exact up to the lag of the stream. The line below the totals shows the moment up to
+    which every entry is in them. A counter that was never recorded is 0. A strict counter has no
+    ledger: its value is current.
 
-    With --exact stand beside it the ledger's own sum, how many entries had to be read for it (the
-    others lie in the counter's head) and what that cost in read units.
+    With --exact each row also has the sum of the ledger, the number of entries that were read for
+    it (the others are summed up in the counter's head) and the read units that this cost.
 
-    A counter of which an item cannot be read is named, and the exit code is 1.
+    A counter with an item that cannot be read is named, and the exit code is 1.
 
     Examples:
       countledger total likes:post-1
@@ -63,15 +63,15 @@ def total(
     if options.json:
         show_json(
             {
-                "totals": [*unread.behind(total_document(found[n], sums.get(n)) for n in names)],
+                "totals": [*unread.after(total_document(found[n], sums.get(n)) for n in names)],
                 "freshness": freshness_document(freshness),
             }
         )
-        return unread.tell()
+        return unread.report()
     show_rows(rows)
     if recorded:
         notice(_freshness_text(freshness))
-    return unread.tell()
+    return unread.report()
 
 
 def _sums(client: CountLedger, counters: list[str], unread: Unread) -> dict[str, ExactSum]:
@@ -97,16 +97,16 @@ def entries(
         str | None,
         typer.Option(
             metavar="s3://BUCKET/PREFIX",
-            help="Read the merged entries from where they were archived.",
+            help="Also read the merged entries from their archive.",
             show_default=False,
         ),
     ] = None,
 ) -> int:
     """Read a counter's change log, newest first.
 
-    Entries that were merged stand in one line at the end: their period, their number and their
-    sum. Where they were archived they can be read back, each file checked against its checksum. An
-    entry that cannot be read is named, and the exit code is 1.
+    Merged entries are one line at the end: their period, their number and their sum. If they were
+    archived they can be read back, each file checked against its checksum. An entry that cannot be
+    read is named, and the exit code is 1.
 
     Examples:
       countledger entries likes:post-1 --limit 10
@@ -121,10 +121,10 @@ def entries(
     unread = Unread()
     found = client.entries(counter, limit=limit, on_corrupt=unread.note)
     if options.json:
-        show_json_array(unread.behind(_log(found, head, limit, _entry_document, _head_document)))
+        show_json_array(unread.after(_log(found, head, limit, _entry_document, _head_document)))
     else:
         show_rows(_log(found, head, limit, _entry_row, _head_row))
-    return unread.tell()
+    return unread.report()
 
 
 def _log(
@@ -172,9 +172,9 @@ def snapshot(
 ) -> None:
     """Read the totals of up to 100 counters as of one moment.
 
-    Strict counters stand there exactly as they were at that moment, all of them. A ledger counter
-    stands there as it was materialized by then: see "countledger total" for how far that is. A
-    counter with bins counts as one more for each bin. It costs two read units for each counter.
+    Values of strict counters are exact for that moment. Totals of ledger counters are as
+    materialized by then: "countledger total" shows the lag. A counter with bins counts as one more
+    for each bin. It costs two read units for each counter.
 
     Examples:
       countledger snapshot account:ann account:bob
@@ -193,7 +193,7 @@ def snapshot(
         return
     show_rows(total_row(total) for total in taken.totals.values())
     if taken.as_materialized:
-        notice(f"as materialized, and so behind by the stream's lag: {len(taken.as_materialized)}")
+        notice(f"as materialized, so late by the stream's lag: {len(taken.as_materialized)}")
 
 
 def freshness_document(freshness: Freshness) -> dict[str, object]:

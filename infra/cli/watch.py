@@ -58,23 +58,27 @@ def watch(
     *,
     prefix: Annotated[
         str | None,
-        typer.Option(metavar="P", help="Watch counters that begin so.", show_default=False),
+        typer.Option(
+            metavar="P", help="Watch the counters whose names begin with P.", show_default=False
+        ),
     ] = None,
-    every: Annotated[str, typer.Option(help="How often to look, as in 500ms or 5s.")] = "1s",
+    every: Annotated[str, typer.Option(help="How often to refresh, as in 500ms or 5s.")] = "1s",
     lasting: Annotated[
         str | None,
-        typer.Option("--for", help="End after so long, as in 30s. [dim]Else by Ctrl-C[/dim]"),
+        typer.Option(
+            "--for", help="Stop after this time, as in 30s. [dim]Default: until Ctrl-C[/dim]"
+        ),
     ] = None,
 ) -> None:
     """Follow totals and alerts in the terminal, as they change.
 
     A terminal shows a table with each total, its change since the start and its rate over the last
-    ten seconds, and below it the alerts that were told meanwhile. Anything else gets a line for
-    each change (with --json one JSON object), and one for each alert.
+    ten seconds, and below it the alerts published meanwhile. A pipe or file gets a line for each
+    change (with --json one JSON object), and one for each alert.
 
-    Each look costs half a read unit for each counter, and half a one or a few for the alert log. A
-    prefix is looked up once, at the start, and reads the whole table of totals for it: half a read
-    unit for each 4 KB. At most 100 counters are watched; Ctrl-C ends it.
+    Each refresh costs half a read unit for each counter, and half a unit or a few for the alert
+    log. A prefix is resolved once, at the start, by reading the whole table of totals: half a read
+    unit for each 4 KB. At most 100 counters are watched.
 
     Examples:
       countledger watch likes:post-1 likes:post-2

@@ -10,6 +10,7 @@ from countledger.ledger import keys
 from countledger.ledger.attributes import encode
 from countledger.ledger.errors import BadClaim, BadItem, WrongRegion
 from countledger.ledger.limits import TRANSACTION_ACTIONS
+from countledger.ledger.operations import Get
 from countledger.producers.claims.claim import (
     Claim,
     Freeing,
@@ -20,13 +21,14 @@ from countledger.producers.claims.claim import (
     parts_of,
     shown_value,
 )
-from countledger.producers.claims.writing import carry_out
+from countledger.producers.claims.writing import write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
-    from countledger.producers.claims.writing import Step
+    from countledger.producers.claims.writing import OwnedWrite, Prepare, Read
     from countledger.producers.own_items import OwnWrite
     from countledger.producers.strict.context import MethodContext
 
@@ -72,8 +74,13 @@ class Claims:
             Throttled: every attempt was refused for now.
             WrongRegion: this is not the home region.
         """
-        steps = [*self._taking(claims, again=bool(own) or len(claims) > 1), *own]
-        return self._carry_out("to claim", claims, steps, lambda: steps)
+        writes = [*self._taking(claims, again=bool(own) or len(claims) > 1), *own]
+
+        def prepare(_read: Read) -> Steps[Sequence[OwnedWrite]]:
+            yield from ()
+            return writes
+
+        return self._carry_out("to claim", claims, writes, prepare)
 
     def change(self, claim: Claim, to: str | tuple[str, ...], own: Sequence[OwnWrite] = ()) -> bool:
         """Let an owner have another value instead: four write units, and two for each KB of items.
@@ -100,10 +107,10 @@ class Claims:
         taking = self._taking([taken], again=True)
         what = [self._unseen(claim), *taking, *own]
 
-        def steps() -> list[Step]:
-            return [self._freeing(claim, moved=True), *taking, *own]
+        def prepare(read: Read) -> Steps[Sequence[OwnedWrite]]:
+            return [(yield from self._freeing(claim, read, moved=True)), *taking, *own]
 
-        return self._carry_out("to change", [claim], what, steps)
+        return self._carry_out("to change", [claim], what, prepare)
 
     def release(self, *claims: Claim, own: Sequence[OwnWrite] = ()) -> bool:
         """Free values, if their owners have them: one write unit for a single one, else two each.
@@ -129,10 +136,13 @@ class Claims:
         """
         what = [*map(self._unseen, claims), *own]
 
-        def steps() -> list[Step]:
-            return [*map(self._freeing, claims), *own]
+        def prepare(read: Read) -> Steps[Sequence[OwnedWrite]]:
+            freeing: list[OwnedWrite] = []
+            for claim in claims:
+                freeing.append((yield from self._freeing(claim, read)))  # noqa: PERF401 - yields
+            return [*freeing, *own]
 
-        return self._carry_out("to release", claims, what, steps)
+        return self._carry_out("to release", claims, what, prepare)
 
     def find(self, scope: str, value: str | tuple[str, ...]) -> Claim | None:
         """The claim of a value, with its owner and its id, or None: one read unit.
@@ -182,11 +192,11 @@ class Claims:
         new_id = self.context.new_id(self.context.clock.now_ms())
         return Freeing(self.context.table, claim, new_id, seen=False)
 
-    def _freeing(self, claim: Claim, *, moved: bool = False) -> Freeing:
+    def _freeing(self, claim: Claim, read: Read, *, moved: bool = False) -> Steps[Freeing]:
         """The deletion of the claim that was named, or else of the one that its owner has now."""
         claim_id = claim.claim_id
         if claim_id is None:
-            item = self._item(claim.scope, claim.value)
+            item = yield from read(Get(self.context.table, claim.key))
             if item is None or owner_of(item) != claim.owner:
                 return replace(self._unseen(claim), moved=moved)
             claim_id = id_of(item)
@@ -196,16 +206,16 @@ class Claims:
         self,
         verb: str,
         claims: Sequence[Claim],
-        writes: Sequence[Step],
-        steps: Callable[[], Sequence[Step]],
+        writes: Sequence[OwnedWrite],
+        prepare: Prepare,
     ) -> bool:
         """Check what is to be written where, and carry it out.
 
         Args:
             verb: for messages.
             claims: that the caller gave.
-            writes: the same writes as `steps` makes, before anything is read.
-            steps: makes the writes; it may read.
+            writes: the same writes as `prepare` makes, before anything is read.
+            prepare: makes the writes; it may read.
         """
         if not claims:
             raise BadClaim("no claim: give at least one")
@@ -217,7 +227,7 @@ class Claims:
             raise BadItem(f"two writes of one call are at the same item: {twice}")
         self._refuse_elsewhere()
         what = f"{verb} {claims[0].scope} {shown_value(claims[0].parts)} for {claims[0].owner!r}"
-        return carry_out(self.context, what, steps)
+        return self.context.run(write_all(self.context, what, prepare))
 
     def _refuse_elsewhere(self) -> None:
         if self.region != self.home_region:
@@ -227,7 +237,7 @@ class Claims:
             )
 
 
-def _shown_place(step: Step) -> str:
-    """Where a step writes, the same text for the same item."""
-    table, key = step.place
+def _shown_place(write: OwnedWrite) -> str:
+    """Where a write goes, the same text for the same item."""
+    table, key = write.place
     return f"{table!r} {sorted(encode(key).items())!r}"

@@ -1,156 +1,128 @@
-"""Carries out writes that belong together: all of them or none, and a retry is told from a refusal.
-
-An answer context:
-
-    done                         all of it is written
-    condition failed             refused: by another owner, or because an item is not as expected.
-                                 If everything stands as it would be left, it was done before: by
-                                 an earlier call, or by an attempt of this one without an answer
-    throttle, conflict           nothing was written: sent again
-    none (500, time-out, reset)  sent again, a transaction under the same token; all of these
-                                 writes may come twice and change nothing the second time: a claim
-                                 is deleted by its own id, so a claim taken since is another one
-"""
+"""Writes that belong together: all of them or none, and a retry is told from a refusal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from countledger.ledger.errors import (
-    ConditionFailed,
-    Throttled,
-    TransactionCancelled,
-)
+from countledger.ledger.attempts import Attempts, Done, Send, ask, attempt, otherwise
+from countledger.ledger.attributes import Item
+from countledger.ledger.errors import ConditionFailed, CountledgerError, TransactionCancelled
 from countledger.ledger.limits import TOKEN_LIFE_MS
-from countledger.ledger.operations import Delete, Put, Update
-from countledger.producers.last_word import raise_end
-from countledger.producers.strict.context import PASSING, POLICY, Attempts, RetryPeriodOver
-from countledger.producers.strict.sending import check_passing
+from countledger.ledger.operations import Delete, Get, Put, Transact, Update
+from countledger.producers.strict.context import POLICY, raise_exhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.errors import CountledgerError, Refused
-    from countledger.ledger.operations import Write
+    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
+    from countledger.ledger.errors import Refused
     from countledger.producers.strict.context import MethodContext
 
 _ADVICE: Final = "call again with the same arguments: what was done already counts as done"
 
 
-class Step(Protocol):
+class OwnedWrite(Protocol):
     """One of the writes."""
 
     @property
     def place(self) -> tuple[str, Item]:
         """Table and key."""
 
-    def write(self) -> Write:
+    def write(self) -> Put | Update | Delete:
         """The write."""
 
     def done(self, found: Item | None) -> bool:
-        """Whether the item stands as the write would leave it."""
+        """Whether the item is as the write would leave it."""
 
     def refused(self, found: Item | None) -> Refused:
         """Why the write was refused, by the item that was found."""
 
 
-def carry_out(context: MethodContext, what: str, prepare: Callable[[], Sequence[Step]]) -> bool:
-    """Write everything or nothing: one write unit for a single step, two each for several.
+# A write that was refused, and the item that it met.
+Met: TypeAlias = tuple[OwnedWrite, Item | None]
+Read: TypeAlias = Callable[[Get], "Steps[Item | None]"]
+Prepare: TypeAlias = Callable[[Read], "Steps[Sequence[OwnedWrite]]"]
 
-    A refusal costs the same, and one read unit for each step to see whether it was done before.
+
+def write_all(context: MethodContext, what: str, prepare: Prepare) -> Steps[bool]:
+    """Write everything or nothing: one write unit for a single item, two each for several.
+
+    A refusal costs the same, and one read unit for each item to see whether it was done before. The
+    answers mean:
+
+        done                         all of it is written
+        condition failed             refused, because of another owner or an item that is not as
+                                     expected; or all items are as the writes would leave them:
+                                     done before, by an earlier call or an attempt without an answer
+        throttle, conflict           nothing was written: again
+        no answer                    again, a transaction under the same token; all of these writes
+                                     may be applied twice and change nothing the second time: a
+                                     claim is deleted by its id, and a claim taken since has another
 
     Args:
         context: what to work with.
         what: what this is, for messages.
-        prepare: makes the steps, at different items; it may read. Every attempt sends the steps
-            that it made first, so that a retry names the identity of what this call saw.
+        prepare: makes the writes, at different items; it is given what reads. Every attempt sends
+            these writes, so that a retry names the identity of what this call saw.
 
     Returns:
         Whether this call did it; False: it was done before.
 
     Raises:
-        Refused: of the step that was refused.
+        Refused: of the write that was refused.
         Unclear: no attempt got a clear answer.
         Throttled: every attempt was refused for now.
     """
     begun_ms = context.clock.now_ms()
     until_ms = begun_ms + TOKEN_LIFE_MS - context.clock_skew_ms
-    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
-    token = context.new_id(begun_ms)
-    steps: Sequence[Step] | None = None
-    while True:
-        failure: CountledgerError
-        try:
-            steps = prepare() if steps is None else steps
-            with attempts.sending():
-                met = _send(context, [step.write() for step in steps], token, steps)
-            if not met:
-                return True
-            _refuse(met)
-            if _all_done(context, steps):
-                return False
-            step, found = met[0]
-            raise step.refused(found)
-        except RetryPeriodOver as late:
-            raise_end(attempts, what, late)
-        except PASSING as error:
-            failure = error
-        if not attempts.again(failure):
-            raise_end(attempts, what, failure)
+    attempts = Attempts(context.clock, context.random, POLICY, until_ms)
+
+    def give_up(exhausted: Exhausted[None]) -> Any:  # noqa: ANN401 - it only raises
+        raise_exhausted(exhausted, what, _ADVICE)
+
+    def read(operation: Get) -> Steps[Item | None]:
+        return ask(operation, attempts, give_up)
+
+    writes = yield from prepare(read)
+    send = _send(writes, context.new_id(begun_ms))
+
+    def interpret(reply: Reply[None]) -> Verdict[None, list[Met]]:
+        match reply.answer:
+            case ConditionFailed(item=found):
+                return Done([(writes[0], found)])
+            case TransactionCancelled(reasons=reasons):
+                pairs = zip(writes, reasons, strict=True)
+                met = [(write, reason.item) for write, reason in pairs if reason.condition_failed]
+                return Done(met) if met else otherwise(reply)
+            case CountledgerError():
+                return otherwise(reply)
+        return Done([])
+
+    met = yield from attempt(None, lambda _: send, interpret, give_up, attempts)
+    if not met:
+        return True
+    _refuse(met)
+    for write in writes:
+        table, key = write.place
+        if not write.done((yield from read(Get(table, key)))):
+            refused, found = met[0]
+            raise refused.refused(found)
+    return False
 
 
-def _send(
-    context: MethodContext, writes: Sequence[Write], token: str, steps: Sequence[Step]
-) -> list[tuple[Step, Item | None]]:
-    """One attempt: the steps whose conditions failed, with what they met; none: done."""
-    try:
-        if len(writes) == 1:
-            _send_alone(context, writes[0])
-        else:
-            context.dynamo.transact(writes, token)
-    except ConditionFailed as failed:
-        return [(steps[0], failed.item)]
-    except TransactionCancelled as cancelled:
-        pairs = zip(steps, cancelled.reasons, strict=True)
-        met = [(step, reason.item) for step, reason in pairs if reason.condition_failed]
-        if not met:
-            check_passing(cancelled.reasons)
-            raise Throttled(str(cancelled)) from cancelled
-        return met
-    return []
+def _send(writes: Sequence[OwnedWrite], token: str) -> Send:
+    if len(writes) == 1:
+        return Send(writes[0].write())
+    return Send(Transact([write.write() for write in writes], token))
 
 
-def _refuse(met: Sequence[tuple[Step, Item | None]]) -> None:
-    """Refuse for what stands otherwise than this call would leave it; another owner first.
+def _refuse(met: Sequence[Met]) -> None:
+    """Refuse for what is otherwise than this call would leave it; another owner first.
 
-    Steps of claims come before those of an app's own items, and a claim is refused for its owner.
+    Writes of claims come before those of an app's own items, and a claim is refused for its owner.
 
     Raises:
-        Refused: of the step that met it.
+        Refused: of the write that met it.
     """
-    for step, found in met:
-        if not step.done(found):
-            raise step.refused(found)
-
-
-def _send_alone(context: MethodContext, write: Write) -> None:
-    match write:
-        case Put():
-            context.dynamo.put(write)
-        case Update():
-            context.dynamo.update(write)
-        case Delete():
-            context.dynamo.delete(write)
-        case _:
-            raise AssertionError(f"{write!r} writes nothing")
-
-
-def _all_done(context: MethodContext, steps: Sequence[Step]) -> bool:
-    """Whether every item stands as it would be left: one read unit each, consistent."""
-    for step in steps:
-        table, key = step.place
-        own: Any = key  # keys of an app's own may be numbers
-        if not step.done(context.reads.get(table, own, consistent=True)):
-            return False
-    return True
+    for write, found in met:
+        if not write.done(found):
+            raise write.refused(found)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.publish import FailedAlert
+    from countledger.consumers.alerts.delivery import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 RECORDS: Final = 1_000

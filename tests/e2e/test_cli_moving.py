@@ -140,7 +140,7 @@ def test_an_interrupted_export_goes_on(stack: LocalStack, namespace: str, tmp_pa
     done = command("export", "--namespace", namespace, "--out", str(out))
 
     assert done.code == 0, done.err
-    assert "going on behind" in done.err
+    assert "continuing after" in done.err
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [one["namespace"] for one in lines if "namespace" in one] == [namespace]
     counters = [one["counter"] for one in lines if "counter" in one]

@@ -70,7 +70,7 @@ def test_a_counter_is_made_sold_from_and_deleted(command: Command, counter: str)
     assert refused.out == ""
     assert refused.err == refused_json.err
     assert refused.err.count("\n") == 1
-    assert f"{counter!r} is at 498, its lower bound is 0, and -499 was asked for" in refused.err
+    assert f"{counter!r} is at 498, its lower bound is 0: -499 was refused" in refused.err
     assert refused_json.json == {
         "status": "bound_reached",
         "counter": counter,
@@ -148,7 +148,7 @@ def test_a_full_set_is_refused_in_one_line(command: Command, counter: str) -> No
 
     assert [full.code, again.code] == [4, 0]
     assert full.err.count("\n") == 1
-    assert "is at 1 and holds 1 keys, as many as it may, and +1 was asked for" in full.err
+    assert "is at 1 and holds 1 keys, its maximum: +1 was refused" in full.err
     assert full.json == {
         "status": "set_full",
         "counter": counter,
@@ -232,7 +232,7 @@ def test_bounds_move_while_the_counter_is_in_use(command: Command, counter: str)
 
     assert [closer.json["lower"], closer.json["upper"]] == [-5, 600]
     assert refused.code == 2
-    assert "the value 500 lies above the upper bound 400" in refused.err
+    assert "the value 500 is above the upper bound 400" in refused.err
     assert forced.json["upper"] == 400
     assert "changes up are refused until it is back inside" in forced.err
     assert [towards.code, away.code] == [4, 0]
@@ -280,9 +280,9 @@ def test_a_person_is_asked_before_a_counter_is_deleted(
         os.close(theirs)
 
     assert unasked.code == 2
-    assert "of value 7 would be deleted for good: say --yes" in unasked.err
+    assert "of value 7 would be deleted: give --yes" in unasked.err
     assert asked.returncode == code
-    assert f"Delete {counter!r} and its value 7 for good?" in asked.stderr
+    assert f"Delete {counter!r} and its value 7? This cannot be undone." in asked.stderr
     assert command("strict", "show", counter).code == (2 if typed == "y" else 0)
 
 

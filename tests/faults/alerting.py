@@ -16,9 +16,9 @@ from countledger.consumers.alerts.dead_letters import (
     QueueDeadLetters,
     decode_dead_letter,
 )
+from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE
-from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.consumers.record import find

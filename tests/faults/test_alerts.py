@@ -12,7 +12,7 @@ import pytest
 
 from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.dead_letters import Resender
-from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.delivery import Notifier
 from countledger.consumers.alerts.rule import Rule, Topic
 from countledger.consumers.alerts.state import PublishFiring
 from countledger.consumers.alerts.state_item import published_write_of

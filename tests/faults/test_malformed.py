@@ -96,7 +96,7 @@ UNREADABLE: dict[str, tuple[Spoil, str]] = {
     "malformed sort key": (_key("e#no-id"), "is malformed"),
     "no creation time": (_inner(ApproximateCreationDateTime=None), "no creation time"),
     "endless creation time": (_inner(ApproximateCreationDateTime=1e999), "no creation time"),
-    "too old": (_old, "older than a stream keeps records"),
+    "too old": (_old, "older than the stream's retention"),
     "no image": (_inner(NewImage=None), "new image has no well-formed delta"),
     "no delta": (_image(delta=None), "new image has no well-formed delta"),
     "delta of letters": (_image(delta={"S": "1"}), "new image has no well-formed delta"),

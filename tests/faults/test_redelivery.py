@@ -213,7 +213,9 @@ def test_p1_a_record_older_than_its_watermark_lives_is_never_applied(
         deliver(late, [records[0]], ShardName("label", f"{counter}-0"))
 
         expect_total(store, counter)
-        assert quarantine.reasons() == ["the record is older than a stream keeps records"]
+        assert quarantine.reasons() == [
+            "the record is older than the stream's retention of 24 hours"
+        ]
 
 
 @judged(watermarks_removed_too_early)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # What one mutant may cost, by what its tests took when they were measured.
 _TESTS_S: Final = 90.0
 _SIMULATIONS_S: Final = 20.0
-_EXTRA_S: Final = 90.0
+_EXTRA_S: Final = 60.0  # for each file
 # A mutant that takes this many times as long, and a time to start, is in an endless loop.
 _PATIENCE: Final = 3
 _START_S: Final = 30.0
@@ -93,7 +93,7 @@ def _commands(
         yield f"{len(simulations)} simulations", arguments, mapping.seconds(simulations)
     extra = [] if tests else extra_tests(mutant.module)
     if extra:
-        yield ", ".join(extra), [*PYTEST, "-x", *extra], _EXTRA_S
+        yield ", ".join(extra), [*PYTEST, "-x", *extra], _EXTRA_S * len(extra)
 
 
 def _verdict(ended: Ended) -> Verdict:

@@ -1,7 +1,15 @@
 """What is measured of each test decides which tests a mutant is run against."""
 
 from tests.mutation.copies import ROOT
-from tests.mutation.mapping import Mapping, Reached, extra_tests, modules, numbered, read_record
+from tests.mutation.mapping import (
+    EXTRA,
+    Mapping,
+    Reached,
+    extra_tests,
+    modules,
+    numbered,
+    read_record,
+)
 
 
 def test_a_record_says_what_each_test_reached_and_took() -> None:
@@ -82,11 +90,14 @@ def test_guards_are_numbered_through_all_modules() -> None:
     }
 
 
-def test_extra_tests_are_those_of_the_longest_match_and_exist() -> None:
-    """A module has those of its own line before those of its folder."""
-    files = {file for module in modules() for file in extra_tests(module)}
-
-    assert extra_tests("consumers/audit_handler.py") == ["tests/e2e/test_audit.py"]
-    assert extra_tests("compaction/due.py") == ["tests/e2e/test_compaction_services.py"]
-    assert extra_tests("consumers/fold.py") == []
-    assert all((ROOT / file).is_file() for file in files)
+def test_extra_tests_go_by_package_and_exist() -> None:
+    """A package or a test file that moved is noticed here."""
+    assert extra_tests("consumers/alerts/rule.py") == [
+        "tests/e2e/test_alerts.py",
+        "tests/e2e/test_cli_alerts.py",
+    ]
+    assert "tests/e2e/test_audit.py" in extra_tests("consumers/fold.py")
+    assert extra_tests("ledger/keys.py") == []
+    assert [one for one in EXTRA if not list((ROOT / one).glob("*.py"))] == []
+    patterns = [pattern for some in EXTRA.values() for pattern in some]
+    assert [one for one in patterns if not list((ROOT / "tests").glob(one))] == []

@@ -258,7 +258,7 @@ def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     mark = namespace_rules.DueMarker.mark
 
     def shy(marker: namespace_rules.DueMarker, total: Any) -> None:  # noqa: ANN401
-        if marker.now_ms % 3 == 0:
+        if marker.now_ms % 10 == 0:
             mark(marker, total)
 
     patch.setattr(namespace_rules.DueMarker, "mark", shy)
@@ -383,6 +383,7 @@ CANARIES = [
         "deletion waits for the stream", deletions.records_come_again_after_a_deletion, "deletion"
     ),
     Canary("memberships of one counter", deletions.memberships_go_by_name, "deletion"),
+    Canary("an empty head stays for a day", deletions.empty_heads_go_at_once, "deletion"),
     Canary("archives are recorded", deletions.what_is_gone_was_archived, "deletion"),
     Canary("alerts: versions", wrong_evaluators.evaluated_versions_are_evaluated_again, "alerts"),
     Canary(

@@ -125,6 +125,15 @@ def evaluator_halves(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def shape_all(patch: pytest.MonkeyPatch, **changes: Any) -> None:  # noqa: ANN401 - of a `Shape`
+    """Give each simulation the shape of its seed with these changes."""
+
+    def changed(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
+        return replace(drawn(random, operations, focus), **changes)
+
+    patch.setattr("tests.simulation.simulation.drawn", changed)
+
+
 def _accidents(patch: pytest.MonkeyPatch, *names: str) -> None:
     """Let little else happen than these."""
     some = {name: ACCIDENTS[name] for name in names}
@@ -175,12 +184,7 @@ def repairs_raise_no_watermarks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repair, "_raised", lambda *_: ())
     patch.setattr(running_operations, "DELETED", 1.0)
     patch.setitem(faults._RATES, Fault.LATE, (0.15,))
-
-    def slow_requests(random: Random, operations: dict[str, float], focus: str | None) -> Shape:
-        shape = drawn(random, operations, focus)
-        return replace(shape, life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0)
-
-    patch.setattr("tests.simulation.simulation.drawn", slow_requests)
+    shape_all(patch, life_ms=MINUTE_MS, latency_ms=10.0, gap_ms=1_000.0, skew_ms=0)
 
 
 def lost_progress_is_zero(patch: pytest.MonkeyPatch) -> None:

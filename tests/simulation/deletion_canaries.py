@@ -9,6 +9,10 @@ from countledger.compaction.archive import GenerationArchiver
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.ledger import exact
 from countledger.ledger.expressions import Absent, Compare
+from countledger.ledger.limits import HOUR_MS
+from tests.simulation import faults
+from tests.simulation.consumer_canaries import shape_all
+from tests.simulation.faults import Fault
 
 if TYPE_CHECKING:
     import pytest
@@ -41,6 +45,18 @@ def reads_take_steps_back(patch: pytest.MonkeyPatch) -> None:
 def records_come_again_after_a_deletion(patch: pytest.MonkeyPatch) -> None:
     """A total goes with its watermarks while its records are in the stream."""
     patch.setattr(ledger_deletion, "STREAM_RECORD_MAX_AGE_MS", 0)
+
+
+def empty_heads_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A deletion forgets the empty head in the same call.
+
+    Here several callers delete one counter at once, which nobody has compacted before, and each may
+    pause for two hours between reading the entries and publishing their sum.
+    """
+    patch.setattr(ledger_deletion, "EMPTY_HEAD_LIFE_MS", 0)
+    patch.setitem(faults._RATES, Fault.FROZEN, (0.05,))
+    weights = {"record": 2.0, "deletion call": 4.0, "deletion rest": 1.0, "exact read": 1.0}
+    shape_all(patch, freeze_ms=2 * HOUR_MS, weights=weights, archive=False, accidents=0)
 
 
 def memberships_go_by_name(patch: pytest.MonkeyPatch) -> None:

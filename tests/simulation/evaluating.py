@@ -9,12 +9,12 @@ from countledger.consumers.alert_handler import answer_of
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters, Resender
+from countledger.consumers.alerts.delivery import ServicePublisher
 from countledger.consumers.alerts.evaluator import Evaluator
 from countledger.consumers.alerts.initial_scan import InitialScan
-from countledger.consumers.alerts.publish import ServicePublisher
 from countledger.consumers.alerts.rule_index import RuleCache
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.targets import Targets as TargetCheck
+from countledger.consumers.alerts.services import Targets as TargetCheck
 from countledger.consumers.quarantine import StoredQuarantine
 from countledger.consumers.stream import label_of
 from countledger.consumers.totals import TotalsReader

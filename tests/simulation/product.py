@@ -253,7 +253,7 @@ class Product:
     @cached_property
     def index(self) -> DueIndex:
         """The due index."""
-        return DueIndex(self.reads, COUNTERS, self.process)
+        return DueIndex(self.reads, COUNTERS, self.process, self.world.random)
 
     @cached_property
     def queue(self) -> WorkQueue:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.consumers.alerts.dead_letters import encode_dead_letter
+from countledger.consumers.alerts.delivery import FailedAlert
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
-from countledger.consumers.alerts.publish import FailedAlert
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rule_index import RuleIndex
 from countledger.ledger.amount import to_text

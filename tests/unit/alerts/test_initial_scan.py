@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger.consumers.alerts.alert_log import AlertLog
-from countledger.consumers.alerts.chain import ChainEvaluator, Link
+from countledger.consumers.alerts.crossing import TotalChange
+from countledger.consumers.alerts.delivery import Notifier
+from countledger.consumers.alerts.evaluator import ChainEvaluator, Link
 from countledger.consumers.alerts.initial_scan import InitialScan
-from countledger.consumers.alerts.notifier import Notifier
 from countledger.consumers.alerts.rule import Direction, Rule
 from countledger.consumers.alerts.rules import Rules
-from countledger.consumers.alerts.total_change import TotalChange
 from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from countledger.consumers.alerts.alert import Alert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.publish import FailedAlert
+    from countledger.consumers.alerts.delivery import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 TABLE = "counters"

@@ -16,8 +16,8 @@ from countledger.consumers.alerts.dead_letters import (
     decode_dead_letter,
     encode_dead_letter,
 )
+from countledger.consumers.alerts.delivery import subject_of
 from countledger.consumers.alerts.message import alert_in, body_of
-from countledger.consumers.alerts.publish import subject_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, SECOND_MS
@@ -169,7 +169,10 @@ def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"target": "arn:aws:sqs:eu-central-1:111122223333:q"}, "no ARN of a standard SNS topic"),
+        (
+            {"target": "arn:aws:sqs:eu-central-1:111122223333:q"},
+            "not the ARN of a standard SNS topic",
+        ),
         ({"message": {}}, "no message of an alert"),
         ({"message": {"threshold": "1001"}}, "its id is"),
         ({"message": {"threshold": "1e3"}}, "threshold"),

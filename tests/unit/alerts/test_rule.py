@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.rule import Bus, Direction, Rule, Topic, target_of
-from countledger.consumers.alerts.rule_spec import changed, made
+from countledger.consumers.alerts.rule import (
+    Bus,
+    Direction,
+    Rule,
+    Topic,
+    changed_rule,
+    rule_of,
+    target_of,
+)
 from countledger.ledger.errors import BadCounterName, BadRule
 
 ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"
@@ -36,7 +43,7 @@ def test_other_names_are_refused(name: object) -> None:
 @pytest.mark.parametrize("words", [{"prefix": ""}, {"counter": None}])
 def test_a_rule_watches_a_counter_or_a_prefix(words: dict[str, Any]) -> None:
     """Not both, not neither."""
-    with pytest.raises(BadRule, match="one counter, or one prefix"):
+    with pytest.raises(BadRule, match="either a counter or a prefix"):
         rule(**words)
 
 
@@ -104,7 +111,7 @@ def test_a_direction_is_one_of_three() -> None:
 )
 def test_a_topic_is_the_arn_of_one(arn: Any) -> None:  # noqa: ANN401 - what is no ARN
     """Queues, subscriptions and other texts are not."""
-    with pytest.raises(BadRule, match="no ARN"):
+    with pytest.raises(BadRule, match="is not the ARN"):
         Topic(arn)
 
 
@@ -137,7 +144,9 @@ def test_a_revision_judges_from_its_beginning_to_its_end() -> None:
 
 def test_a_wish_has_defaults() -> None:
     """The threshold is the step's, the target the bus."""
-    assert made("r", "eu", {"counter": "a", "step": 1000, "direction": Direction.RISING}) == Rule(
+    assert rule_of(
+        "r", "eu", {"counter": "a", "step": 1000, "direction": Direction.RISING}
+    ) == Rule(
         name="r",
         counter="a",
         threshold=1000,
@@ -150,22 +159,24 @@ def test_a_wish_has_defaults() -> None:
 @pytest.mark.parametrize(
     ("spec", "lacks"),
     [
-        ({"counter": "a", "direction": Direction.RISING}, "threshold, or a step"),
+        ({"counter": "a", "direction": Direction.RISING}, "threshold or a step"),
         ({"counter": "a", "threshold": 5}, "rising, falling or both"),
-        ({"threshold": 5, "direction": Direction.RISING}, "one counter, or one prefix"),
+        ({"threshold": 5, "direction": Direction.RISING}, "either a counter or a prefix"),
     ],
 )
 def test_a_wish_that_lacks_something_is_refused(spec: Any, lacks: str) -> None:  # noqa: ANN401 - a spec
     """Saying what."""
     with pytest.raises(BadRule, match=lacks):
-        made("r", "eu", spec)
+        rule_of("r", "eu", spec)
 
 
 def test_a_change_names_what_changes() -> None:
     """A prefix instead of a counter, a number taken back; the result is checked as a whole."""
     there = rule(rearm=50)
 
-    assert changed(there, {"prefix": "likes:"}) == rule(counter=None, prefix="likes:", rearm=50)
-    assert changed(there, {"rearm": None, "threshold": 20}) == rule(threshold=20)
+    assert changed_rule(there, {"prefix": "likes:"}) == rule(
+        counter=None, prefix="likes:", rearm=50
+    )
+    assert changed_rule(there, {"rearm": None, "threshold": 20}) == rule(threshold=20)
     with pytest.raises(BadRule, match="not below the threshold 20"):
-        changed(there, {"threshold": 20})
+        changed_rule(there, {"threshold": 20})

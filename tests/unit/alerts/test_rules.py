@@ -316,7 +316,7 @@ def test_a_rule_of_a_later_release_is_left_alone(rules: Rules) -> None:
 
 def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluator holds them all."""
-    monkeypatch.setattr("countledger.consumers.alerts.rule_changes.ALERT_RULES_MAX", 2)
+    monkeypatch.setattr("countledger.consumers.alerts.rule_items.ALERT_RULES_MAX", 2)
     rules.create(RULE)
     rules.set("r", _raised(200))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from countledger.consumers.alerts.alert import Alert
-from countledger.consumers.alerts.crossing import crossings, is_back, last_passed
+from countledger.consumers.alerts.crossing import TotalChange, crossings, is_back, last_passed
 from countledger.consumers.alerts.rule import Direction
 from countledger.consumers.alerts.state import (
     ACTIONS,
@@ -28,7 +28,6 @@ from countledger.consumers.alerts.state import (
     decide_scan,
     input_of,
     may_matter,
-    published,
     scan_alert_ahead,
     scan_status_of,
     status_of,
@@ -40,7 +39,6 @@ from countledger.consumers.alerts.state_item import (
     scan_write_of,
     write_of,
 )
-from countledger.consumers.alerts.total_change import TotalChange
 from countledger.ledger.limits import ALERT_MADE_ANEW_MS
 from tests.simulation.judgement import holds
 from tests.unit.alerts.evaluating import COUNTER, START_MS, TABLE, rule
@@ -104,7 +102,7 @@ def _reachable(kind: str) -> tuple[AlertState | None, ...]:
             if state is None or not state.has_unpublished_alerts:
                 step = _decide(state, change, one)
                 if isinstance(step, WriteState):
-                    states |= {_short(step.state), _short(published(step.state))}
+                    states |= {_short(step.state), _short(replace(step.state, published=True))}
     return tuple(states)
 
 
@@ -151,7 +149,7 @@ def _check_write(
     assert (after.version, after.at_ms) == (change.version, change.at_ms)
     assert after.has_unpublished_alerts == fired
     assert after.armed == (not fired or one.rearm is None)
-    assert _decide(published(after), change, one) is None
+    assert _decide(replace(after, published=True), change, one) is None
     if state is None and change.old != change.new:
         assert may_matter(change, one)
     if fired and change.old != change.new:
@@ -227,7 +225,7 @@ class _Played:
             if isinstance(step, PublishFiring):
                 self.ids |= {alert.id for alert in step.firing.alerts}
                 assert self.state is not None
-                self.state = published(self.state)
+                self.state = replace(self.state, published=True)
             else:
                 condition = _write(change, step).condition
                 assert condition is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from countledger.consumers.alerts.rule import Topic
-from countledger.consumers.alerts.targets import check_place
+from countledger.consumers.alerts.services import check_place
 from countledger.ledger.errors import BadRule
 
 ARN = "arn:aws:sns:eu-central-1:111122223333:alarms"

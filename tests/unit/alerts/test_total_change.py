@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from countledger.consumers.alerts.total_change import (
+from countledger.consumers.alerts.crossing import (
     TotalChange,
     is_tellable,
     total_change_of,

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from countledger.consumers.alerts import evaluator as evaluator_module
 from countledger.consumers.alerts import state_item
-from countledger.consumers.alerts.chain import ChainEvaluator, ChainOutcome, Link
-from countledger.consumers.alerts.notifier import Notifier
+from countledger.consumers.alerts.delivery import Notifier
+from countledger.consumers.alerts.evaluator import ChainEvaluator, ChainOutcome, Link
 from countledger.consumers.alerts.rule import Rule
 from countledger.consumers.alerts.state import (
     PublishFiring,
     WriteState,
     decide,
-    published,
 )
 from countledger.consumers.alerts.state_item import AlertState, encode_state, published_write_of
 from countledger.ledger.errors import ConditionFailed
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.consumers.alerts.alert import Firing
-    from countledger.consumers.alerts.total_change import TotalChange
+    from countledger.consumers.alerts.crossing import TotalChange
 
 
 class Hasty(ChainEvaluator):
@@ -61,7 +60,7 @@ def next_alerts_do_not_wait(patch: pytest.MonkeyPatch) -> None:
         state: AlertState | None, change: TotalChange, rule: Rule
     ) -> PublishFiring | WriteState | None:
         passed = state is not None and state.version < change.version
-        return decide(published(state) if state is not None and passed else state, change, rule)
+        return decide(replace(state, published=True) if state and passed else state, change, rule)
 
     patch.setattr(
         evaluator_module, "ChainEvaluator", partial(Hasty, write_of=write_of, decide=decide_at_once)

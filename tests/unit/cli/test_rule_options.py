@@ -85,8 +85,8 @@ def test_none_takes_a_level_back() -> None:
         ({"threshold": "many"}, "threshold 'many' is not a decimal number"),
         ({"threshold": ""}, "threshold '' is not a decimal number"),
         ({"threshold": "none"}, "threshold 'none'"),
-        ({"threshold": "nan"}, "no finite number"),
-        ({"threshold": "1e99"}, "no finite number of at most 38 digits"),
+        ({"threshold": "nan"}, "not a finite number"),
+        ({"threshold": "1e99"}, "not a finite number of at most 38 digits"),
         ({"rearm": "x"}, "re-arm level 'x'"),
         ({"step": "x"}, "step 'x'"),
     ],
@@ -114,9 +114,9 @@ FULL = "counter = 'a'\nthreshold = 5\ndirection = 'rising'\n"
         (RULE + "prefix = ''", "all = true"),
         (2 * (RULE + FULL), "alerts.1: there are two rules of the name 'r'"),
         ("[[alerts]]\nname = 'a b'", "alerts.0: rule name 'a b'"),
-        (RULE, "alerts.0: rule 'r' does not say at what"),
+        (RULE, "alerts.0: rule 'r' needs a threshold or a step"),
         (RULE + FULL + "rearm = 5", "alerts.0: re-arm level 5 is not below"),
-        (RULE + FULL + "to = 'here'", "alerts.0: 'here' is no ARN"),
+        (RULE + FULL + "to = 'here'", "alerts.0: 'here' is not the ARN"),
     ],
 )
 def test_a_file_that_says_what_cannot_be_is_refused(tmp_path: Path, text: str, reason: str) -> None:

@@ -34,10 +34,7 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         -499,
         "bound_reached",
         4,
-        (
-            "bound reached: counter 'tickets:hall' is at 498, its lower bound is 0, and -499 was "
-            "asked for"
-        ),
+        ("bound reached: counter 'tickets:hall' is at 498, its lower bound is 0: -499 was refused"),
     ),
     (
         BoundReached(HALL, Decimal("0.5"), "upper", 1, Decimal("0.75")),
@@ -45,8 +42,8 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         "bound_reached",
         4,
         (
-            "bound reached: counter 'tickets:hall' is at 0.5, its upper bound is 1, and +0.75 was "
-            "asked for"
+            "bound reached: counter 'tickets:hall' is at 0.5, its upper bound is 1: +0.75 was "
+            "refused"
         ),
     ),
     (
@@ -55,8 +52,8 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         "set_full",
         4,
         (
-            "set full: counter 'tickets:hall' is at 7 and holds 12 keys, as many as it may, and +1 "
-            "was asked for: it takes no new change"
+            "set full: counter 'tickets:hall' is at 7 and holds 12 keys, its maximum: +1 was "
+            "refused, as is every new change"
         ),
     ),
     (
@@ -65,7 +62,7 @@ CHANGES: list[tuple[StrictOutcome, Amount, str, int, str | None]] = [
         "withdrawn",
         2,
         (
-            "not counted: this key of counter 'tickets:hall' was given up for good; a new change "
+            "not applied: this key of counter 'tickets:hall' was withdrawn; a new change "
             "needs a new key"
         ),
     ),

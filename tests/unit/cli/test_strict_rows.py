@@ -68,13 +68,13 @@ def test_a_value_outside_of_a_forced_bound_is_said() -> None:
     """With the way that is closed for now."""
     assert warnings(replace(COUNTER, upper=400)) == [
         (
-            "the value 498 lies above the upper bound 400: changes up are refused until it is "
+            "the value 498 is above the upper bound 400: changes up are refused until it is "
             "back inside"
         ),
     ]
     assert warnings(replace(COUNTER, lower=500)) == [
         (
-            "the value 498 lies below the lower bound 500: changes down are refused until it is "
+            "the value 498 is below the lower bound 500: changes down are refused until it is "
             "back inside"
         ),
     ]

@@ -170,7 +170,7 @@ def test_the_format_that_this_release_writes_may_be_spelled_out() -> None:
 def test_a_record_older_than_a_stream_keeps_them_is_never_applied() -> None:
     """At the bound it still is."""
     assert _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS)) is not None
-    with pytest.raises(MalformedRecord, match="older than a stream keeps"):
+    with pytest.raises(MalformedRecord, match="older than the stream's retention"):
         _change_of(record(111, age_ms=STREAM_RECORD_MAX_AGE_MS + 1000))
 
 

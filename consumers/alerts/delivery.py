@@ -11,6 +11,8 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from countledger.consumers.alerts.alert_log import plan_log
+from countledger.consumers.alerts.dead_letters import DeadLetter
 from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
 from countledger.consumers.alerts.rule import Bus
 from countledger.ledger.attempts import Backoff
@@ -31,8 +33,12 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_sns import SNSClient
 
-    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert import Alert, Firing
+    from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.rule import Target, Topic
+    from countledger.ledger.clock import Clock
+    from countledger.ledger.dynamo import DynamoClient
+
 
 # A burst that is throttled is over within a second or two.
 _TRIES: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
@@ -198,3 +204,58 @@ def _batches(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
     feed = iter(alerts)
     while batch := list(islice(feed, CALL_MESSAGES)):
         yield batch
+
+
+_LOGGED_REASON_MAX_CHARACTERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """Tells the alerts of one batch of records.
+
+    Attributes:
+        publisher: takes alerts to their targets.
+        dead_letters: takes those that fail.
+        dynamo: a DynamoDB client; the SDK may retry.
+        table: the table `counters`, where the log is.
+        clock: tells when.
+        silent: the targets that gave no answer, and why: they are not waited for again.
+    """
+
+    publisher: Publisher
+    dead_letters: DeadLetters
+    dynamo: DynamoClient
+    table: str
+    clock: Clock
+    silent: dict[Target, str] = field(default_factory=dict)
+
+    def publish(self, firing: Firing) -> int:
+        """PublishFiring all alerts of a firing. One call for each ten of them, and two write units.
+
+        Returns:
+            How many of them went to the dead letters.
+
+        Raises:
+            CountledgerError: the dead letters or the log took nothing; publish it again.
+        """
+        alerts = firing.alerts
+        refused = self._publish(alerts, firing.target)
+        for one in refused:
+            letter = DeadLetter(one.alert, firing.target, one.reason, self.clock.now_ms())
+            self.dead_letters.put(letter)
+        dead = {
+            alerts.index(one.alert): one.reason[:_LOGGED_REASON_MAX_CHARACTERS] for one in refused
+        }
+        for note in plan_log(self.table, firing, self.clock.now_ms(), dead):
+            self.dynamo.put(note)
+        return len(refused)
+
+    def _publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
+        silence = self.silent.get(target)
+        if silence is not None:
+            return [FailedAlert(alert, silence, silent=True) for alert in alerts]
+        refused = self.publisher.publish(alerts, target)
+        for one in refused:
+            if one.silent:
+                self.silent[target] = one.reason
+        return refused
