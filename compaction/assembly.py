@@ -53,12 +53,12 @@ def index_of(connection: Connection) -> DueIndex:
 
 
 def sweeper_of(connection: Connection) -> Sweeper:
-    """What puts counters into that index that should have been there before."""
+    """The sweeper, which puts missing counters into that index."""
     return Sweeper(connection.dynamo("standard"), connection.setting("counters_table"))
 
 
 def dispatcher_of(connection: Connection) -> Dispatcher:
-    """What sends due counters to the workers."""
+    """The dispatcher, which sends due counters to the workers."""
     queue = WorkQueue(connection.queues(), connection.setting("compaction_queue_url"))
     home = connection.setting("home_region")
     return Dispatcher(index_of(connection), queue, connection.region, home)
@@ -71,12 +71,12 @@ def worker_of(
     *,
     archive_as_found: bool = False,
 ) -> Worker:
-    """A worker that compacts as the schedules say, which it reads once.
+    """A worker that compacts as the schedules say; it reads each schedule once.
 
     Args:
         connection: to the stack.
         regions: of the ledger; they may be shared by many workers.
-        namespaces: of the stack; the same.
+        namespaces: of the stack; likewise.
         archive_as_found: as `Compactor.archive_as_found`.
 
     Raises:
@@ -117,7 +117,7 @@ def deletions_of(
     at_once: Mapping[Kind, Callable[[str], None]],
     names: Callable[[str], Iterator[str]],
 ) -> Deletions:
-    """What deletes counters; each is compacted first as its schedule says, but for the age.
+    """The deletion of counters; each is compacted first as its schedule says, except for the age.
 
     Raises:
         WrongRegion: the connection is not to the home region.

@@ -1,7 +1,7 @@
-"""The Lambda functions of compaction: wiring, and nothing else.
+"""The Lambda functions of compaction: wiring only.
 
 dispatch    a schedule's tick: {"namespace": "likes"}
-compact     a batch of work from the queue; what fails is reported message by message
+compact     a batch of messages from the queue; each failure is reported by message
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport
     from countledger.ledger.namespace import Namespaces
 
-# For what is under way when the time is nearly out: a generation's retries, and the answer.
+# For the requests under way when the time is nearly over: a generation's retries, and the answer.
 _MARGIN_MS: Final = 20 * SECOND_MS
 
 
@@ -59,7 +59,7 @@ def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Send the due counters of a namespace to the workers.
 
     Args:
-        event: names the namespace, as the schedule's input does.
+        event: the input of the schedule, with its namespace.
         context: of the invocation.
 
     Returns:
@@ -90,20 +90,20 @@ def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Work off a batch of the queue.
+    """Process a batch of the queue.
 
-    What there is no time for is left to the schedule's next run: it is due still.
+    A counter without time left is still due: the schedule's next tick sends it again.
 
     Args:
         event: as an event source mapping of SQS sends it.
         context: of the invocation.
 
     Returns:
-        The messages that have to come again.
+        The messages to deliver again.
     """
     parts = _parts()
     batch = WorkBatch(
-        # Anew for each batch: schedules change.
+        # A new one for each batch: schedules change.
         worker_of(parts.connection, parts.regions, parts.namespaces),
         sweeper_of(parts.connection),
         WorkQueue(parts.connection.queues(), parts.connection.setting("compaction_queue_url")),
@@ -117,7 +117,7 @@ def compact(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def log_report(logger: Logger, report: CompactionReport) -> None:
-    """Log what became of a counter: as an error if it failed, else for debugging alone."""
+    """Log the report of a counter: as an error if it failed, else at debug level."""
     fields: dict[str, Any] = {
         "counter": report.counter,
         "outcome": str(report.outcome),
@@ -131,7 +131,7 @@ def log_report(logger: Logger, report: CompactionReport) -> None:
 
 def _report(parts: _Parts, tally: BatchResult) -> None:
     for message, reason in tally.bad.items():
-        parts.logger.error("a message could not be worked off", message_id=message, reason=reason)
+        parts.logger.error("a message could not be processed", message_id=message, reason=reason)
     numbers: dict[str, Any] = {
         "CompactedCounters": tally.outcomes.total(),
         "MergedEntries": tally.merged,
@@ -147,5 +147,5 @@ def _report(parts: _Parts, tally: BatchResult) -> None:
 
 
 def _deadline_ms(context: LambdaContext) -> int:
-    """The moment, by this machine's clock, past which nothing new is begun."""
+    """The moment, by this machine's clock, after which nothing new is begun."""
     return SystemClock().now_ms() + context.get_remaining_time_in_millis() - _MARGIN_MS

@@ -1,8 +1,8 @@
 """The regions that a table lives in, by its own list of replicas, and what each of them shows.
 
-Only the home region compacts: conditions look at one copy, so two regions could each replace the
-head that they see. The list is read anew in every run, at most a minute old: a replica is made or
-deleted in minutes, and for as long nothing is merged.
+Only the home region compacts: a condition is checked against one copy, so two regions could each
+replace the head that they see. Every run reads the list, at most a minute old: creating or deleting
+a replica takes minutes, and nothing is merged meanwhile.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
 
 _SURVEY_LIFE_MS: Final = MINUTE_MS
-# From so many neighbours on, reading the range between them costs less than asking for each.
+# From so many neighbours on, reading the range between them costs less than reading each.
 _NEIGHBOURS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What the table says of its replicas.
+    """The state of the table's replicas.
 
     Attributes:
         others: the other regions, all in service.
-        unready: the regions whose replica is not in service, with the service's word for why.
+        unready: the regions whose replica is not in service, with its status.
         strong: whether a write is in every region before it is acknowledged.
     """
 
@@ -67,10 +67,10 @@ class Regions:
     Attributes:
         home: a DynamoDB client in the home region.
         table: the table `ledger`; it has the same name everywhere.
-        region: where this process works.
-        home_region: where the stack's home is.
-        door_to: a client to another region.
-        clock: tells how old the list of replicas is.
+        region: where this process runs.
+        home_region: the home of the stack.
+        client_to: a client to another region.
+        clock: for the age of the list of replicas.
 
     Raises:
         WrongRegion: this is not the home region.
@@ -80,13 +80,13 @@ class Regions:
     table: str
     region: str
     home_region: str
-    door_to: Callable[[str], DynamoClient]
+    client_to: Callable[[str], DynamoClient]
     clock: Clock = field(default_factory=SystemClock)
-    _doors: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
+    _clients: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
     _survey: tuple[int, Survey] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse at birth: nothing of it may be used elsewhere."""
+        """Allow nothing outside the home region."""
         if self.region != self.home_region:
             raise WrongRegion(
                 f"this is {self.region}; entries are merged in the home region "
@@ -110,7 +110,7 @@ class Regions:
         )
 
     def survey(self) -> Survey:
-        """The table's replicas, as of a minute ago at the most. One DescribeTable call."""
+        """The table's replicas, at most a minute old. One DescribeTable call."""
         now_ms = self.clock.now_ms()
         if self._survey is None or not 0 <= now_ms - self._survey[0] < _SURVEY_LIFE_MS:
             described = self.home.describe(self.table)
@@ -118,46 +118,46 @@ class Regions:
         return self._survey[1]
 
     def metered(self) -> Views:
-        """The same regions for one run, with a meter of their own."""
+        """The same regions for one run, with its own meter."""
         return Views(self)
 
     def dynamo(self, region: str) -> DynamoClient:
-        """The client to a region, made once."""
+        """The client to a region, created once."""
         if region == self.region:
             return self.home
-        if region not in self._doors:
-            self._doors[region] = self.door_to(region)
-        return self._doors[region]
+        if region not in self._clients:
+            self._clients[region] = self.client_to(region)
+        return self._clients[region]
 
 
 @dataclass(slots=True)
 class Views:
-    """What the regions show, to one run that pays for it.
+    """What the regions show, metered for one run.
 
     Attributes:
         regions: the regions.
     """
 
     regions: Regions
-    _doors: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
+    _clients: dict[str, DynamoClient] = field(default_factory=dict, repr=False)
 
     @property
     def home(self) -> DynamoClient:
-        """The home region's dynamo."""
+        """The home region's client."""
         return self._dynamo(self.regions.region)
 
     @property
     def write_units(self) -> float:
         """What this run's writes have consumed."""
-        return sum(dynamo.meter.write_units for dynamo in self._doors.values())
+        return sum(dynamo.meter.write_units for dynamo in self._clients.values())
 
     @property
     def read_units(self) -> float:
         """What this run's reads have consumed."""
-        return sum(dynamo.meter.read_units for dynamo in self._doors.values())
+        return sum(dynamo.meter.read_units for dynamo in self._clients.values())
 
     def head(self, counter: str, region: str | None = None) -> Head:
-        """The head that a region shows (home unless told): one read unit for each 4 KB.
+        """The head that a region shows (default: home): one read unit for each 4 KB.
 
         Raises:
             CorruptItem: it cannot be read.
@@ -170,10 +170,10 @@ class Views:
         return {name: self.head(counter, name) for name in self.regions.survey().others}
 
     def shown(self, counter: str, wanted: Iterable[str], region: str | None = None) -> list[Item]:
-        """The entries of those sort keys that a region shows, and perhaps neighbours of theirs.
+        """The entries of those sort keys that a region shows, and perhaps entries between them.
 
-        Neighbours in key order are read as a range, one read unit for each 4 KB that is there;
-        scattered ones one by one, a read unit each, there or not.
+        Neighbours in key order are read as a range, one read unit for each 4 KB found; scattered
+        ones one by one, a read unit each, found or not.
         """
         dynamo, table = self._dynamo(region or self.regions.region), self.regions.table
         found: list[Item] = []
@@ -189,25 +189,25 @@ class Views:
         return found + dynamo.get_many(table, asked, consistent=True)
 
     def shown_elsewhere(self, counter: str, wanted: list[str]) -> list[dict[str, Item]]:
-        """Per other region, what it shows of those sort keys."""
+        """For each other region, the entries of those sort keys that it shows."""
         return [
             {item["entry"]: item for item in self.shown(counter, wanted, name)}
             for name in self.regions.survey().others
         ]
 
     def _dynamo(self, region: str) -> DynamoClient:
-        if region not in self._doors:
-            self._doors[region] = self.regions.dynamo(region).metered()
-        return self._doors[region]
+        if region not in self._clients:
+            self._clients[region] = self.regions.dynamo(region).metered()
+        return self._clients[region]
 
 
 def neighbours(wanted: Iterable[str]) -> list[list[str]]:
-    """The sort keys in groups within which nothing but entries of the same kind can lie."""
+    """The sort keys in groups; between the keys of a group are only entries of one kind."""
     ordered = sorted(wanted)
     return [list(group) for _, group in groupby(ordered, key=_kind)]
 
 
 def _kind(key: str) -> tuple[str, bool]:
-    """The prefix that a sort key was given by its spread, and whether it is a bare key's."""
+    """The prefix of a sort key by its spread, and whether it is a bare key's."""
     entry_id = keys.id_of(key) or ""
     return key.removesuffix(entry_id), entry_id.startswith(BARE_KEY_PREFIX)

@@ -85,15 +85,15 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         raise BadPayload(f"the event's mode is {mode!r}; give verify or repair")
     parts = _parts()
     walk = _walk(parts, mode, lambda: context.get_remaining_time_in_millis() >= _ROUND_MS)
-    judged: Counter[str] = Counter()
+    compared: Counter[str] = Counter()
     remedied: Counter[str] = Counter()
     for outcome in walk:
-        judged[outcome.verdict.verdict] += 1
+        compared[outcome.verdict.verdict] += 1
         remedied[outcome.remedy] += 1
-        if outcome.remedy is not Remedy.NONE and judged.total() - judged["exact"] <= _LOGGED:
+        if outcome.remedy is not Remedy.NONE and compared.total() - compared["exact"] <= _LOGGED:
             _log(parts.logger, outcome)
-    _measure(parts.metrics, judged, remedied, done=walk.done)
-    answer = {"mode": mode, "judged": dict(judged), "done": walk.done}
+    _measure(parts.metrics, compared, remedied, done=walk.done)
+    answer = {"mode": mode, "compared": dict(compared), "done": walk.done}
     parts.logger.info("audit", **answer)
     return answer
 
@@ -125,12 +125,14 @@ def _log(logger: Logger, outcome: Repair) -> None:
     )
 
 
-def _measure(metrics: Metrics, judged: Counter[str], remedied: Counter[str], *, done: bool) -> None:
+def _measure(
+    metrics: Metrics, compared: Counter[str], remedied: Counter[str], *, done: bool
+) -> None:
     """The drift metric is what was found, also where it was repaired: somebody has to ask why."""
-    metrics.add_metric("JudgedCounters", MetricUnit.Count, judged.total())
-    metrics.add_metric("DriftedCounters", MetricUnit.Count, judged[Judgement.DRIFT])
-    metrics.add_metric("UnreadableCounters", MetricUnit.Count, judged[Judgement.UNREADABLE])
-    metrics.add_metric("BusyCounters", MetricUnit.Count, judged[Judgement.BUSY])
+    metrics.add_metric("ComparedCounters", MetricUnit.Count, compared.total())
+    metrics.add_metric("DriftedCounters", MetricUnit.Count, compared[Judgement.DRIFT])
+    metrics.add_metric("UnreadableCounters", MetricUnit.Count, compared[Judgement.UNREADABLE])
+    metrics.add_metric("BusyCounters", MetricUnit.Count, compared[Judgement.BUSY])
     healed = remedied[Remedy.REPAIRED] + remedied[Remedy.MADE]
     metrics.add_metric("RepairedCounters", MetricUnit.Count, healed)
     metrics.add_metric("AuditsCompleted", MetricUnit.Count, int(done))

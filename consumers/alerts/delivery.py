@@ -1,7 +1,12 @@
-"""Publishing: alerts to the stack's event bus or to a topic, ten in a call.
+"""Delivery: alerts to the stack's event bus or to a topic, ten in a call.
 
-A call that succeeds may carry entries that failed; those are sent again, a bounded number of times.
-What is sent twice carries the same id.
+    1  publish; what fails is sent again, a bounded number of times
+    2  alerts that the target did not take go to the dead letters
+    3  the alert log records both
+
+After these steps the alerts count as published. After a crash before the end of step 3 they are
+published again, with the same ids. So a target that fails delays nothing: only if the dead letters
+or the log cannot be written is the firing tried again, for its counter and rule alone.
 """
 
 from __future__ import annotations
@@ -13,9 +18,23 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from countledger.consumers.alerts.alert_log import plan_log
 from countledger.consumers.alerts.dead_letters import DeadLetter
-from countledger.consumers.alerts.message import DETAIL_TYPE, SOURCE, body_of
+from countledger.consumers.alerts.message import bus_entry, topic_entry
 from countledger.consumers.alerts.rule import Bus
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Backoff,
+    Done,
+    Exhausted,
+    GiveUp,
+    Pause,
+    Reply,
+    Send,
+    Step,
+    Verdict,
+    attempt,
+    run,
+)
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     CorruptItem,
@@ -36,16 +55,15 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Alert, Firing
     from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.rule import Target, Topic
-    from countledger.ledger.clock import Clock
+    from countledger.ledger.attempts import Answer
     from countledger.ledger.dynamo import DynamoClient
 
-
-# A burst that is throttled is over within a second or two.
-_TRIES: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
+# A throttled burst is over within a second or two.
+_BACKOFF: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
 # An attempt that takes so long got no answer; it waits for up to ten seconds.
 _SILENCE_MS: Final = 2 * SECOND_MS
-_SILENCES: Final = 2
-_SUBJECT_MAX_CHARACTERS: Final = 99
+_SILENCES_MAX: Final = 2
+_LOGGED_REASON_MAX_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +71,9 @@ class FailedAlert:
     """An alert that its target did not take.
 
     Attributes:
-        alert: which one.
-        reason: what the target said last.
-        silent: whether it said nothing at all: then each further try may take as long.
+        alert: the alert.
+        reason: the last answer of the target.
+        silent: whether the target did not answer at all: another attempt may take as long.
     """
 
     alert: Alert
@@ -64,10 +82,27 @@ class FailedAlert:
 
 
 class Publisher(Protocol):
-    """Takes alerts to their targets."""
+    """Sends alerts to their targets."""
 
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
-        """Send alerts in their order; those that the target did not take in the end."""
+        """Send alerts in order; the result is those that the target did not take."""
+
+
+class _NotTaken(CountledgerError):
+    """The target did not take these alerts; `final`: no other attempt can help."""
+
+    def __init__(self, failed: list[FailedAlert], *, final: bool = False) -> None:
+        super().__init__(failed[0].reason)
+        self.failed, self.final = failed, final
+        self.silent = failed[0].silent
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The alerts still to be sent, and how many attempts got no answer."""
+
+    alerts: Sequence[Alert]
+    silences: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +113,9 @@ class ServicePublisher:
         events: a client of EventBridge.
         topics: a client of SNS.
         bus: the name or ARN of the stack's event bus.
-        clock: waits between tries.
-        random: what the jitter is drawn from.
-        backoff: how often an alert is sent, and how long between.
+        clock: for the waits between attempts.
+        random: for their jitter.
+        backoff: the number of attempts, and the waits between them.
     """
 
     events: EventBridgeClient
@@ -88,116 +123,110 @@ class ServicePublisher:
     bus: str
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
-    backoff: Backoff = _TRIES
+    backoff: Backoff = _BACKOFF
 
     def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
-        """Send alerts in their order: one call for each ten, and more for what is not taken.
+        """Send alerts in order: one call for each ten, and one for each further attempt.
 
-        Behind a silence the rest is not sent: ten of them would outlast the function.
+        After a target did not answer, the rest is not sent: ten silences exceed the time limit of
+        the function.
 
         Raises:
-            CorruptItem: no message can tell of one of them.
+            CorruptItem: an alert has no valid message.
         """
-        refused: list[FailedAlert] = []
+        failed: list[FailedAlert] = []
         for batch in _batches(alerts):
-            silence = next((one.reason for one in refused if one.silent), None)
+            silence = next((one.reason for one in failed if one.silent), None)
             if silence is None:
-                refused += self._publish_batch(batch, target)
+                failed += self._publish_batch(batch, target)
             else:
-                refused += [FailedAlert(alert, silence, silent=True) for alert in batch]
-        return refused
+                failed += [FailedAlert(alert, silence, silent=True) for alert in batch]
+        return failed
 
-    def _publish_batch(self, batch: list[Alert], target: Target) -> list[FailedAlert]:
-        left, refused, silences = batch, list[FailedAlert](), 0
-        for _ in self.backoff.tries(self.clock, self.random):
-            began_ms = self.clock.now_ms()
-            try:
-                refused = self._send(left, target)
-            except CorruptItem:
-                raise
-            except CountledgerError as error:
-                silent = self.clock.now_ms() - began_ms >= _SILENCE_MS
-                refused = [FailedAlert(alert, str(error), silent) for alert in left]
-                silences += silent
-                # No such bus, no permission: the next try would find the same.
-                hopeless = isinstance(error, SetupError) and not isinstance(error, Unreachable)
-                if silences == _SILENCES or hopeless:
-                    break
-            left = [one.alert for one in refused]
-            if not left:
-                break
-        return refused
+    def _publish_batch(self, alerts: list[Alert], target: Target) -> list[FailedAlert]:
+        def request(batch: _Batch) -> Send:
+            return Send(batch.alerts)
 
-    def _send(self, batch: list[Alert], target: Target) -> list[FailedAlert]:
-        if isinstance(target, Bus):
-            return self._send_to_bus(batch)
-        return self._send_to_topic(batch, target)
+        def perform(step: Step) -> Answer:
+            if isinstance(step, Pause):
+                return self.clock.sleep_ms(step.wait_ms)
+            return self._send(step.operation, target)
 
-    def _send_to_bus(self, batch: list[Alert]) -> list[FailedAlert]:
-        entries: Any = [_bus_entry(alert, self.bus) for alert in batch]
+        attempts = Attempts(self.clock, self.random, self.backoff)
+        return run(attempt(_Batch(alerts), request, _interpret, _failed, attempts), perform)
+
+    def _send(self, alerts: Sequence[Alert], target: Target) -> None:
+        began_ms = self.clock.now_ms()
+        try:
+            if isinstance(target, Bus):
+                failed = self._send_to_bus(alerts)
+            else:
+                failed = self._send_to_topic(alerts, target)
+        except CorruptItem:
+            raise
+        except CountledgerError as error:
+            silent = self.clock.now_ms() - began_ms >= _SILENCE_MS
+            failed = [FailedAlert(alert, str(error), silent) for alert in alerts]
+            # A missing bus or permission stays missing.
+            final = isinstance(error, SetupError) and not isinstance(error, Unreachable)
+            raise _NotTaken(failed, final=final) from error
+        if failed:
+            raise _NotTaken(failed)
+
+    def _send_to_bus(self, alerts: Sequence[Alert]) -> list[FailedAlert]:
+        entries: Any = [bus_entry(alert, self.bus) for alert in alerts]
         what = f"PutEvents on bus {self.bus}"
         with translated(what):
             answer: Any = self.events.put_events(Entries=entries)
         results = answer.get("Entries", [])
-        if len(results) != len(batch):
-            raise Unclear(f"{what}: no clear answer (it tells of {len(results)} entries)")
+        if len(results) != len(alerts):
+            raise Unclear(f"{what}: {len(results)} results for {len(alerts)} entries")
         return [
             FailedAlert(alert, f"{what}: {one.get('ErrorCode')}: {one.get('ErrorMessage', '')}")
-            for alert, one in zip(batch, results, strict=True)
+            for alert, one in zip(alerts, results, strict=True)
             if "EventId" not in one or one.get("ErrorCode")
         ]
 
-    def _send_to_topic(self, batch: list[Alert], topic: Topic) -> list[FailedAlert]:
-        entries: Any = [_topic_entry(alert, number) for number, alert in enumerate(batch)]
+    def _send_to_topic(self, alerts: Sequence[Alert], topic: Topic) -> list[FailedAlert]:
+        entries: Any = [topic_entry(alert, number) for number, alert in enumerate(alerts)]
         what = f"PublishBatch on {topic}"
         with translated(what):
             answer: Any = self.topics.publish_batch(
                 TopicArn=topic.arn, PublishBatchRequestEntries=entries
             )
-        taken = {one["Id"] for one in answer.get("Successful", [])}
         reasons = {one["Id"]: one for one in answer.get("Failed", [])}
-        if len(taken | set(reasons)) != len(batch):
-            raise Unclear(f"{what}: no clear answer (it tells of {len(taken | set(reasons))})")
+        named = {one["Id"] for one in answer.get("Successful", [])} | set(reasons)
+        if len(named) != len(alerts):
+            raise Unclear(f"{what}: {len(named)} results for {len(alerts)} entries")
         return [
-            FailedAlert(batch[int(name)], f"{what}: {one.get('Code')}: {one.get('Message', '')}")
+            FailedAlert(alerts[int(name)], f"{what}: {one.get('Code')}: {one.get('Message', '')}")
             for name, one in reasons.items()
         ]
 
 
-def _bus_entry(alert: Alert, bus: str) -> dict[str, Any]:
-    return {
-        "Source": SOURCE,
-        "DetailType": DETAIL_TYPE,
-        "Detail": body_of(alert),
-        "EventBusName": bus,
-        "Time": alert.at,
-    }
+def _interpret(reply: Reply[_Batch]) -> Verdict[_Batch, list[FailedAlert]]:
+    """The answer table.
+
+    all alerts taken            done
+    some or all not taken       again, with these
+    no answer for the 2nd time  give up
+    no such target, denied      give up
+    """
+    error = reply.answer
+    if error is None:
+        return Done([])
+    if not isinstance(error, _NotTaken):
+        raise error
+    silences = reply.state.silences + error.silent
+    if error.final or silences == _SILENCES_MAX:
+        return GiveUp(error)
+    return Again(_Batch([one.alert for one in error.failed], silences))
 
 
-def _topic_entry(alert: Alert, number: int) -> dict[str, Any]:
-    told = {
-        "id": alert.id,
-        "dedup": alert.dedup,
-        "rule": alert.rule,
-        "counter": alert.counter,
-        "direction": str(alert.direction),
-    }
-    return {
-        "Id": str(number),
-        "Message": body_of(alert),
-        "Subject": subject_of(alert),
-        "MessageAttributes": {
-            name: {"DataType": "String", "StringValue": value} for name, value in told.items()
-        },
-    }
-
-
-def subject_of(alert: Alert) -> str:
-    """The subject of a mail: ASCII, below a hundred characters, beginning with a letter."""
-    trial = "test of " if alert.test else ""
-    text = f"countledger: {trial}{alert.rule}: {alert.counter} {alert.direction}"
-    plain = text.encode("ascii", "replace").decode()
-    return plain[:_SUBJECT_MAX_CHARACTERS]
+def _failed(exhausted: Exhausted[_Batch]) -> list[FailedAlert]:
+    if not isinstance(exhausted.error, _NotTaken):
+        raise exhausted.error
+    return exhausted.error.failed
 
 
 def _batches(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
@@ -206,20 +235,17 @@ def _batches(alerts: Iterable[Alert]) -> Iterator[list[Alert]]:
         yield batch
 
 
-_LOGGED_REASON_MAX_CHARACTERS: Final = 200
-
-
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Tells the alerts of one batch of records.
+    """Publishes the alerts of one batch of records.
 
     Attributes:
-        publisher: takes alerts to their targets.
-        dead_letters: takes those that fail.
-        dynamo: a DynamoDB client; the SDK may retry.
-        table: the table `counters`, where the log is.
-        clock: tells when.
-        silent: the targets that gave no answer, and why: they are not waited for again.
+        publisher: sends alerts to their targets.
+        dead_letters: stores alerts that were not taken.
+        dynamo: a DynamoDB client; its SDK may retry.
+        table: the table `counters`, which has the log.
+        clock: the time.
+        silent: targets that did not answer, and the reason: they are not tried again.
     """
 
     publisher: Publisher
@@ -230,32 +256,33 @@ class Notifier:
     silent: dict[Target, str] = field(default_factory=dict)
 
     def publish(self, firing: Firing) -> int:
-        """PublishFiring all alerts of a firing. One call for each ten of them, and two write units.
+        """Publish all alerts of a firing. One call for each ten, and two write units.
 
         Returns:
             How many of them went to the dead letters.
 
         Raises:
-            CountledgerError: the dead letters or the log took nothing; publish it again.
+            CountledgerError: the dead letters or the log could not be written; publish it again.
         """
         alerts = firing.alerts
-        refused = self._publish(alerts, firing.target)
-        for one in refused:
-            letter = DeadLetter(one.alert, firing.target, one.reason, self.clock.now_ms())
-            self.dead_letters.put(letter)
+        failed = self._send(alerts, firing.target)
+        for one in failed:
+            self.dead_letters.put(
+                DeadLetter(one.alert, firing.target, one.reason, self.clock.now_ms())
+            )
         dead = {
-            alerts.index(one.alert): one.reason[:_LOGGED_REASON_MAX_CHARACTERS] for one in refused
+            alerts.index(one.alert): one.reason[:_LOGGED_REASON_MAX_CHARACTERS] for one in failed
         }
-        for note in plan_log(self.table, firing, self.clock.now_ms(), dead):
-            self.dynamo.put(note)
-        return len(refused)
+        for put in plan_log(self.table, firing, self.clock.now_ms(), dead):
+            self.dynamo.put(put)
+        return len(failed)
 
-    def _publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
+    def _send(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
         silence = self.silent.get(target)
         if silence is not None:
             return [FailedAlert(alert, silence, silent=True) for alert in alerts]
-        refused = self.publisher.publish(alerts, target)
-        for one in refused:
+        failed = self.publisher.publish(alerts, target)
+        for one in failed:
             if one.silent:
                 self.silent[target] = one.reason
-        return refused
+        return failed

@@ -27,6 +27,7 @@ from countledger.ledger.errors import BadPayload, BadTime, CorruptItem
 
 SOURCE: Final = "countledger"
 DETAIL_TYPE: Final = "Threshold crossed"
+_SUBJECT_MAX_CHARACTERS: Final = 99
 
 _DIGITS: Final = r"^-?[0-9]{1,77}(\.[0-9]{1,38})?$"
 _Number = Annotated[str, Field(pattern=_DIGITS)]
@@ -143,3 +144,40 @@ def alert_in(message: Any) -> Alert:  # noqa: ANN401 - from outside
     if alert.id != found.id:
         raise BadPayload(f"no message of an alert: its id is {found.id!r}, not {alert.id!r}")
     return alert
+
+
+def bus_entry(alert: Alert, bus: str) -> dict[str, Any]:
+    """An entry of `PutEvents`."""
+    return {
+        "Source": SOURCE,
+        "DetailType": DETAIL_TYPE,
+        "Detail": body_of(alert),
+        "EventBusName": bus,
+        "Time": alert.at,
+    }
+
+
+def topic_entry(alert: Alert, number: int) -> dict[str, Any]:
+    """An entry of `PublishBatch`; `number` is its id within the call."""
+    filters = {
+        "id": alert.id,
+        "dedup": alert.dedup,
+        "rule": alert.rule,
+        "counter": alert.counter,
+        "direction": str(alert.direction),
+    }
+    return {
+        "Id": str(number),
+        "Message": body_of(alert),
+        "Subject": subject_of(alert),
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in filters.items()
+        },
+    }
+
+
+def subject_of(alert: Alert) -> str:
+    """The subject of a mail: ASCII, at most 99 characters, starting with a letter."""
+    trial = "test of " if alert.test else ""
+    text = f"countledger: {trial}{alert.rule}: {alert.counter} {alert.direction}"
+    return text.encode("ascii", "replace").decode()[:_SUBJECT_MAX_CHARACTERS]

@@ -14,15 +14,11 @@ from countledger.ledger.attributes import (
     require,
     require_amount,
 )
-from countledger.ledger.errors import BadRule, CorruptItem, CountledgerError
-from countledger.ledger.expressions import Absent, Compare
-from countledger.ledger.limits import ALERT_RULES_MAX, SECOND_MS, STREAM_RECORD_MAX_AGE_MS
-from countledger.ledger.operations import Delete, Put
+from countledger.ledger.errors import CorruptItem, CountledgerError
+from countledger.ledger.limits import SECOND_MS, STREAM_RECORD_MAX_AGE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from countledger.ledger.operations import Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,84 +200,3 @@ def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int])
 def _expires_at(until_ms: int) -> int:
     """When a past revision may go, in seconds: no record of its time is evaluated any more."""
     return -(-(until_ms + STREAM_RECORD_MAX_AGE_MS) // SECOND_MS)
-
-
-def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: int) -> Rule:
-    """A rule as the next revision of its name.
-
-    Args:
-        snapshot: the rules as they are.
-        rule: what it shall be.
-        revision: its id.
-        effective_ms: when it takes effect at the earliest.
-    """
-    return replace(
-        rule,
-        revision=revision,
-        effective_from_ms=_effective_ms(snapshot, rule.name, effective_ms),
-        effective_until_ms=None,
-    )
-
-
-def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
-    """Make a rule, or let a revision follow the one that is there.
-
-    Args:
-        table: the table `counters`.
-        snapshot: the rules as they are.
-        rule: the new revision, as `followed` made it.
-
-    Raises:
-        BadRule: there are too many.
-    """
-    if len(snapshot.current) + len(snapshot.past) >= ALERT_RULES_MAX:
-        raise BadRule(
-            f"there are {len(snapshot.current)} alert rules, and {len(snapshot.past)} revisions of "
-            f"the last hours are kept; together they may be {ALERT_RULES_MAX}"
-        )
-    known = rule.name in snapshot.current or rule.name in snapshot.unreadable
-    ended = _ended(snapshot, rule.name, rule.effective_from_ms)
-    stamp = RuleStamp(snapshot.number + 1, snapshot.count + (not known), rule.name, ended)
-    return [
-        _stamp(table, snapshot, stamp),
-        Put(table, encode_rule(rule, stamp.number)),
-        *_kept(table, stamp),
-    ]
-
-
-def plan_delete(table: str, snapshot: RuleSnapshot, name: str, effective_ms: int) -> list[Write]:
-    """Delete a rule, which may be one that cannot be read."""
-    until_ms = _effective_ms(snapshot, name, effective_ms)
-    ended = _ended(snapshot, name, until_ms)
-    stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended)
-    return [
-        _stamp(table, snapshot, stamp),
-        Delete(table, keys.rule_key(name)),
-        *_kept(table, stamp),
-    ]
-
-
-def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
-    """When a change takes effect: in whole seconds, and not before the one before it did."""
-    before = [rule for rule in snapshot.past if rule.name == name]
-    if name in snapshot.current:
-        before.append(snapshot.current[name])
-    known_ms = (rule.effective_until_ms or rule.effective_from_ms for rule in before)
-    latest_ms = max((effective_ms, *known_ms))
-    return -(-latest_ms // SECOND_MS) * SECOND_MS
-
-
-def _ended(snapshot: RuleSnapshot, name: str, until_ms: int) -> Rule | None:
-    """The current revision with its end, where there is one that can be read."""
-    there = snapshot.current.get(name)
-    return None if there is None else replace(there, effective_until_ms=until_ms)
-
-
-def _kept(table: str, stamp: RuleStamp) -> list[Write]:
-    """The revision that ends, as a past one."""
-    return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
-
-
-def _stamp(table: str, snapshot: RuleSnapshot, stamp: RuleStamp) -> Write:
-    unmoved = Compare("number", "=", snapshot.number) if snapshot.number else Absent("part")
-    return Put(table, encode_stamp(stamp), unmoved)

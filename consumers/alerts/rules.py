@@ -8,68 +8,39 @@ effective time allows: the process may have stood still since that was computed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from countledger.consumers.alerts.rule import check_rule_name
-from countledger.consumers.alerts.rule_items import (
-    RuleSnapshot,
-    decode_stamp,
+from countledger.consumers.alerts.rule_changes import (
+    READ_RULES,
+    RuleChanger,
+    RulePlan,
     followed,
     plan_delete,
     plan_put,
-    snapshot_of,
 )
+from countledger.consumers.alerts.rule_items import RuleSnapshot, decode_stamp, snapshot_of
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import Attempts, Backoff, Pause, Step, run
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import (
-    CorruptItem,
-    CountledgerError,
-    NoSuchRule,
-    RuleExists,
-    Throttled,
-    TransactionCancelled,
-    Unclear,
-)
+from countledger.ledger.errors import CorruptItem, NoSuchRule, RuleExists, Throttled
 from countledger.ledger.expressions import Compare
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import ALERT_RULE_DELAY_MS, ALERT_RULE_SEND_MS
+from countledger.ledger.limits import ALERT_RULE_DELAY_MS
 from countledger.ledger.operations import Query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from countledger.consumers.alerts.rule import Rule
+    from countledger.consumers.alerts.rule_changes import Decide, RuleWritten
+    from countledger.ledger.attempts import Answer
     from countledger.ledger.dynamo import DynamoClient
-    from countledger.ledger.operations import Write
 
 # Two seconds in all: a change takes effect by the clock, so it is not tried for long.
-_TRIES: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
-
-
-@dataclass(frozen=True, slots=True)
-class RulePlan:
-    """What a change writes, and the rule as it is then; None: there is none any more."""
-
-    writes: Sequence[Write]
-    rule: Rule | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RuleWritten:
-    """The rule behind a change, and whether anything was written for it."""
-
-    rule: Rule | None
-    written: bool
-
-    def expect(self) -> Rule:
-        """The rule of a change that leaves one."""
-        if self.rule is None:
-            raise AssertionError("only a deletion leaves no rule")
-        return self.rule
+_BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +50,11 @@ class Rules:
     Attributes:
         dynamo: a DynamoDB client whose SDK does not retry.
         table: the table `counters`.
-        region: where this is.
-        clock: tells when a change takes effect.
-        delay_ms: how much later than it is written.
+        region: of the table.
+        clock: for the time from which a change is effective.
+        delay_ms: from the write to that time.
         new_id: makes the id of a revision.
-        random: what the jitter of waits is drawn from.
+        random: for the jitter of waits.
     """
 
     dynamo: DynamoClient
@@ -98,18 +69,18 @@ class Rules:
         """Make a rule. Four write units, and the read units of `read`.
 
         Returns:
-            The rule with its revision and the time when it takes effect.
+            The rule with its revision and the time from which it is effective.
 
         Raises:
-            RuleExists: there is one of that name.
-            BadRule: there are too many.
-            ServiceFailed: it could not be written, or nobody can tell: look at it.
+            RuleExists: a rule of that name exists.
+            BadRule: the limit of rules is reached.
+            ServiceFailed: it was not written, or the outcome is unknown: read the rule.
         """
 
         def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
             if rule.name in snapshot.current or rule.name in snapshot.unreadable:
                 raise RuleExists(
-                    f"there is an alert rule {rule.name!r}: `countledger alert set {rule.name}` "
+                    f"alert rule {rule.name!r} exists: `countledger alert set {rule.name}` "
                     "changes it"
                 )
             made = followed(snapshot, rule, revision, effective_ms)
@@ -118,18 +89,18 @@ class Rules:
         return self._change(rule.name, decide).expect()
 
     def set(self, name: str, change: Callable[[Rule], Rule]) -> Rule:
-        """Let another revision follow; one that means the same is not written.
+        """Write the next revision, unless it equals the current one.
 
         Six write units, and the read units of `read`.
 
         Args:
-            name: of the rule.
-            change: what to make of the rule as it is.
+            name: the rule's name.
+            change: from the current rule to the new one.
 
         Raises:
-            NoSuchRule: there is none of that name.
-            CorruptItem: it cannot be read: delete it, and make it anew.
-            ServiceFailed: it could not be written, or nobody can tell: look at it.
+            NoSuchRule: no rule has that name.
+            CorruptItem: the stored rule is corrupt: delete it and create it again.
+            ServiceFailed: it was not written, or the outcome is unknown: read the rule.
         """
 
         def decide(snapshot: RuleSnapshot, revision: str, effective_ms: int) -> RulePlan:
@@ -146,10 +117,10 @@ class Rules:
         """Delete a rule. Six write units, and the read units of `read`.
 
         Returns:
-            Whether there was one. That there is none is no error.
+            Whether the rule existed.
 
         Raises:
-            ServiceFailed: it could not be written, or nobody can tell: look at it.
+            ServiceFailed: it was not deleted, or the outcome is unknown: read the rule.
         """
         check_rule_name(name)
 
@@ -161,46 +132,40 @@ class Rules:
         return self._change(name, decide).written
 
     def get(self, name: str) -> Rule:
-        """A rule in its newest revision, which may not be in force yet.
-
-        The read units of `read`.
+        """The newest revision of a rule, which may not be effective yet. Cost: as `read`.
 
         Raises:
-            NoSuchRule: there is none of that name.
-            CorruptItem: it cannot be read.
+            NoSuchRule: no rule has that name.
+            CorruptItem: the stored rule is corrupt.
         """
         return found(self.read(), check_rule_name(name))
 
     def list(self) -> list[Rule]:
-        """All rules that can be read, by name. The read units of `read`."""
+        """All rules that are not corrupt, by name. Cost: as `read`."""
         current = self.read().current
         return [current[name] for name in sorted(current)]
 
     def number(self) -> int:
-        """How often rules were changed: what tells that none was. One read unit.
-
-        It is read consistently: an evaluator may not learn late of a change.
-        """
-        return decode_stamp(
-            self.dynamo.get(self.table, keys.rules_stamp_key(), consistent=True)
-        ).number
+        """The number of changes so far, read consistently. One read unit."""
+        stored = self.dynamo.get(self.table, keys.rules_stamp_key(), consistent=True)
+        return decode_stamp(stored).number
 
     def read(self) -> RuleSnapshot:
         """All rules as of one moment. One read unit, and one for each 4 KB of rules.
 
-        A change of which some items cannot be seen yet is waited for, for about a second. What is
-        not whole then was edited by hand, and is taken as it is.
+        If only a part of a change is visible, it waits for the rest, for about a second. Rules that
+        are incomplete after that were edited by hand, and are returned as they are.
 
         Raises:
-            Throttled: they changed during every attempt.
+            Throttled: the rules changed during every attempt.
         """
         snapshot, before = RuleSnapshot(0, {}, (), {}), -1
-        for _ in _TRIES.tries(self.clock, self.random):
+        for _ in _BACKOFF.tries(self.clock, self.random):
             before = self.number()
             everything = Query(
                 self.table, Compare("counter", "=", keys.ALERT_RULES), consistent=True
             )
-            # The stamp is the last item of all: what was read before it is as old as it.
+            # The stamp is the last item: everything read before it is at most as new.
             snapshot = snapshot_of(item for page in self.dynamo.pages(everything) for item in page)
             if snapshot.number == before and snapshot.is_whole:
                 return snapshot
@@ -208,46 +173,20 @@ class Rules:
             return snapshot
         raise Throttled("the alert rules kept changing while they were read; try again")
 
-    def _change(
-        self, name: str, decide: Callable[[RuleSnapshot, str, int], RulePlan]
-    ) -> RuleWritten:
-        """Decide and write, again where somebody else came first."""
-        revision = self.new_id(self.clock.now_ms())
-        failure: CountledgerError | None = None
-        for _ in _TRIES.tries(self.clock, self.random):
-            snapshot = self.read()
-            landed = None if failure is None else _landed(snapshot, name, revision)
-            if landed is not None:
-                return RuleWritten(landed, written=True)
-            computed_ms = self.clock.now_ms()
-            effective_ms = computed_ms + self.delay_ms
-            plan = decide(snapshot, revision, effective_ms)
-            if not plan.writes:
-                return RuleWritten(plan.rule, written=failure is not None)
-            try:
-                # A token of its own: another try is another transaction, with another time.
-                with guarded(partial(self._refuse_late, name, computed_ms)):
-                    self.dynamo.transact(plan.writes, self.new_id(effective_ms))
-            except TransactionCancelled as cancelled:
-                failure = Throttled(f"alert rule {name!r}: {cancelled}")
-            except (Throttled, Unclear) as error:
-                failure = error
-            else:
-                return RuleWritten(plan.rule, written=True)
-        raise failure or AssertionError("there is a first attempt")
+    def _change(self, name: str, decide: Decide) -> RuleWritten:
+        attempts = Attempts(self.clock, self.random, _BACKOFF)
+        change = RuleChanger(
+            name, self.new_id(self.clock.now_ms()), decide, self.clock, self.delay_ms, self.new_id
+        )
+        return run(change.steps(attempts), self._perform)
 
-    def _refuse_late(self, name: str, computed_ms: int) -> None:
-        """Refuse a change whose effective time was computed too long ago; another try has another.
-
-        Raises:
-            Throttled: it must not leave.
-        """
-        late_ms = self.clock.now_ms() - computed_ms
-        if late_ms > ALERT_RULE_SEND_MS:
-            raise Throttled(
-                f"alert rule {name!r}: this process stood still for {late_ms} ms before the change "
-                "was sent; nothing was written"
-            )
+    def _perform(self, step: Step) -> Answer:
+        if isinstance(step, Pause):
+            return self.clock.sleep_ms(step.wait_ms)
+        if step.operation == READ_RULES:
+            return self.read()
+        with guarded(step.before_send):
+            return self.dynamo.transact(step.operation.writes, step.operation.token)
 
 
 def found(snapshot: RuleSnapshot, name: str) -> Rule:
@@ -259,16 +198,10 @@ def found(snapshot: RuleSnapshot, name: str) -> Rule:
     """
     if name in snapshot.unreadable:
         raise CorruptItem(
-            f"{snapshot.unreadable[name]}: `countledger alert delete {name}` removes it"
+            f"{snapshot.unreadable[name]}: `countledger alert delete {name}` deletes it"
         )
     if name not in snapshot.current:
         raise NoSuchRule(
-            f"there is no alert rule {name!r}: `countledger alert create {name}` makes one"
+            f"no alert rule is called {name!r}: `countledger alert create {name}` makes one"
         )
     return snapshot.current[name]
-
-
-def _landed(snapshot: RuleSnapshot, name: str, revision: str) -> Rule | None:
-    """What an earlier attempt wrote, if it landed after all; even if somebody changed it since."""
-    known = [*snapshot.past, *snapshot.current.values()]
-    return next((r for r in known if r.name == name and r.revision == revision), None)

@@ -152,7 +152,7 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
 
     def rows() -> Iterator[Row]:
         with open_progress() as progress:
-            bar = progress.add("judged")
+            bar = progress.add("compared")
             for outcome in found:
                 counts[_name_of(outcome)] = counts.get(_name_of(outcome), 0) + 1
                 bar.advance()
@@ -171,7 +171,7 @@ def _show(options: Options, title: str, found: Iterator[Outcome] | Audit[Outcome
         show_json({title: listed, "counts": counts, "findings": findings})
     else:
         told = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
-        notice(f"{sum(counts.values())} judged: {told}" if counts else "there are no counters")
+        notice(f"{sum(counts.values())} compared: {told}" if counts else "there are no counters")
     return FINDINGS if findings else 0
 
 

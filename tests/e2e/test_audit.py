@@ -162,8 +162,8 @@ def test_the_scheduled_audit_repairs_and_tells(audited: LocalStack, counter: str
     first = _invoke(audited, target)
     second = _invoke(audited, target)
 
-    assert first["judged"] == {"drift": 1}
-    assert second["judged"] == {"exact": 1}
+    assert first["compared"] == {"drift": 1}
+    assert second["compared"] == {"exact": 1}
     assert first["done"] is second["done"] is True
     assert everything.total(counter).total == 5
     metrics = _metrics(audited, target["Arn"])

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from countledger.ledger.clock import to_datetime
 from countledger.ledger.limits import MINUTE_MS, SECOND_MS
 from tests.simulation.alert_walk import Levels, Passed, crossed, is_back, last_passed
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.scan_account import ScanAccount
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

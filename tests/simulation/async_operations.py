@@ -27,12 +27,12 @@ from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt
 from tests.simulation import threads
 from tests.simulation.buffer_operations import drawn, note, take_back
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import draw_counter, draw_delta
 from tests.simulation.loop import SimulatedAsyncDoor, SimulatedLoop
 from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from types import TracebackType

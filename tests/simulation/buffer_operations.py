@@ -24,11 +24,11 @@ from countledger.producers.event import Event
 from countledger.producers.receipt import Receipt
 from countledger.producers.sender import Sender
 from tests.simulation import threads
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import ALLOWED, draw_counter, draw_delta
 from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable

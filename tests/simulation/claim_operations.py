@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import AlreadyClaimed, NotClaimed
 from countledger.producers.claims.claim import Claim
-from tests.simulation.compaction.world import Wrong
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from countledger.consumers import directory, materializer, proof, repair, waterm
 from countledger.consumers.alerts import rule_items, state
 from countledger.consumers.alerts.dead_letters import QueueDeadLetters
 from countledger.consumers.alerts.initial_scan import InitialScan
-from countledger.consumers.alerts.rules import Rules
+from countledger.consumers.alerts.rule_changes import RuleChanger
 from countledger.consumers.progress import ShardProgress
 from countledger.consumers.proof import Prover
 from countledger.consumers.quarantine import StoredQuarantine, body, quarantined_of
@@ -68,7 +68,7 @@ def dead_letters_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def rules_leave_late(patch: pytest.MonkeyPatch) -> None:
     """A change of a rule is sent however long ago its effective time was computed."""
-    patch.setattr(Rules, "_refuse_late", lambda *_: None)
+    patch.setattr(RuleChanger, "refuse_late", lambda *_: None)
 
 
 def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import is_deletion
 from tests.simulation.shape import COUNTERS, LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from tests.simulation.table import Change

@@ -14,11 +14,11 @@ from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, NoSuchCounter
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import HOUR_MS, MINUTE_MS
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_operations import draw_counter
 from tests.simulation.product import Product
 from tests.simulation.running_operations import accept
 from tests.simulation.shape import LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from countledger.compaction.deletion import Deletion

@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from countledger.ledger import keys
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import MOVED, STOCK, is_malformed, powers
 from tests.simulation.shape import LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from tests.simulation.ledger_account import Identity

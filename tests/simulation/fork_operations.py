@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from countledger.producers.buffer.errors import NotRecorded, StillBuffered
 from tests.simulation import buffer_operations as buffers
 from tests.simulation import threads
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.operation import Operation
 from tests.simulation.product import LEASED, Product
 from tests.simulation.schedule import Killed
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client

@@ -24,12 +24,12 @@ from countledger.producers.ingest.redrive import ExpiredEntries
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
 from countledger.producers.kinesis.producer import KinesisProducer, KinesisSender
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
 from tests.simulation.letters import Letters, LettersClient
 from tests.simulation.mapping import Mapping
 from tests.simulation.product import Product
 from tests.simulation.shape import COUNTERS
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Map

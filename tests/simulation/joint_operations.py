@@ -9,9 +9,9 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import ClockSkew, KeyExpired
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.product import Product
 from tests.simulation.schedule import Killed
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

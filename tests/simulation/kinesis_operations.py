@@ -22,9 +22,9 @@ from countledger.producers.ingest.late import LateStatus
 from countledger.producers.kinesis import aggregate, message, producer
 from countledger.producers.kinesis.producer import Sent
 from countledger.producers.receipt import Status
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import draw_counter, draw_delta
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger.ledger import keys
-from tests.simulation.compaction.world import Wrong, check_sum, digits
+from tests.simulation.sums import Wrong, check_sum, digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,8 +21,8 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.event import Event, make_entry
 from countledger.producers.receipt import Receipt
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import STOCK, counted
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry

@@ -24,13 +24,13 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.ledger.namespace import Kind
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.judgement import key_of
 from tests.simulation.ledger_account import MOVED
 from tests.simulation.ledger_operations import ALLOWED
 from tests.simulation.number_operations import SEQUENCE
 from tests.simulation.quarantine_operations import COUNTER as MALFORMED
 from tests.simulation.shape import COUNTERS, LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

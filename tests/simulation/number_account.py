@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import NoSuchCounter
-from tests.simulation.compaction.world import Wrong
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,9 +11,9 @@ from countledger.ledger.errors import (
     Unnumbered,
 )
 from countledger.producers.sequences.collection import Collection
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.number_account import POSTS, PREFIX
 from tests.simulation.product import LEASED, Product
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from countledger.producers.sequences.appending import Numbered

@@ -17,7 +17,6 @@ from tests.simulation.accidents import mend
 from tests.simulation.alert_operations import run_initial_scan
 from tests.simulation.buffer_operations import check_events, check_spools
 from tests.simulation.claim_operations import check_claims
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.deletion_operations import archive_as_found, check_deletions
 from tests.simulation.evaluating import alerts_of
 from tests.simulation.ingest import check_ingest
@@ -27,6 +26,7 @@ from tests.simulation.number_operations import check_numbers
 from tests.simulation.product import Product
 from tests.simulation.running_operations import NAMESPACE, accept
 from tests.simulation.shape import COUNTERS, LEDGER
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable

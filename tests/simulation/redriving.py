@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.limits import MINUTE_MS
 from countledger.ledger.quarantine_record import QuarantineSource
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import MOVED, STOCK
 from tests.simulation.product import Product
 from tests.simulation.quarantine_operations import BY, COUNTER, mend_one, service_of
 from tests.simulation.quiet import wait
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from tests.simulation.client import Memory

@@ -10,10 +10,10 @@ from countledger.consumers.verify import Judgement
 from countledger.ledger import keys
 from countledger.ledger.errors import NoSuchSchedule, ScheduleExists, ServiceFailed
 from countledger.ledger.limits import MINUTE_MS
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import STOCK
 from tests.simulation.ledger_operations import draw_any
 from tests.simulation.shape import COUNTERS
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from countledger.compaction.report import CompactionReport

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.alert_walk import last_passed
-from tests.simulation.compaction.world import Wrong
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

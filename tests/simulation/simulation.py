@@ -18,7 +18,6 @@ from tests.simulation import strict_operations as strict
 from tests.simulation.accidents import ACCIDENTS
 from tests.simulation.auditor import Auditor
 from tests.simulation.client import Client, Memory
-from tests.simulation.compaction.world import deltas_of_any_size
 from tests.simulation.draws import Draws, nothing_else
 from tests.simulation.faults import Faults
 from tests.simulation.ingest import REPLICATION_MS, IngestWay
@@ -34,6 +33,7 @@ from tests.simulation.running_operations import NAMESPACE
 from tests.simulation.schedule import Schedule
 from tests.simulation.shape import REGIONS, Shape, drawn
 from tests.simulation.spool import SimulatedSpool
+from tests.simulation.sums import deltas_of_any_size
 from tests.simulation.threads import under
 from tests.simulation.world import World
 

@@ -14,9 +14,9 @@ from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.ledger.ids import IdempotencyKey, id_of_key
 from countledger.producers.compensation import Became
 from countledger.producers.event import Event
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.ledger_account import STOCK
 from tests.simulation.ledger_operations import ALLOWED, send
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
     from countledger.producers.compensation import Correction

@@ -24,7 +24,6 @@ from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import DAY_MS, MINUTE_MS
 from countledger.ledger.quarantine_record import QuarantineSource
 from tests.simulation.alert_account import AlertAccount
-from tests.simulation.compaction.world import Wrong
 from tests.simulation.dynamo import SimulatedClient
 from tests.simulation.evaluating import Alarms, evaluator_mapping, quarantine_of
 from tests.simulation.judgement import key_of
@@ -36,6 +35,7 @@ from tests.simulation.process import SDK_ATTEMPTS, Process
 from tests.simulation.replication import Replicator
 from tests.simulation.shape import COUNTERS, LEDGER, REGIONS
 from tests.simulation.stream import Stream
+from tests.simulation.sums import Wrong
 from tests.simulation.table import Table
 from tests.simulation.targets import Targets
 from tests.simulation.transactions import Transactions

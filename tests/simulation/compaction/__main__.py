@@ -2,9 +2,9 @@
 
 import sys
 
-from tests.simulation.compaction.simulation import Simulation
+from tests.simulation.compaction.simulation import ModelRun
 
-simulation = Simulation(int(sys.argv[1]))
+simulation = ModelRun(int(sys.argv[1]))
 try:
     simulation.run()
 finally:

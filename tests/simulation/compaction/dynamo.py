@@ -18,7 +18,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import AllOf, BeginsWith, Between
 from countledger.ledger.operations import Delete, Page, Query
-from tests.simulation.compaction.schedule import Killed
+from tests.simulation.schedule import Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Put, Scan, Write
-    from tests.simulation.compaction.schedule import Schedule
-    from tests.simulation.compaction.world import World
+    from tests.simulation.compaction.schedule import ModelSchedule
+    from tests.simulation.compaction.world import ModelWorld
 
 # How often two items of a page are of different moments, a dead sender's request arrives, and an
 # answer is lost.
@@ -38,7 +38,7 @@ _LOST: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedClient(DynamoClient):
+class ModelClient(DynamoClient):
     """A client to one region of a simulated world.
 
     Attributes:
@@ -50,9 +50,9 @@ class SimulatedClient(DynamoClient):
     """
 
     client: DynamoDBClient = field(default_factory=lambda: cast("DynamoDBClient", None))
-    world: World
+    world: ModelWorld
     region: str
-    schedule: Schedule
+    schedule: ModelSchedule
     request_life_ms: int = 0
     page_items: int = 3
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
+from tests.simulation.schedule import Killed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
-
-
-class Killed(BaseException):
-    """The process ends here; no handler of errors may catch it."""
 
 
 @dataclass(eq=False)
@@ -40,7 +38,7 @@ class Actor:
 
 
 @dataclass
-class Schedule:
+class ModelSchedule:
     """Passes the turn.
 
     Attributes:

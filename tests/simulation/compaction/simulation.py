@@ -32,9 +32,10 @@ from countledger.ledger.namespace import Namespace, Namespaces
 from countledger.ledger.operations import Delete
 from countledger.producers.event import Event, make_entry
 from countledger.producers.sender import Sender
-from tests.simulation.compaction.dynamo import SimulatedClient
-from tests.simulation.compaction.schedule import Schedule
-from tests.simulation.compaction.world import World, Wrong, check_sum, deltas_of_any_size
+from tests.simulation.compaction.dynamo import ModelClient
+from tests.simulation.compaction.schedule import ModelSchedule
+from tests.simulation.compaction.world import ModelWorld
+from tests.simulation.sums import Wrong, check_sum, deltas_of_any_size
 
 if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
@@ -59,8 +60,8 @@ _AT_THE_HORIZON: Final = 0.15
 class SkewedClock:
     """A process's clock: its own error, and sleeps that let time pass for all."""
 
-    world: World
-    schedule: Schedule
+    world: ModelWorld
+    schedule: ModelSchedule
     error_ms: int
 
     def now_ms(self) -> int:
@@ -75,7 +76,7 @@ class SkewedClock:
 
 
 @dataclass
-class Simulation:
+class ModelRun:
     """One seed's world and actors."""
 
     seed: int
@@ -87,8 +88,8 @@ class Simulation:
         draw = self.random
         regions = ["home", "east", "west"][: draw.choice([1, 1, 2, 2, 3])]
         pace = draw.choice([0.03, 0.1, 0.3, 0.6])
-        self.world = World(draw, regions, _BEGIN_MS, HORIZON_MS, SKEW_MS, pace)
-        self.schedule = Schedule(draw, self.world.step)
+        self.world = ModelWorld(draw, regions, _BEGIN_MS, HORIZON_MS, SKEW_MS, pace)
+        self.schedule = ModelSchedule(draw, self.world.step)
         self.namespace = Namespace("n", spread=draw.choice([1, 1, 1, 16]), horizon_ms=HORIZON_MS)
         self.retire = draw.choice(list(Retire))
         self.covers_max = draw.randint(1, 5)
@@ -147,7 +148,7 @@ class Simulation:
 
     def dynamo(self, region: str) -> DynamoClient:
         """A client to a region."""
-        return SimulatedClient(
+        return ModelClient(
             world=self.world,
             region=region,
             schedule=self.schedule,
@@ -305,12 +306,12 @@ class Simulation:
                 raise Wrong(f"the stream of {region} adds up to {copy.total}, not {exact.sum}")
 
 
-def simulate(seed: int) -> Simulation:
+def simulate(seed: int) -> ModelRun:
     """One simulation.
 
     Raises:
         Wrong: a promise is broken.
     """
-    simulation = Simulation(seed)
+    simulation = ModelRun(seed)
     simulation.run()
     return simulation

@@ -11,17 +11,17 @@ from countledger.ledger import keys
 from countledger.ledger.exact import ExactReader
 from countledger.ledger.head import decode_head
 from countledger.ledger.limits import HEAD_COVERS_MAX, HOUR_MS
-from tests.simulation.compaction.simulation import COUNTER, TABLE, Simulation
-from tests.simulation.compaction.world import World
+from tests.simulation.compaction.simulation import COUNTER, TABLE, ModelRun
+from tests.simulation.compaction.world import ModelWorld
 
 # What a generation of 300 entries holds at once, its requests included, with room to spare.
 _MEMORY_BYTES = 4 << 20
 
 
-def _large(count: int) -> Simulation:
+def _large(count: int) -> ModelRun:
     """A simulation in which nothing else happens, and a counter of so many entries."""
-    simulation = Simulation(0)
-    world = World(Random(0), ["home"], simulation.world.now_ms, HOUR_MS, 0, 0)  # noqa: S311
+    simulation = ModelRun(0)
+    world = ModelWorld(Random(0), ["home"], simulation.world.now_ms, HOUR_MS, 0, 0)  # noqa: S311
     simulation.world = world
     for number in range(count):
         time = f"{world.now_ms - HOUR_MS + number:012x}"

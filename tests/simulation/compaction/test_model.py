@@ -9,8 +9,9 @@ from itertools import count
 
 import pytest
 
-from tests.simulation.compaction.canaries import CANARIES, Canary
-from tests.simulation.compaction.simulation import Simulation
+from tests.simulation.canaries import Canary
+from tests.simulation.compaction.canaries import CANARIES
+from tests.simulation.compaction.simulation import ModelRun
 
 SEEDS = int(os.environ.get("COUNTLEDGER_SEEDS", "1500"))
 _BLOCKS = 8
@@ -20,7 +21,7 @@ _PATIENCE = 20_000
 
 def _failure_of(seed: int) -> str | None:
     try:
-        Simulation(seed).run()
+        ModelRun(seed).run()
     except AssertionError as wrong:
         return f"{wrong}; replay: python -m tests.simulation.compaction {seed}"
     return None

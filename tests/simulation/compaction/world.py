@@ -8,23 +8,21 @@ merge. A request that was sent may be carried out after its sender's death.
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from countledger.ledger import amount, keys
+from countledger.ledger import keys
 from countledger.ledger.errors import (
     ConditionFailed,
     ServiceFailed,
     Throttled,
     TransactionCancelled,
 )
-from countledger.ledger.limits import NUMBER_MAX_DIGITS
 from tests.simulation.judgement import holds
+from tests.simulation.sums import Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from countledger.ledger.attributes import Item
@@ -34,27 +32,8 @@ Identity = tuple[str, int]
 """Sort key and time of an entry: under a bare key there may be another one later."""
 
 
-@contextmanager
-def deltas_of_any_size() -> Iterator[None]:
-    """Let deltas have up to 38 digits: each is a power of four that no other delta is.
-
-    So a sum tells which deltas it is made of. How large a delta may be is tested elsewhere.
-    """
-    limits = vars(amount)
-    before = limits["_AMOUNT_LIMIT"]
-    limits["_AMOUNT_LIMIT"] = 10**NUMBER_MAX_DIGITS
-    try:
-        yield
-    finally:
-        limits["_AMOUNT_LIMIT"] = before
-
-
-class Wrong(AssertionError):
-    """A promise is broken."""
-
-
 @dataclass
-class Copy:
+class ModelTable:
     """One region's copy of the table, for the one counter of a simulation.
 
     Attributes:
@@ -76,7 +55,7 @@ class Copy:
 
 
 @dataclass
-class World:
+class ModelWorld:
     """All copies, and what is on its way.
 
     Attributes:
@@ -96,7 +75,7 @@ class World:
     horizon_ms: int
     skew_ms: int
     pace: float
-    copies: dict[str, Copy] = field(default_factory=dict)
+    copies: dict[str, ModelTable] = field(default_factory=dict)
     made: dict[Identity, int] = field(default_factory=dict)
     merged: set[Identity] = field(default_factory=set)
     retired: dict[Identity, int] = field(default_factory=dict)
@@ -107,10 +86,10 @@ class World:
 
     def __post_init__(self) -> None:
         """Empty copies."""
-        self.copies = {region: Copy() for region in self.regions}
+        self.copies = {region: ModelTable() for region in self.regions}
 
     @property
-    def home(self) -> Copy:
+    def home(self) -> ModelTable:
         """The home region's copy."""
         return self.copies[self.regions[0]]
 
@@ -222,33 +201,3 @@ class World:
             there = self.home.items.get(key)
             if there:
                 self.merged.add((key, there["at"]))
-
-
-def digits(number: int) -> Counter[int]:
-    """How often each delta is in a sum: deltas are powers of four, none is used four times.
-
-    Raises:
-        Wrong: it is no such sum.
-    """
-    if number < 0:
-        raise Wrong(f"a sum of {number}")
-    found: Counter[int] = Counter()
-    place = 1
-    while number:
-        number, count = divmod(number, 4)
-        if count:
-            found[place] = count
-        place *= 4
-    return found
-
-
-def check_sum(total: int, required: Counter[int], allowed: Counter[int]) -> None:
-    """Every required delta is in the sum, and none more often than allowed.
-
-    Raises:
-        Wrong: which is not.
-    """
-    found = digits(total)
-    missing, extra = required - found, found - allowed
-    if missing or extra:
-        raise Wrong(f"missing {sorted(missing.elements())}, extra {sorted(extra.elements())}")

@@ -16,8 +16,7 @@ from countledger.consumers.alerts.dead_letters import (
     decode_dead_letter,
     encode_dead_letter,
 )
-from countledger.consumers.alerts.delivery import subject_of
-from countledger.consumers.alerts.message import alert_in, body_of
+from countledger.consumers.alerts.message import alert_in, body_of, subject_of
 from countledger.consumers.alerts.rule import Bus, Direction, Topic
 from countledger.ledger.errors import BadPayload
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES, SECOND_MS

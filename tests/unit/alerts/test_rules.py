@@ -118,12 +118,12 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
 
 
 def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:
-    """Every try stood still."""
+    """Every try suspended."""
     clock = ManualClock()
     dynamo = SleepyDoor(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
     rules = Rules(dynamo, TABLE, REGION, clock)
 
-    with pytest.raises(Throttled, match="stood still"):
+    with pytest.raises(Throttled, match="suspended"):
         rules.create(RULE)
 
     assert dynamo.items(TABLE) == []
@@ -316,7 +316,7 @@ def test_a_rule_of_a_later_release_is_left_alone(rules: Rules) -> None:
 
 def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluator holds them all."""
-    monkeypatch.setattr("countledger.consumers.alerts.rule_items.ALERT_RULES_MAX", 2)
+    monkeypatch.setattr("countledger.consumers.alerts.rule_changes.ALERT_RULES_MAX", 2)
     rules.create(RULE)
     rules.set("r", _raised(200))
 

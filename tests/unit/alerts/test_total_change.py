@@ -131,7 +131,7 @@ def _corrupt(which: str = "NewImage", **changed: object) -> dict[str, Any]:
     [
         (with_stream(record(3, 3, 5), SequenceNumber="abc"), "no sequence number"),
         (with_stream(record(3, 3, 5), Keys=None), "lacks its keys"),
-        (with_stream(record(3, 3, 5), Keys={"counter": {"S": 1}, "part": {"S": "t"}}), "no texts"),
+        (with_stream(record(3, 3, 5), Keys={"counter": {"S": 1}, "part": {"S": "t"}}), "not texts"),
         ({**record(3, 3, 5), "eventName": "UPSERT"}, "'UPSERT' is unknown"),
         (with_stream(record(3, 3, 5), NewImage=None), "has no NewImage"),
         (with_stream(record(3, 3, 5), OldImage=None), "has no OldImage"),

@@ -223,21 +223,6 @@ def test_a_late_record_of_a_deleted_counter_hides_not_that_of_the_next_one(seen:
     assert is_archived(head, archiving.dynamo.get(LEDGER, keys.archived_key(COUNTER)))
 
 
-def test_p9_an_archived_generation_costs_one_write_unit_more() -> None:
-    """Its record; and a run that goes on one read unit."""
-    costs = []
-    for archive in (None, "s3"):
-        archiving = Archiving()
-        archiving.use(*_DELTAS)
-        archiving.stack.clock.at_ms += 2 * DAY_MS
-        made = archiving.archiving() if archive else archiving.compactor()
-        calls = len(archiving.dynamo.calls)
-        assert made.compact(COUNTER).outcome is RunOutcome.MERGED
-        costs.append(archiving.dynamo.calls[calls:].count("put"))
-
-    assert costs == [2, 3]
-
-
 def test_two_counters_of_one_name_have_an_archive_each() -> None:
     """At the same generations: what was deleted does not come back with the name."""
     archiving = Archiving()

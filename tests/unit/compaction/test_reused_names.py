@@ -281,25 +281,6 @@ def test_what_expired_is_not_said_to_be_uncounted_while_the_empty_head_is_there(
     assert found == [LateStatus.UNKNOWN, LateStatus.UNCOUNTED]
 
 
-@pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
-def test_a_run_that_read_no_head_publishes_none_half_a_day_later(
-    hours: int, outcome: RunOutcome
-) -> None:
-    """By then another counter may have had the name, and be deleted: again there is no head."""
-    reusing = Reusing()
-    reusing.use(*_DELTAS)
-    clock = reusing.stack.clock
-    clock.at_ms += 2 * DAY_MS
-    reusing.interrupted.before_write.append(lambda: clock.sleep_ms(hours * HOUR_MS))
-
-    report = replace(reusing.compactor(), retire=Retire.DELETE).compact(COUNTER)
-
-    assert report.outcome is outcome
-    assert (reusing.dynamo.get(LEDGER, keys.head_key(COUNTER)) is None) is (
-        outcome is RunOutcome.FAILED
-    )
-
-
 @pytest.mark.parametrize("retire", Retire)
 @pytest.mark.parametrize(("hours", "outcome"), [(11, RunOutcome.MERGED), (13, RunOutcome.FAILED)])
 def test_a_run_that_slept_for_half_a_day_deletes_nothing(
