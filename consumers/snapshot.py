@@ -10,27 +10,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import Attempts, Backoff, ask, run
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
-from countledger.ledger.errors import (
-    CorruptItem,
-    RequestRejected,
-    Throttled,
-    TooManyCounters,
-    TransactionCancelled,
-    Unclear,
-    Unreachable,
-)
+from countledger.ledger.errors import CorruptItem, Throttled, TooManyCounters
 from countledger.ledger.limits import TRANSACTION_ACTIONS
+from countledger.ledger.operations import TransactGet
+from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
 
@@ -109,19 +104,20 @@ class SnapshotReader:
         raise Throttled("strict counters with bins are being made again all the time")
 
     def _items(self, wanted: Sequence[Key]) -> list[Item | None]:
-        waits_ms = _POLICY.waits_ms(self.random)
-        while True:
-            try:
-                return self.dynamo.transact_get(self.table, wanted) if wanted else []
-            except (TransactionCancelled, Throttled, Unclear, Unreachable) as error:
-                wait_ms = next(waits_ms, None)
-                if isinstance(error, TransactionCancelled):
-                    _check_passing(error)
-                if wait_ms is None:
-                    raise Throttled(
-                        f"no snapshot: writes were in the way of each attempt ({error})"
-                    ) from error
-                self.clock.sleep_ms(wait_ms)
+        if not wanted:
+            return []
+
+        def give_up(exhausted: Exhausted[None]) -> NoReturn:
+            raise Throttled(
+                f"no snapshot: writes were in the way of each attempt ({exhausted.error})"
+            ) from exhausted.error
+
+        attempts = Attempts(self.clock, self.random, _POLICY)
+        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
+        items: list[Item | None] = run(
+            ask(TransactGet(self.table, wanted), attempts, give_up), perform
+        )
+        return items
 
 
 _Places = dict[tuple[str, int | None], "Key"]
@@ -155,8 +151,3 @@ def _check_size(number: int, what: str) -> None:
             f"{number} {what}: a snapshot reads up to {TRANSACTION_ACTIONS} as of one moment; "
             "`totals` reads any number, but not as of one moment"
         )
-
-
-def _check_passing(error: TransactionCancelled) -> None:
-    if not any(reason.passing for reason in error.reasons):
-        raise RequestRejected(str(error)) from error

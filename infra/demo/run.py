@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from countledger import CountLedger, Event, Pending, Total
     from countledger.infra.demo.git import View
     from countledger.ledger.clock import Clock
-    from countledger.producers.kinesis.producer import Sent
+    from countledger.producers.kinesis.sender import Sent
 
     Outcome: TypeAlias = Receipt | Sent | CountledgerError
 

@@ -1,185 +1,28 @@
-"""The Kinesis producer: events become entries, and many entries go to the stream in one record."""
+"""The producer: events become entries, and go into the stream many to a record."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
-from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.attempts import Backoff
-from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import (
-    CountledgerError,
-    SetupError,
-    Throttled,
-    Unacknowledged,
-    Unclear,
-    Unreachable,
-)
+from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledged
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import HORIZON_MIN_MS
-from countledger.ledger.service_errors import translated
 from countledger.producers.event import make_entry
-from countledger.producers.kinesis.aggregate import Aggregate, pack
 from countledger.producers.kinesis.message import bound
-from countledger.producers.receipt import complete, unacknowledged
+from countledger.producers.kinesis.sender import KinesisOutcome, KinesisSender, Sent
+from countledger.producers.receipt import complete
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from mypy_boto3_kinesis import KinesisClient
+    from collections.abc import Callable, Iterable, Iterator
 
     from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.producers.event import Event
 
-# About ten records of the stream: enough to hide the cost of a call, and few enough for an early
-# answer.
+# About ten records of the stream: enough to hide what a call costs, few enough to answer soon.
 _CHUNK: Final = 4_096
-# What one call of the service takes: so many records, and so many bytes with their keys.
-CALL_RECORDS: Final = 500
-CALL_BYTES: Final = 5 * 1024 * 1024
-_AGAIN: Final = (Throttled, Unclear, Unreachable)
-# The sequence number of a record, or why it has none.
-_Answer: TypeAlias = str | CountledgerError
-
-
-class Sent(NamedTuple):
-    """The acknowledgement of the stream: it holds the entry, which will be in the ledger.
-
-    A refusal by the ledger (a key used with another delta, a strict counter) cannot be known here:
-    such an entry goes to the ingest's quarantine.
-    """
-
-    counter: str
-    """The counter's name."""
-    id: str
-    """The entry's identity."""
-    sequence: str
-    """The sequence number of the record that carries it."""
-
-
-KinesisOutcome: TypeAlias = Sent | CountledgerError
-
-
-@dataclass(frozen=True, slots=True)
-class KinesisSender:
-    """Sends entries into a stream.
-
-    Attributes:
-        client: of Kinesis; its SDK does not retry.
-        stream: the stream's ARN or name.
-        clock: waits between the attempts.
-        random: what the jitter is drawn from.
-        backoff: how often a record is sent, and how long between.
-        again_ms: for how long behind its first attempt a record is sent again. A bare key counts as
-            made when its record arrives: by a process that stood still in between it would be
-            another one, of a time when the first may be merged.
-    """
-
-    client: KinesisClient
-    stream: str
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=Random)
-    backoff: Backoff = field(default_factory=Backoff)
-    again_ms: int = HORIZON_MIN_MS // 2
-
-    def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
-        """Send entries; one call for up to 5 MB of them, and one for each retry.
-
-        Sent again, an entry is known again by the ingest: it cannot count twice.
-
-        Returns:
-            One outcome for each entry, in their order; an error is this entry's own.
-        """
-        outcomes: list[KinesisOutcome] = []
-        for call in calls(pack(entries)):
-            for record, answer in zip(call, self._put(call), strict=True):
-                outcomes += _outcomes(record, answer)
-        return outcomes
-
-    def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
-        """Each record's sequence number, or why it has none."""
-        answers: dict[int, _Answer] = {}
-        lost: set[int] = set()  # with an attempt that was never answered and may have got through
-        pending = list(range(len(records)))
-        waits_ms = self.backoff.waits_ms(self.random)
-        until_ms = self.clock.now_ms() + self.again_ms
-        while pending:
-            told = self._attempt([records[number] for number in pending], until_ms)
-            answers |= dict(zip(pending, told, strict=True))
-            lost |= {number for number in pending if isinstance(answers[number], Unclear)}
-            pending = [number for number in pending if isinstance(answers[number], _AGAIN)]
-            wait_ms = next(waits_ms, None)
-            if wait_ms is None or self.clock.now_ms() > until_ms:
-                break
-            if pending:
-                self.clock.sleep_ms(wait_ms)
-        for number in lost:
-            answer = answers[number]
-            if not isinstance(answer, str):
-                answers[number] = Unclear(str(answer))
-        return [answers[number] for number in range(len(records))]
-
-    def _attempt(self, records: Sequence[Aggregate], until_ms: float) -> list[_Answer]:
-        def refuse_late() -> None:
-            if self.clock.now_ms() > until_ms:
-                raise Throttled(f"{what}: not sent, the process stood still for too long")
-
-        what = f"PutRecords on {self.stream}"
-        place: Any = {"StreamARN" if self.stream.startswith("arn:") else "StreamName": self.stream}
-        try:
-            with translated(what), guarded(refuse_late):
-                answer = self.client.put_records(
-                    Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
-                    **place,
-                )
-        except CountledgerError as error:
-            return [error] * len(records)
-        told: Any = answer.get("Records", [])
-        if len(told) != len(records):
-            # botocore takes whatever comes with status 200 for a success.
-            return [Unclear(f"{what}: no clear answer (it tells of {len(told)} records)")] * len(
-                records
-            )
-        return [_told(one, what) for one in told]
-
-
-def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
-    """The records, as many to a call as it takes."""
-    held: list[Aggregate] = []
-    size = 0
-    for record in records:
-        if held and (len(held) == CALL_RECORDS or size + record.size_bytes > CALL_BYTES):
-            yield held
-            held, size = [], 0
-        held.append(record)
-        size += record.size_bytes
-    if held:
-        yield held
-
-
-def _told(answer: dict[str, str], what: str) -> _Answer:
-    """What the service says of one record of a call."""
-    code = answer.get("ErrorCode")
-    if code == "ProvisionedThroughputExceededException":
-        return Throttled(f"{what}: the shard is busy")
-    sequence = answer.get("SequenceNumber")
-    if code or not sequence:
-        return Unclear(f"{what}: {code or 'no clear answer'}: {answer.get('ErrorMessage', '')}")
-    return sequence
-
-
-def _outcomes(record: Aggregate, answer: _Answer) -> list[KinesisOutcome]:
-    if isinstance(answer, str):
-        return [Sent(entry.counter, entry.id, answer) for entry in record.entries]
-    if not isinstance(answer, Throttled | Unclear):
-        return [answer] * len(record.entries)
-    return [unacknowledged(entry, answer, "stream") for entry in record.entries]
-
-
 _MAY_BE_IN: Final = (Sent, Unacknowledged)
 
 

@@ -23,7 +23,8 @@ from countledger.producers.ingest.quarantine import IngestQuarantine, IngestQueu
 from countledger.producers.ingest.redrive import ExpiredEntries
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
-from countledger.producers.kinesis.producer import KinesisProducer, KinesisSender
+from countledger.producers.kinesis.producer import KinesisProducer
+from countledger.producers.kinesis.sender import KinesisSender
 from tests.simulation.kinesis_stream import KinesisClient, KinesisStream
 from tests.simulation.letters import Letters, LettersClient
 from tests.simulation.mapping import Mapping

@@ -19,8 +19,8 @@ from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.event import Event
 from countledger.producers.ingest.late import LateStatus
-from countledger.producers.kinesis import aggregate, message, producer
-from countledger.producers.kinesis.producer import Sent
+from countledger.producers.kinesis import aggregate, message, sender
+from countledger.producers.kinesis.sender import Sent
 from countledger.producers.receipt import Status
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import draw_counter, draw_delta
@@ -148,7 +148,7 @@ def _way(client: Client) -> IngestWay:
 def small_records(random: Random) -> Iterator[None]:
     """Let few events fill a record, so that a call carries several."""
     limit = random.choice([250, 600, aggregate.TARGET_BYTES])
-    names = vars(producer)
+    names = vars(sender)
     before, names["pack"] = names["pack"], partial(aggregate.pack, limit_bytes=limit)
     try:
         yield

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
-from countledger.producers.kinesis.producer import KinesisProducer, KinesisSender
+from countledger.producers.kinesis.producer import KinesisProducer
+from countledger.producers.kinesis.sender import KinesisSender
 from tests.unit.ledger.clocks import ManualClock
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from countledger.producers.kinesis.aggregate import (
 )
 from countledger.producers.kinesis.library import MAGIC, new_aggregate
 from countledger.producers.kinesis.message import encode
-from countledger.producers.kinesis.producer import CALL_BYTES, CALL_RECORDS, calls
+from countledger.producers.kinesis.sender import CALL_BYTES, CALL_RECORDS, calls
 from tests.unit.producers.kinesis.entries import entries, entry
 
 if TYPE_CHECKING:

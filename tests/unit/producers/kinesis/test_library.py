@@ -20,7 +20,7 @@ from aws_kinesis_agg import DIGEST_SIZE, MAX_BYTES_PER_RECORD, aggregator, deagg
 from countledger.producers.kinesis.aggregate import BrokenAggregate, pack, unpack
 from countledger.producers.kinesis.library import MAGIC, new_aggregate
 from countledger.producers.kinesis.message import encode
-from countledger.producers.kinesis.producer import calls
+from countledger.producers.kinesis.sender import calls
 from tests.unit.producers.kinesis.entries import entry
 
 KEY = "0197a1b2-c3d4-7abc-9def-0123456789ab"
