@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.consumers.alerts.alert import FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts, RuleChange
-from countledger.consumers.alerts.delivery import FailedAlert
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys

@@ -23,9 +23,8 @@ from tests.unit.ledger.memory import Fault, MemoryClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert import Alert, FailedAlert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.delivery import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 TABLE = "counters"
@@ -230,7 +229,7 @@ def test_a_rule_that_is_far_from_being_in_force_is_not_waited_for(world: World) 
     rule = world.rule(counter="a:1")
     world.clock.at_ms -= HOUR_MS
 
-    with pytest.raises(ServiceFailed, match="takes effect in"):
+    with pytest.raises(ServiceFailed, match="is effective in"):
         world.initial_scan.run(rule)
     assert world.clock.slept_ms == []
     assert NOW_MS % SECOND_MS == 0

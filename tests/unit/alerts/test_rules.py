@@ -319,7 +319,7 @@ def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Non
     rules.create(RULE)
     rules.set("r", _raised(200))
 
-    with pytest.raises(BadRule, match="together they may be 2"):
+    with pytest.raises(BadRule, match="reach the limit of 2"):
         rules.create(replace(RULE, name="one-too-many"))
     assert rules.delete("r")
 
