@@ -59,7 +59,7 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
     dynamo = opened(SHARD, _Refusing())
-    parts = handler._Parts(
+    parts = handler._MaterializerParts(
         Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics()
     )
     monkeypatch.setattr(handler, "_parts", lambda: parts)
