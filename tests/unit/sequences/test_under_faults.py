@@ -97,7 +97,8 @@ def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
     context = replace(_means([]), dynamo=dynamo, reads=dynamo)
 
     put = [
-        Appending.begin(context, PendingAppend(COLLECTION, {}, f"tag-{n}")).carry_out() for n in (1, 2)
+        Appending.begin(context, PendingAppend(COLLECTION, {}, f"tag-{n}")).carry_out()
+        for n in (1, 2)
     ]
 
     assert [one.number for one in put] == [1, 2]
