@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _EvaluatorParts:
     rules: RuleCache
     evaluator: Evaluator
     logger: Logger
@@ -39,7 +39,7 @@ class _Parts:
 
 
 @cache
-def _parts() -> _Parts:
+def _parts() -> _EvaluatorParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
@@ -47,7 +47,7 @@ def _parts() -> _Parts:
     rules = RuleCache(Rules(dynamo, table, connection.region))
     url = connection.setting("quarantine_queue_url")
     queue = MessageQueue(queues, url, "the quarantine")
-    return _Parts(
+    return _EvaluatorParts(
         rules,
         Evaluator(
             dynamo,
@@ -72,10 +72,10 @@ def evaluate(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         context: of the invocation.
 
     Returns:
-        From which record on the shard has to be delivered again.
+        The record from which the shard must be delivered again.
 
     Raises:
-        ServiceFailed: the rules cannot be read, or the quarantine takes nothing.
+        ServiceFailed: the rules cannot be read, or the quarantine cannot store a record.
     """
     parts = _parts()
     records = event.get("Records") or []
@@ -87,7 +87,7 @@ def evaluate(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def answer_of(outcome: EvaluationOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the mapping is told: from which record on the shard has to be delivered again.
+    """The answer to the mapping: the record from which the shard must be delivered again.
 
     Args:
         outcome: of the batch.
@@ -96,7 +96,7 @@ def answer_of(outcome: EvaluationOutcome, records: Sequence[Mapping[str, Any]]) 
     return {"batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
-def _report(parts: _Parts, outcome: EvaluationOutcome, context: LambdaContext) -> None:
+def _report(parts: _EvaluatorParts, outcome: EvaluationOutcome, context: LambdaContext) -> None:
     for (counter, rule), error in outcome.failed.items():
         if not isinstance(error, OutOfTime):
             parts.logger.error(

@@ -1,36 +1,31 @@
 """Snapshots: the totals of several counters as of one moment, by one TransactGetItems.
 
-What is current in `counters` is read as of one moment: a strict counter's value, bins included, is
-exact; a ledger counter's total is what the materializer had written by then, so that the totals of
-two ledger counters may stand at different places of the stream. For more counters than one
-transaction reads, `totals` reads them without that promise.
+The items of `counters` are read at one moment. A strict counter's value, with its bins, is exact. A
+ledger counter's total is what the materializer had written by then, so the totals of two ledger
+counters may be at different positions of the stream. `totals` reads more counters than one
+transaction can, but not at one moment.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from countledger.ledger import keys
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import Attempts, Backoff, ask, run
 from countledger.ledger.clock import Clock, SystemClock, to_datetime
-from countledger.ledger.errors import (
-    CorruptItem,
-    RequestRejected,
-    Throttled,
-    TooManyCounters,
-    TransactionCancelled,
-    Unclear,
-    Unreachable,
-)
+from countledger.ledger.errors import CorruptItem, Throttled, TooManyCounters
 from countledger.ledger.limits import TRANSACTION_ACTIONS
+from countledger.ledger.operations import TransactGet
+from countledger.ledger.performer import DynamoPerformer
 from countledger.ledger.total import Total, decode_total, with_bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from countledger.ledger.attempts import Exhausted
     from countledger.ledger.attributes import Item, Key
     from countledger.ledger.dynamo import DynamoClient
 
@@ -53,14 +48,14 @@ class Snapshot:
 
     @property
     def read_at(self) -> datetime:
-        """The same, in UTC."""
+        """`read_at_ms` as a datetime in UTC."""
         return to_datetime(self.read_at_ms)
 
     @property
     def as_materialized(self) -> tuple[str, ...]:
-        """The counters that a stream keeps: exact up to its lag, and not to this moment.
+        """The counters that the materializer keeps: exact up to its lag, not to this moment.
 
-        One that has no total yet is among them: what was recorded of it may be under way.
+        A counter without a total is among them: its first entries may be under way.
         """
         return tuple(one.counter for one in self.totals.values() if one.method is None)
 
@@ -72,8 +67,8 @@ class SnapshotReader:
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry its reads.
         table: the table `counters`.
-        clock: waits between the tries, and tells the time.
-        random: what the jitter of those waits is drawn from.
+        clock: the time; waits between attempts.
+        random: the source of the jitter of these waits.
     """
 
     dynamo: DynamoClient
@@ -84,14 +79,14 @@ class SnapshotReader:
     def read(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment: two read units each.
 
-        A strict counter with bins counts as one more for each bin; if there is one, all of it is
+        A strict counter with bins counts as one more for each bin. If there are bins, everything is
         read a second time, with the bins.
 
         Raises:
-            TooManyCounters: they, or they and their bins, do not fit into one transaction.
+            TooManyCounters: the counters and their bins do not fit into one transaction.
             BadCounterName: a name breaks the grammar.
             CorruptItem: a total cannot be read.
-            Throttled: writes were in the way of every attempt.
+            Throttled: conflicting writes made each attempt fail.
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         _check_size(len(names), "counters")
@@ -106,22 +101,23 @@ class SnapshotReader:
                 whole = {name: _whole(totals[name], found) for name in names}
                 return Snapshot(whole, self.clock.now_ms())
             bins = needed
-        raise Throttled("strict counters with bins are being made again all the time")
+        raise Throttled("strict counters with bins were recreated during each read; try again")
 
     def _items(self, wanted: Sequence[Key]) -> list[Item | None]:
-        waits_ms = _POLICY.waits_ms(self.random)
-        while True:
-            try:
-                return self.dynamo.transact_get(self.table, wanted) if wanted else []
-            except (TransactionCancelled, Throttled, Unclear, Unreachable) as error:
-                wait_ms = next(waits_ms, None)
-                if isinstance(error, TransactionCancelled):
-                    _check_passing(error)
-                if wait_ms is None:
-                    raise Throttled(
-                        f"no snapshot: writes were in the way of each attempt ({error})"
-                    ) from error
-                self.clock.sleep_ms(wait_ms)
+        if not wanted:
+            return []
+
+        def give_up(exhausted: Exhausted[None]) -> NoReturn:
+            raise Throttled(
+                f"no snapshot: writes were in the way of each attempt ({exhausted.error})"
+            ) from exhausted.error
+
+        attempts = Attempts(self.clock, self.random, _POLICY)
+        perform = DynamoPerformer(self.dynamo, self.dynamo, self.clock)
+        items: list[Item | None] = run(
+            ask(TransactGet(self.table, wanted), attempts, give_up), perform
+        )
+        return items
 
 
 _Places = dict[tuple[str, int | None], "Key"]
@@ -155,8 +151,3 @@ def _check_size(number: int, what: str) -> None:
             f"{number} {what}: a snapshot reads up to {TRANSACTION_ACTIONS} as of one moment; "
             "`totals` reads any number, but not as of one moment"
         )
-
-
-def _check_passing(error: TransactionCancelled) -> None:
-    if not any(reason.passing for reason in error.reasons):
-        raise RequestRejected(str(error)) from error

@@ -6,14 +6,24 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import (
+    PASSING,
+    Again,
+    Attempts,
+    Backoff,
+    Done,
+    Pause,
+    RetryPeriodOver,
+    Send,
+    attempt,
+    run,
+)
 from countledger.ledger.before_send import guarded
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import (
     CountledgerError,
     Throttled,
     Unclear,
-    Unreachable,
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.ledger.service_errors import translated
@@ -21,16 +31,16 @@ from countledger.producers.kinesis.aggregate import Aggregate, pack
 from countledger.producers.receipt import unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mypy_boto3_kinesis import KinesisClient
 
+    from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.entry import Entry
 
 # What one call of the service takes: so many records, and so many bytes with their keys.
 CALL_RECORDS: Final = 500
 CALL_BYTES: Final = 5 * 1024 * 1024
-_AGAIN: Final = (Throttled, Unclear, Unreachable)
 # The sequence number of a record, or why it has none.
 _Answer: TypeAlias = str | CountledgerError
 
@@ -51,6 +61,27 @@ class Sent(NamedTuple):
 
 
 KinesisOutcome: TypeAlias = Sent | CountledgerError
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsProgress:
+    """Where a call is.
+
+    Attributes:
+        pending: the numbers of the records to send.
+        answers: the last answer to each record.
+        lost: the records of which an attempt got no answer and may have been stored.
+    """
+
+    pending: tuple[int, ...]
+    answers: Mapping[int, _Answer] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+    def after(self, answers: Mapping[int, _Answer]) -> RecordsProgress:
+        """The same after these answers."""
+        lost = {number for number, answer in answers.items() if isinstance(answer, Unclear)}
+        pending = (number for number, answer in answers.items() if isinstance(answer, PASSING))
+        return RecordsProgress(tuple(pending), {**self.answers, **answers}, self.lost | lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,48 +122,59 @@ class KinesisSender:
 
     def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
         """Each record's sequence number, or why it has none."""
-        answers: dict[int, _Answer] = {}
-        lost: set[int] = set()  # with an attempt that was never answered and may have got through
-        pending = list(range(len(records)))
-        waits_ms = self.backoff.waits_ms(self.random)
         until_ms = self.clock.now_ms() + self.again_ms
-        while pending:
-            told = self._attempt([records[number] for number in pending], until_ms)
-            answers |= dict(zip(pending, told, strict=True))
-            lost |= {number for number in pending if isinstance(answers[number], Unclear)}
-            pending = [number for number in pending if isinstance(answers[number], _AGAIN)]
-            wait_ms = next(waits_ms, None)
-            if wait_ms is None or self.clock.now_ms() > until_ms:
-                break
-            if pending:
-                self.clock.sleep_ms(wait_ms)
-        for number in lost:
+        steps = attempt(
+            RecordsProgress(tuple(range(len(records)))),
+            lambda progress: Send([records[number] for number in progress.pending]),
+            self._interpret,
+            lambda exhausted: exhausted.state,
+            Attempts(self.clock, self.random, self.backoff, until_ms),
+        )
+        progress = run(steps, self._perform)
+        answers = dict(progress.answers)
+        for number in progress.lost:
             answer = answers[number]
             if not isinstance(answer, str):
                 answers[number] = Unclear(str(answer))
         return [answers[number] for number in range(len(records))]
 
-    def _attempt(self, records: Sequence[Aggregate], until_ms: float) -> list[_Answer]:
-        def refuse_late() -> None:
-            if self.clock.now_ms() > until_ms:
-                raise Throttled(f"{what}: not sent, the process stood still for too long")
+    def _interpret(
+        self, reply: Reply[RecordsProgress]
+    ) -> Verdict[RecordsProgress, RecordsProgress]:
+        """Read the answers, one for each record.
 
+        sequence number             done
+        throttle, error, no answer  again
+        too late, anything else     its error is the record's outcome
+        """
+        answer, progress = reply.answer, reply.state
+        if isinstance(answer, RetryPeriodOver):
+            late = Throttled(f"PutRecords on {self.stream}: not sent, {answer}")
+            kept = {number: progress.answers.get(number, late) for number in progress.pending}
+            return Done(progress.after(kept))
+        if isinstance(answer, CountledgerError):
+            answer = [answer] * len(progress.pending)
+        progress = progress.after(dict(zip(progress.pending, answer, strict=True)))
+        if not progress.pending:
+            return Done(progress)
+        error = progress.answers[progress.pending[0]]
+        return Again(progress, error if isinstance(error, CountledgerError) else None)
+
+    def _perform(self, step: Step) -> Answer:
+        if isinstance(step, Pause):
+            return self.clock.sleep_ms(step.wait_ms)
         what = f"PutRecords on {self.stream}"
         place: Any = {"StreamARN" if self.stream.startswith("arn:") else "StreamName": self.stream}
-        try:
-            with translated(what), guarded(refuse_late):
-                answer = self.client.put_records(
-                    Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
-                    **place,
-                )
-        except CountledgerError as error:
-            return [error] * len(records)
+        records: Sequence[Aggregate] = step.operation
+        with translated(what), guarded(step.before_send):
+            answer = self.client.put_records(
+                Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
+                **place,
+            )
         told: Any = answer.get("Records", [])
         if len(told) != len(records):
             # botocore takes whatever comes with status 200 for a success.
-            return [Unclear(f"{what}: no clear answer (it tells of {len(told)} records)")] * len(
-                records
-            )
+            raise Unclear(f"{what}: no clear answer (it tells of {len(told)} records)")
         return [_told(one, what) for one in told]
 
 

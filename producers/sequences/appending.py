@@ -1,34 +1,39 @@
 """Puts an app's own item under the next number of its collection, without gaps.
 
-Ask for the highest number, put the item under the next one if that is free. An answer context:
-
-    done                         the item has that number
-    condition failed             another was faster: **ask again**. The lost number plus one is a
-                                 guess: many may have passed, and if that number was deleted
-                                 meanwhile the guess would leave a gap
-    throttle, conflict           not put: ask again
-    none (500, time-out, reset)  ask again, and look at the number that is in doubt. The item there
-                                 has this call's tag: it is put. Another's: it is not, and never
-                                 will be. Nobody's: sent again for the same number, whichever comes
-                                 first, the other one finds it taken
-
-There are no gaps as long as nobody deletes: a number becomes visible with its item, and only behind
-the one before. Deleting the highest item frees its number for the next.
+The highest number is read, and the item is put under the next one if that is free. There are no
+gaps as long as nobody deletes: a number becomes visible with its item, and only after the one
+before. If the highest item is deleted, its number is given out again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from countledger.ledger.errors import ConditionFailed, Throttled, Unclear, Unnumbered
-from countledger.producers.last_word import raise_end
+from countledger.ledger.attempts import (
+    Again,
+    Attempts,
+    Done,
+    Recheck,
+    Send,
+    ask,
+    attempt,
+    otherwise,
+)
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    Throttled,
+    Unclear,
+    Unnumbered,
+)
+from countledger.ledger.operations import Get, Query
 from countledger.producers.sequences.expecting import CROWDED
-from countledger.producers.strict.context import PASSING, Attempts
+from countledger.producers.strict.context import raise_exhausted
 
 if TYPE_CHECKING:
+    from countledger.ledger.attempts import Exhausted, Reply, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.ledger.errors import CountledgerError
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict.context import MethodContext
 
@@ -49,7 +54,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingAppend:
     """An item on its way into its collection.
 
     Attributes:
@@ -65,34 +70,40 @@ class Pending:
     in_doubt: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LookAt:
+    """The number in doubt is to be read; the highest number is another one."""
+
+    number: int
+    highest: int
+
+
+# Read the highest number, read the number in doubt, or put the item under this number.
+AppendState: TypeAlias = Query | LookAt | int
+
+
 @dataclass(slots=True)
 class Appending:
     """A call that puts an item."""
 
     context: MethodContext
-    pending: Pending
+    pending: PendingAppend
     attempts: Attempts
 
     @classmethod
-    def begin(cls, context: MethodContext, pending: Pending) -> Appending:
+    def begin(cls, context: MethodContext, pending: PendingAppend) -> Appending:
         """Nothing sent yet by this call."""
-        return cls(context, pending, Attempts(context, CROWDED, _ADVICE))
+        in_doubt = pending.in_doubt is not None
+        attempts = Attempts(context.clock, context.random, CROWDED, maybe_applied=in_doubt)
+        return cls(context, pending, attempts)
 
     def resume(self) -> Numbered:
-        """Look whether an earlier call has put it behind the number in doubt; else put it.
+        """Look whether an earlier call has put it after the number in doubt; else put it.
 
         Raises:
             As `carry_out`.
         """
-        pending = self.pending
-        if pending.in_doubt is not None:
-            try:
-                for page in self.context.reads.pages(pending.collection.since(pending.in_doubt)):
-                    for item in filter(self._is_mine, page):
-                        return Numbered(pending.collection.number_of(item), item)
-            except PASSING as error:
-                self._end(error)
-        return self.carry_out()
+        return self.context.run(self._resuming())
 
     def carry_out(self) -> Numbered:
         """Put it.
@@ -102,58 +113,102 @@ class Appending:
             Throttled, Unreachable: it is not, and no attempt is left.
             BadSequence, SequenceExhausted: the collection does not go on.
         """
-        while True:
-            failure: CountledgerError
-            try:
-                return self._attempt()
-            except PASSING as error:
-                failure = error
-            if not self.attempts.again(failure):
-                self._end(failure)
+        return self.context.run(self._putting())
 
-    def _attempt(self) -> Numbered:
-        number, mine = self._ask()
-        if mine is not None:
-            return Numbered(number, mine)
-        write = self.pending.collection.put(number, self.pending.item, self.pending.tag)
-        try:
-            self.context.dynamo.put(write)
-        except ConditionFailed as failed:
-            if self._is_mine(failed.item):
-                return Numbered(number, write.item)
-            self._doubt(None)
-            raise Throttled("others put theirs each time before this call could") from failed
-        except Unclear:
-            self._doubt(number)
-            raise
-        return Numbered(number, write.item)
-
-    def _ask(self) -> tuple[int, Item | None]:
-        """The number to go for; or the one that the item has already, and the item."""
+    def _resuming(self) -> Steps[Numbered]:
         collection, in_doubt = self.pending.collection, self.pending.in_doubt
-        # A page may be empty although more follow.
-        found = next(
-            (page[0] for page in self.context.reads.pages(collection.highest()) if page), None
-        )
-        highest = collection.number_of(found) if found else 0
+        query = None if in_doubt is None else collection.since(in_doubt)
+        while query is not None:
+            page = yield from ask(query, self.attempts, self._give_up)
+            for item in filter(self._is_mine, page.items):
+                return Numbered(collection.number_of(item), item)
+            query = replace(query, after=page.after) if page.after else None
+        return (yield from self._putting())
+
+    def _putting(self) -> Steps[Numbered]:
+        """Put the item.
+
+        The answers to the write mean:
+
+            done                 the item has that number
+            condition failed     another item was faster: the highest number is read again. The
+                                 lost number plus one is a guess: many may have been put since, and
+                                 if that number was deleted meanwhile the guess would leave a gap
+            throttle, conflict   not put: the highest number is read again
+            no answer            the same, and the number in doubt is read. The item there has this
+                                 call's tag: it is put. Another's: it is not, and never will be.
+                                 Nobody's: again for the same number; whichever request comes first,
+                                 the other one finds the number taken
+        """
+        begin: AppendState = self.pending.collection.highest()
+        return attempt(begin, self._request, self._interpret, self._give_up, self.attempts)
+
+    def _request(self, state: AppendState) -> Send:
+        collection = self.pending.collection
+        if isinstance(state, Query):
+            return Send(state)
+        if isinstance(state, LookAt):
+            key: Any = collection.key(state.number)  # keys of an app's own may be numbers
+            return Send(Get(collection.table, key))
+        return Send(collection.put(state, self.pending.item, self.pending.tag))
+
+    def _interpret(self, reply: Reply[AppendState]) -> Verdict[AppendState, Numbered]:
+        if isinstance(reply.state, int):
+            return self._after_write(reply, reply.state)
+        if isinstance(reply.answer, CountledgerError):
+            return self._again(reply)
+        if isinstance(reply.state, LookAt):
+            return self._after_look(reply.answer, reply.state)
+        page = reply.answer
+        if not page.items and page.after:
+            # A page may be empty although more follow.
+            return Recheck(replace(reply.state, after=page.after))
+        return self._after_highest(page.items[0] if page.items else None)
+
+    def _after_write(
+        self, reply: Reply[AppendState], number: int
+    ) -> Verdict[AppendState, Numbered]:
+        match reply.answer:
+            case ConditionFailed(item=found) if not self._is_mine(found):
+                self._doubt(None)
+                busy = Throttled("others put theirs each time before this call could")
+                return Again(self.pending.collection.highest(), busy, resolved=True)
+            case CountledgerError() as error if not isinstance(error, ConditionFailed):
+                if isinstance(error, Unclear):
+                    self._doubt(number)
+                return self._again(reply)
+        put = self.pending.collection.put(number, self.pending.item, self.pending.tag)
+        return Done(Numbered(number, put.item))
+
+    def _again(self, reply: Reply[AppendState]) -> Verdict[AppendState, Numbered]:
+        """Read the highest number again after a passing error."""
+        verdict = otherwise(reply)
+        if not isinstance(verdict, Again):
+            return verdict
+        return Again(self.pending.collection.highest(), verdict.error)
+
+    def _after_highest(self, found: Item | None) -> Verdict[AppendState, Numbered]:
+        """The number to go for; unless the item has that one already."""
+        highest = self.pending.collection.number_of(found) if found else 0
         if found and self._is_mine(found):
-            return highest, found
+            return Done(Numbered(highest, found))
+        in_doubt = self.pending.in_doubt
         if in_doubt is None:
-            return highest + 1, None
-        if highest < in_doubt:
-            return in_doubt, None
-        key: Any = collection.key(in_doubt)  # keys of an app's own may be numbers
-        there = self.context.reads.get(collection.table, key, consistent=True)
-        if there is None:
+            return Recheck(highest + 1)
+        return Recheck(in_doubt if highest < in_doubt else LookAt(in_doubt, highest))
+
+    def _after_look(self, found: Item | None, state: LookAt) -> Verdict[AppendState, Numbered]:
+        if found is None:
             raise Unnumbered(
-                f"number {in_doubt} of table {collection.table!r} was deleted before this call "
-                "could see whether it was its own: look for your item, and append it if it is gone",
+                f"number {state.number} of table {self.pending.collection.table!r} was deleted "
+                "before this call could see whether it was its own: look for your item, and append "
+                "it if it is gone",
                 replace(self.pending, in_doubt=None),
             )
-        if self._is_mine(there):
-            return in_doubt, there
+        if self._is_mine(found):
+            return Done(Numbered(state.number, found))
         self._doubt(None)
-        return highest + 1, None
+        return Recheck(state.highest + 1, resolved=True)
 
     def _is_mine(self, item: Item | None) -> bool:
         return item is not None and item.get(self.pending.collection.tag) == self.pending.tag
@@ -161,13 +216,12 @@ class Appending:
     def _doubt(self, number: int | None) -> None:
         self.pending = replace(self.pending, in_doubt=number)
 
-    def _end(self, error: CountledgerError) -> NoReturn:
-        table = self.pending.collection.table
+    def _give_up(self, exhausted: Exhausted[Any]) -> NoReturn:
+        what = f"an item for table {self.pending.collection.table!r}"
         if self.pending.in_doubt is not None:
             raise Unnumbered(
-                f"an item for table {table!r}: no clear answer in {self.attempts.made} attempts, "
-                f"it may be there as number {self.pending.in_doubt}; {_ADVICE}",
+                f"{what}: no clear answer in {exhausted.attempts} attempts, it may be there as "
+                f"number {self.pending.in_doubt}; {_ADVICE}",
                 self.pending,
-            ) from error
-        self.attempts.maybe_applied = False  # of reads, or of numbers that others have
-        raise_end(self.attempts, f"an item for table {table!r}", error)
+            ) from exhausted.error
+        raise_exhausted(exhausted, what, _ADVICE)

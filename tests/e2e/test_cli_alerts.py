@@ -75,7 +75,10 @@ def test_a_rule_lives_from_create_to_delete(command: Command, stack: LocalStack,
     ("target", "reason"),
     [
         ("arn:aws:sns:us-east-1:000000000000:nobody-made-it", "no alert would arrive"),
-        ("arn:aws:sns:eu-west-1:000000000000:alarms", "evaluated in us-east-1: give a topic there"),
+        (
+            "arn:aws:sns:eu-west-1:000000000000:alarms",
+            "evaluated in us-east-1: give a topic in us-east-1",
+        ),
         ("arn:aws-cn:sns:us-east-1:000000000000:alarms", "nothing crosses partitions"),
     ],
 )
@@ -111,7 +114,7 @@ def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Command,
     )
 
     assert refused.code == 2
-    assert "4 bins: its value lies in many items" in refused.err
+    assert "4 bins: its value is spread over many items" in refused.err
 
 
 def test_another_region_is_refused_where_no_stack_is(command: Command, name: str) -> None:

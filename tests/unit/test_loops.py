@@ -1,0 +1,188 @@
+"""Requests are repeated in one place: every other loop around a service call is listed here.
+
+A loop repeats requests if it is a `while` loop, or a `for` loop whose variable its body does not
+use (`for _ in range(3)`), and its body calls a service: itself, or in a function of this project
+that it calls. A `for` loop that sends one request for each of several things repeats nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_PACKAGES: Final = ("ledger", "producers", "consumers", "compaction", "infra", "countledger")
+_DRIVER: Final = "ledger/attempts.py"
+# The names under which clients of services are kept.
+_CLIENTS: Final = {"dynamo", "reads", "writes", "client", "events", "topics", "_async_dynamo"}
+# What sends requests by itself: steps of the driver, and what carries them out.
+_SENDERS: Final = {"Send", "ask", "attempt", "run", "run_async", "translated"}
+
+# By the reason: the module, and its functions.
+ALLOWED: Final[dict[str, dict[str, str]]] = {
+    "paging: each request reads on from where the last one ended": {
+        "compaction/due.py": "sweep",
+        "compaction/s3_archive.py": "_keys",
+        "consumers/stream.py": "after shards",
+        "consumers/walk.py": "rounds",
+        "infra/local/shards.py": "shards",
+        "ledger/dynamo.py": "_get_batch pages",
+        "ledger/message_queue.py": "__iter__",
+        "producers/sequences/appending.py": "_resuming",
+    },
+    "portions: each request is about other things": {
+        "consumers/alerts/initial_scan.py": "_totals",
+        "infra/demo/run.py": "_coalesced",
+    },
+    "polling: waits until another process has come so far": {
+        "infra/cli/watch.py": "follow",
+        "infra/deploy/deployment.py": "_await_proposal execute",
+    },
+    "reading again: several reads must show one and the same moment": {
+        "consumers/alerts/rules.py": "read",
+        "consumers/snapshot.py": "read",
+        "ledger/exact.py": "read",
+    },
+    "optimism: reads, decides anew and writes another request; an error of a request ends it": {
+        "compaction/schedules.py": "_trigger",
+        "consumers/alerts/evaluator.py": "_finish",
+        "consumers/alerts/rules.py": "_change",
+        "consumers/total_writer.py": "_apply",
+    },
+    "not converted to the driver yet": {
+        "producers/strict/atomic.py": "_at_one",
+        "producers/strict/creator.py": "_transact",
+        "producers/strict/exact_value.py": "carry_out",
+        "producers/strict/keyed_write.py": "at withdraw",
+        "producers/strict/optimistic.py": "_find_out carry_out",
+        "producers/strict/spread.py": "bin_items",
+        "producers/strict/stepwise.py": "_write",
+        "producers/strict/token_set.py": "at withdraw",
+        "producers/strict/tokens.py": "transact_parts use_up",
+    },
+}
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def _functions(path: Path) -> dict[str, list[Function]]:
+    """The functions of a module by their name; methods of several classes may share one."""
+    found: dict[str, list[Function]] = {}
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, Function):
+            found.setdefault(node.name, []).append(node)
+    return found
+
+
+@cache
+def _imported(path: Path) -> dict[str, tuple[Path, str]]:
+    """The names that a module imports from this project, each with its module and its name."""
+    found = {}
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("countledger."):
+            name = (node.module or "").removeprefix("countledger.").replace(".", "/")
+            for alias in node.names:
+                found[alias.asname or alias.name] = (_ROOT / f"{name}.py", alias.name)
+    return found
+
+
+def _calls_a_service(node: ast.AST) -> bool:
+    """Whether there is a call of a client's method in it, or a step of the driver."""
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call):
+            continue
+        function = call.func
+        if isinstance(function, ast.Name) and function.id in _SENDERS:
+            return True
+        if isinstance(function, ast.Attribute):
+            holder = function.value
+            name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
+            if name in _CLIENTS:
+                return True
+    return False
+
+
+def _called(path: Path, node: ast.AST) -> Iterator[Function]:
+    """The functions of this project that are called in it: of the same module, or imported."""
+    for call in ast.walk(node):
+        if not isinstance(call, ast.Call):
+            continue
+        function = call.func
+        if isinstance(function, ast.Attribute) and getattr(function.value, "id", "") == "self":
+            yield from _functions(path).get(function.attr, [])
+        elif isinstance(function, ast.Name):
+            yield from _functions(path).get(function.id, [])
+            module, name = _imported(path).get(function.id, (None, ""))
+            if module is not None and module.exists():
+                yield from _functions(module).get(name, [])
+
+
+def _repeats(loop: ast.AST) -> bool:
+    if isinstance(loop, ast.While):
+        return True
+    if not isinstance(loop, ast.For | ast.AsyncFor):
+        return False
+    names = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    used = {node.id for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Name)}
+    return not names & used
+
+
+def _loops() -> set[tuple[str, str]]:
+    """Module and function of each loop that repeats requests."""
+    found = set()
+    for package in _PACKAGES:
+        for path in sorted((_ROOT / package).rglob("*.py")):
+            name = path.relative_to(_ROOT).as_posix()
+            if path.is_symlink() or name == _DRIVER:
+                continue
+            for functions in _functions(path).values():
+                for function in functions:
+                    loops = [node for node in ast.walk(function) if _repeats(node)]
+                    if any(_sends(path, loop) for loop in loops):
+                        found.add((name, function.name))
+    return found
+
+
+def _sends(path: Path, loop: ast.AST) -> bool:
+    return _calls_a_service(loop) or any(_calls_a_service(one) for one in _called(path, loop))
+
+
+def test_requests_are_repeated_by_the_driver_alone() -> None:
+    """A new loop is written as a protocol, or is listed with its reason; a stale entry goes."""
+    listed = {
+        (module, name)
+        for by_module in ALLOWED.values()
+        for module, names in by_module.items()
+        for name in names.split()
+    }
+    assert _loops() == listed
+
+
+def test_such_loops_are_found(tmp_path: Path) -> None:
+    """The test finds what it is there to find."""
+    cases = {
+        "while True:\n  self.dynamo.put(write)": True,
+        "for _ in range(3):\n  self._attempt()": True,
+        "for item in items:\n  self.dynamo.put(item)": False,
+        "while waiting:\n  waiting.pop()": False,
+        "while True:\n  answer = yield Send(operation)": True,
+    }
+    for number, (body, expected) in enumerate(cases.items()):
+        path = tmp_path / f"case{number}.py"
+        lines = "\n".join(f"    {line}" for line in body.splitlines())
+        helper = "def _attempt(self):\n    self.context.dynamo.put(1)\n"
+        path.write_text(f"def function(self, items, waiting):\n{lines}\n{helper}")
+        loops = [node for node in ast.walk(_tree(path)) if _repeats(node)]
+        assert any(_sends(path, loop) for loop in loops) is expected, body
