@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from countledger.ledger.errors import CountledgerError
 from countledger.producers.buffer.coalesce import keep
 from countledger.producers.buffer.delivery import Delivered, NotedBackoff, settle_spool
-from countledger.producers.receipt import unacknowledged
+from countledger.producers.event import unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.namespace import Kind
 from countledger.producers.buffer.coalesce import keep
-from countledger.producers.receipt import Receipt, unacknowledged
+from countledger.producers.event import Receipt, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from countledger.ledger.forks import this_process
 from countledger.producers.buffer.errors import Failure, ProducerClosed
 from countledger.producers.buffer.pending import Pending
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from countledger.ledger.amount import Amount, add, may_be_added
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
