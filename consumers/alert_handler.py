@@ -72,10 +72,10 @@ def evaluate(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         context: of the invocation.
 
     Returns:
-        From which record on the shard has to be delivered again.
+        The record from which the shard must be delivered again.
 
     Raises:
-        ServiceFailed: the rules cannot be read, or the quarantine takes nothing.
+        ServiceFailed: the rules cannot be read, or the quarantine cannot store a record.
     """
     parts = _parts()
     records = event.get("Records") or []
@@ -87,7 +87,7 @@ def evaluate(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 
 def answer_of(outcome: EvaluationOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the mapping is told: from which record on the shard has to be delivered again.
+    """The answer to the mapping: the record from which the shard must be delivered again.
 
     Args:
         outcome: of the batch.

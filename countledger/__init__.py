@@ -44,11 +44,10 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Kind, Namespace
     from countledger.ledger.settings import Settings
     from countledger.ledger.total import Total
-    from countledger.producers.buffer.buffering import Buffering
+    from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
     from countledger.producers.buffer.producer import BufferedProducer
-    from countledger.producers.buffer.statistics import BufferStatistics
     from countledger.producers.claims.claim import Claim
     from countledger.producers.compensation import Correction
     from countledger.producers.event import Event, Receipt, Status
@@ -131,9 +130,9 @@ _MODULES: Final = {
     "Total": "countledger.ledger.total",
     "Buffering": "countledger.producers.buffer.buffering",
     "Failure": "countledger.producers.buffer.errors",
-    "Pending": "countledger.producers.buffer.pending",
+    "Pending": "countledger.producers.buffer.outcomes",
     "BufferedProducer": "countledger.producers.buffer.producer",
-    "BufferStatistics": "countledger.producers.buffer.statistics",
+    "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",
     "Correction": "countledger.producers.compensation",
     "Event": "countledger.producers.event",

@@ -188,7 +188,7 @@ class CountLedger:
         names of the tables.
         """
         from countledger import Buffering
-        from countledger.producers.asynchronous.assembly import async_producer
+        from countledger.producers.asynchronous.producer import async_producer
 
         return async_producer(
             self.connection, buffering or Buffering(), self.namespaces, on_failure

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from countledger.consumers.alerts.crossing import Crossing
 from countledger.consumers.alerts.rule import Direction, target_of
@@ -16,6 +16,7 @@ from countledger.ledger.amount import from_number, to_text
 from countledger.ledger.clock import to_datetime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from countledger.consumers.alerts.crossing import TotalChange
@@ -74,6 +75,28 @@ class Alert:
     def at(self) -> datetime:
         """When the stream made the update's record, in UTC."""
         return to_datetime(self.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAlert:
+    """An alert that its target did not take.
+
+    Attributes:
+        alert: the alert.
+        reason: the last answer of the target.
+        silent: whether the target did not answer at all: another attempt may take as long.
+    """
+
+    alert: Alert
+    reason: str
+    silent: bool = False
+
+
+class Publisher(Protocol):
+    """Sends alerts to their targets."""
+
+    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
+        """Send alerts in order; the result is those that the target did not take."""
 
 
 @dataclass(frozen=True, slots=True)

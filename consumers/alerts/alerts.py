@@ -22,10 +22,9 @@ from countledger.ledger.total import decode_total
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert import Alert, Publisher
     from countledger.consumers.alerts.alert_log import AlertLog, LoggedAlert
     from countledger.consumers.alerts.dead_letters import Resender, Resent
-    from countledger.consumers.alerts.delivery import Publisher
     from countledger.consumers.alerts.initial_scan import InitialScan
     from countledger.consumers.alerts.rule import Rule, RuleSpec, Target
     from countledger.consumers.alerts.rules import Rules

@@ -1,11 +1,11 @@
-"""What one stream record of `counters` tells of a total, straight from the event's plain dicts.
+"""The change of a total in a stream record of `counters`, and the thresholds that it crosses.
 
 MODIFY of a total                from its old value to its new one
 INSERT of a ledger's total,      from zero
   or of a sequence by a draw
-INSERT of a strict counter,      nothing: it is being made, with the value that it opens with
+INSERT of a strict counter,      no change: it is created with its opening value
   or of a sequence made first
-REMOVE, any other item           nothing
+REMOVE, any other item           no change
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 
-# What every ledger's total counts, and no other kind of counter does.
+# An attribute of every ledger total, and of no other kind of counter.
 _OF_A_LEDGER: Final = "entries"
-# What a sequence says of itself; one that was made, rather than drawn from, tells its `first`.
+# The method of a sequence; one that was created before its first draw has `first`.
 _SEQUENCE: Final = {"S": "sequence"}
-# What a message of an alert holds (`message`): versions that are exact in any reader's JSON, and
-# numbers as long as a sum of any entries, to the last place that one of them has.
+# The limits of a message of an alert: versions that are exact in JSON, and numbers as long as a
+# sum of entries, to their last decimal place.
 _VERSION_MAX: Final = 2**53
 _HIGHEST: Final = 10**77
 _LOWEST: Final = -_HIGHEST
@@ -41,14 +41,14 @@ _LAST_PLACE: Final = -38
 
 
 class TotalChange(NamedTuple):
-    """One update that moved a total.
+    """One update that changed a total.
 
     Attributes:
         sequence: of its record.
         counter: whose total.
-        old: its value before.
-        new: its value behind.
-        version: of the total behind it; each update of a counter has a higher one.
+        old: its value before the update.
+        new: its value after it.
+        version: of the total after the update; each update of a counter has a higher one.
         at_ms: when the stream made the record, in whole seconds, milliseconds since the epoch.
     """
 
@@ -66,7 +66,7 @@ class TotalChange(NamedTuple):
 
 
 def total_change_of(record: Mapping[str, Any], sequence: int, now_ms: int) -> TotalChange | None:
-    """The change of a record, or None where no total moved.
+    """The change in a record, or None if no total changed.
 
     Raises:
         MalformedRecord: an attribute is absent or malformed, or the record is older than the stream
@@ -110,7 +110,7 @@ def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
 
 
 def is_tellable(total: Amount, version: int = 0) -> bool:
-    """Whether a message holds a total and its version: it does, unless they were set by hand."""
+    """Whether a message can contain a total and its version; not if they were set by hand."""
     if not 0 <= version < _VERSION_MAX or not _LOWEST < total < _HIGHEST:
         return False
     return isinstance(total, int) or int(total.as_tuple().exponent) >= _LAST_PLACE
@@ -146,7 +146,7 @@ class Crossing:
     Attributes:
         threshold: the threshold; of a range the first one that the total passes.
         through: of a range the last one; None for a single threshold.
-        count: how many thresholds it stands for.
+        count: the number of thresholds.
     """
 
     threshold: Amount
@@ -160,9 +160,16 @@ def direction_of(old: Amount, new: Amount) -> Direction:
 
 
 def crossings(old: Amount, new: Amount, rule: Rule) -> tuple[Crossing, ...]:
-    """The crossings of one update of a total from `old` to `new`, in their order.
+    """The crossings of an update of a total from `old` to `new`, in order.
 
-    Whether a rule with a re-arm level is armed is not asked here.
+    It does not look whether the rule is armed.
+
+        rising     old < threshold <= new
+        falling    old > threshold >= new
+        step       thresholds are threshold, threshold + step, threshold + 2 steps, ...; a falling
+                   rule counts its steps downwards
+
+    More than `CROSSINGS_MAX` crossings in one update become one, with the whole range.
     """
     way = direction_of(old, new)
     if old == new or rule.direction not in (way, Direction.BOTH):
@@ -182,14 +189,14 @@ def crossings(old: Amount, new: Amount, rule: Rule) -> tuple[Crossing, ...]:
 
 
 def is_beyond(total: Amount, rule: Rule) -> bool:
-    """Whether a total has reached the threshold, on the side that a rule looks to."""
+    """Whether a total is at or beyond the threshold of a rule."""
     if rule.direction is Direction.FALLING:
         return total <= rule.threshold
     return total >= rule.threshold
 
 
 def is_back(total: Amount, rule: Rule) -> bool:
-    """Whether a total has reached the level that arms a rule again; without one, always."""
+    """Whether a total is at or beyond the re-arm level; without one, always."""
     if rule.rearm is None:
         return True
     if rule.direction is Direction.FALLING:
@@ -198,7 +205,7 @@ def is_back(total: Amount, rule: Rule) -> bool:
 
 
 def last_passed(total: Amount, rule: Rule) -> Crossing | None:
-    """The threshold beyond which a total already is: of a rule with a step the last one passed."""
+    """The threshold at or behind a total, if it is beyond one; with a step the last one passed."""
     if not is_beyond(total, rule):
         return None
     if rule.step is None:

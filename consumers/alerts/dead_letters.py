@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_sqs import SQSClient
 
-    from countledger.consumers.alerts.alert import Alert
-    from countledger.consumers.alerts.delivery import Publisher
+    from countledger.consumers.alerts.alert import Alert, Publisher
     from countledger.consumers.alerts.rule import Target
 
 _FORMAT: Final = 1

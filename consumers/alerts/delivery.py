@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
+from countledger.consumers.alerts.alert import FailedAlert
 from countledger.consumers.alerts.alert_log import plan_log
 from countledger.consumers.alerts.dead_letters import DeadLetter
 from countledger.consumers.alerts.message import bus_entry, topic_entry
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_sns import SNSClient
 
-    from countledger.consumers.alerts.alert import Alert, Firing
+    from countledger.consumers.alerts.alert import Alert, Firing, Publisher
     from countledger.consumers.alerts.dead_letters import DeadLetters
     from countledger.consumers.alerts.rule import Target, Topic
     from countledger.ledger.attempts import Answer
@@ -64,28 +65,6 @@ _BACKOFF: Final = Backoff(attempts=5, base_ms=100, cap_ms=1_000)
 _SILENCE_MS: Final = 2 * SECOND_MS
 _SILENCES_MAX: Final = 2
 _LOGGED_REASON_MAX_CHARACTERS: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class FailedAlert:
-    """An alert that its target did not take.
-
-    Attributes:
-        alert: the alert.
-        reason: the last answer of the target.
-        silent: whether the target did not answer at all: another attempt may take as long.
-    """
-
-    alert: Alert
-    reason: str
-    silent: bool = False
-
-
-class Publisher(Protocol):
-    """Sends alerts to their targets."""
-
-    def publish(self, alerts: Sequence[Alert], target: Target) -> list[FailedAlert]:
-        """Send alerts in order; the result is those that the target did not take."""
 
 
 class _NotTaken(CountledgerError):

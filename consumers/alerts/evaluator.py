@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from countledger.consumers.alerts.crossing import TotalChange, total_change_of
 from countledger.consumers.alerts.delivery import Notifier
-from countledger.consumers.alerts.state import PublishFiring, WriteState, decide, may_matter
-from countledger.consumers.alerts.state_item import decode_state, published_write_of, write_of
+from countledger.consumers.alerts.state import decide, may_matter
+from countledger.consumers.alerts.state_item import (
+    PublishFiring,
+    WriteState,
+    decode_state,
+    published_write_of,
+    write_of,
+)
 from countledger.consumers.record import MalformedRecord, created_at_ms, find, sequence_of
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
@@ -37,8 +43,8 @@ from countledger.ledger.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from countledger.consumers.alerts.alert import Publisher
     from countledger.consumers.alerts.dead_letters import DeadLetters
-    from countledger.consumers.alerts.delivery import Publisher
     from countledger.consumers.alerts.rule import Rule
     from countledger.consumers.alerts.rule_index import KnownRules, RuleIndex
     from countledger.consumers.alerts.state_item import AlertState
@@ -48,12 +54,12 @@ if TYPE_CHECKING:
     from countledger.ledger.operations import Put
 
 _THREADS: Final = 16
-# A stored state differs from the expected one only if another invocation evaluates the same
-# records. Each refusal carries the stored state, which is further ahead.
+# A write is refused if another invocation evaluates the same records; its state is further ahead.
 _STEPS_MAX: Final = 20
 
 # A counter and the name of a rule.
 _Place = tuple[str, str]
+_Step = PublishFiring | WriteState
 
 
 class Link(NamedTuple):
@@ -65,14 +71,12 @@ class Link(NamedTuple):
 
 @dataclass(slots=True)
 class ChainOutcome:
-    """The result for the changes of one counter under one rule.
+    """The result for the changes of one counter under one rule; as in `EvaluationOutcome`.
 
     Attributes:
-        published: the number of alerts that were published, repeated ones included.
-        dead: the number of these that went to the dead letters.
-        rejected: the number of changes that can never be evaluated and went to the quarantine.
-        failed_at: the first change that was not finished, or None.
-        error: why it was not finished.
+        rejected: the number of changes that went to the quarantine.
+        failed_at: the first change that was not finished, and
+        error: why.
     """
 
     published: int = 0
@@ -91,7 +95,7 @@ class ChainEvaluator:
         table: the table `counters`.
         notifier: publishes the alerts.
         to_quarantine: stores a record in the quarantine: its sequence number, and the reason.
-        deadline: no change is started after it; None: no deadline.
+        deadline: no change is started after it.
         decide: the next step for a change.
         write_of: the write of a state.
     """
@@ -101,17 +105,14 @@ class ChainEvaluator:
     notifier: Notifier
     to_quarantine: Callable[[int, str], None]
     deadline: Deadline | None = None
-    decide: Callable[[AlertState | None, TotalChange, Rule], PublishFiring | WriteState | None] = (
-        decide
-    )
+    decide: Callable[[AlertState | None, TotalChange, Rule], _Step | None] = decide
     write_of: Callable[[str, WriteState], Put] = write_of
 
     def evaluate(self, links: Sequence[Link]) -> ChainOutcome:
         """Evaluate changes in order.
 
-        Cost: nothing for a change without an effect; for a rule with a re-arm level one read unit
-        for all changes together. A change that fires: one write unit for the state, one for its
-        mark, two for the log; if it is delivered again, one in all.
+        Cost: nothing without an effect, but for a rule with a re-arm level one read unit for all.
+        A change that fires: four write units (state, mark, log twice); delivered again one.
         """
         outcome = ChainOutcome()
         state: AlertState | None = None
@@ -135,7 +136,7 @@ class ChainEvaluator:
     def _finish(
         self, link: Link, state: AlertState | None, outcome: ChainOutcome
     ) -> AlertState | None:
-        """Take all steps for a change; the state after it, as far as known."""
+        """Take all steps for a change; the known state after it."""
         for _ in range(_STEPS_MAX):
             step = self.decide(state, link.change, link.rule)
             if step is None:
@@ -157,7 +158,7 @@ class ChainEvaluator:
         )
 
     def _read(self, link: Link) -> AlertState | None:
-        """The stored state. If it is corrupt, the write that needs it reports that."""
+        """The stored state; a corrupt one is reported by the write that needs it."""
         key = keys.alert_state_key(link.change.counter, link.rule.name)
         try:
             return _decoded(self.dynamo.get(self.table, key, consistent=True))
@@ -180,8 +181,8 @@ class EvaluationOutcome:
         dead: the number of these that went to the dead letters.
         quarantined: the number of records that went to the quarantine.
         failed: the error of each counter and rule that was not finished.
-        retry_from: the lowest sequence number that may not be evaluated yet, or None.
-        lag_ms: the age of the last record by this clock, or None without a record.
+        retry_from: the lowest sequence number that may not be evaluated yet.
+        lag_ms: the age of the last record by this clock.
     """
 
     records: int
@@ -237,8 +238,7 @@ class Evaluator:
             deadline: no change is started after it; None: the time limit of the function.
 
         Raises:
-            ServiceFailed: the rules cannot be read, or the quarantine cannot store a record;
-                nothing was evaluated.
+            ServiceFailed: the rules or the quarantine failed; nothing was evaluated.
         """
         deadline = deadline or Deadline.within(self.clock)
         outcome = EvaluationOutcome(len(records))

@@ -1,9 +1,9 @@
-"""Totals that are beyond a threshold already when a rule takes effect: told if a user asks for it.
+"""The initial scan: alerts for totals that are beyond the threshold when a rule becomes effective.
 
-The evaluator sees changes, and such a total need not change. So once the rule is in force, and
-every update from then on is judged, its counters are read. What was beyond before is beyond then,
-or has moved back since, which the evaluator sees. The state tells who came first, so a counter
-alerts once.
+The evaluator sees changes only, and such a total need not change. So the scan waits until the rule
+is effective, when every later change will be evaluated, and reads the rule's counters then. A total
+that was beyond before is still beyond, or has come back by a change that the evaluator sees. The
+alert state decides whether scan or evaluator came first, so a counter alerts once.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from countledger.ledger.total import decode_total
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from countledger.consumers.alerts.alert import Publisher
     from countledger.consumers.alerts.dead_letters import DeadLetters
-    from countledger.consumers.alerts.delivery import Publisher
     from countledger.consumers.alerts.rule import Rule
     from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
 
-# Between clocks that agree a rule is in force within seconds.
+# If clocks agree, a rule is effective within seconds.
 _WAIT_MAX_MS: Final = MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
 class InitialScan:
-    """Tells of totals that stand beyond a threshold.
+    """Alerts for totals that are beyond the threshold of a new rule.
 
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry, a second application is refused.
         table: the table `counters`.
-        publisher: takes alerts to their targets.
-        dead_letters: takes those that fail.
-        clock: tells when the rule is in force.
+        publisher: sends alerts to their targets.
+        dead_letters: stores alerts that were not taken.
+        clock: the time.
     """
 
     dynamo: DynamoClient
@@ -56,48 +56,48 @@ class InitialScan:
     clock: Clock = field(default_factory=SystemClock)
 
     def run(self, rule: Rule) -> int:
-        """Wait until a rule is in force, and tell of its counters that are beyond the threshold.
+        """Wait until a rule is effective, and alert for its counters that are beyond the threshold.
 
         One read unit for each counter, for a prefix also a scan of the table; four write units for
-        each that is beyond. Again under the same revision it tells what was not told before.
+        each that is beyond. A repeated scan of a revision alerts for the counters that were left.
 
         Returns:
-            How many alerts were told.
+            The number of alerts published.
 
         Raises:
-            ServiceFailed: some counters could not be judged; `alert set NAME --now` goes on.
+            ServiceFailed: some counters failed; `alert set NAME --now` goes on.
         """
         self._await(rule)
         notifier = Notifier(self.publisher, self.dead_letters, self.dynamo, self.table, self.clock)
-        judge = ChainEvaluator(
+        evaluator = ChainEvaluator(
             self.dynamo, self.table, notifier, _refuse, decide=decide_scan, write_of=scan_write_of
         )
-        told = 0
+        published = 0
         failed: dict[str, CountledgerError] = {}
         for item in self._totals(rule):
             change = _standing_still(item, max(rule.effective_from_ms, self.clock.now_ms()))
             if change is None:
                 continue
-            judged = judge.evaluate([Link(change, rule)])
-            told += judged.published
-            if judged.error is not None:
-                failed[change.counter] = judged.error
+            outcome = evaluator.evaluate([Link(change, rule)])
+            published += outcome.published
+            if outcome.error is not None:
+                failed[change.counter] = outcome.error
         if failed:
             counter, error = next(iter(failed.items()))
             raise ServiceFailed(
-                f"rule {rule.name!r} is made, but {len(failed)} of its counters could not be "
-                f"judged, such as {counter!r} ({error}): `countledger alert set {rule.name} --now` "
-                "goes on"
+                f"rule {rule.name!r} is stored, but {len(failed)} of its counters failed in the "
+                f"initial scan, such as {counter!r} ({error}): `countledger alert set {rule.name} "
+                "--now` goes on"
             )
-        return told
+        return published
 
     def _await(self, rule: Rule) -> None:
         # A second more, for the clock by which the stream stamps its records.
         wait_ms = rule.effective_from_ms + SECOND_MS - self.clock.now_ms()
         if wait_ms > _WAIT_MAX_MS:
             raise ServiceFailed(
-                f"rule {rule.name!r} takes effect in {show_duration(wait_ms)} only, by this "
-                f"machine's clock: try `countledger alert set {rule.name} --now` then"
+                f"rule {rule.name!r} is effective in {show_duration(wait_ms)} only, by this "
+                f"machine's clock: run `countledger alert set {rule.name} --now` then"
             )
         if wait_ms > 0:
             self.clock.sleep_ms(wait_ms)
@@ -115,7 +115,7 @@ class InitialScan:
 
 
 def _standing_still(item: Item, now_ms: int) -> TotalChange | None:
-    """A total as a change from its value to the same; None where it is not judged."""
+    """A total as a change from its value to the same; None if no rule evaluates it."""
     try:
         total = decode_total(item)
     except CorruptItem:

@@ -174,10 +174,10 @@ def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: in
     """A rule as the next revision of its name.
 
     Args:
-        snapshot: the rules as they are.
-        rule: what it shall be.
-        revision: its id.
-        effective_ms: when it takes effect at the earliest.
+        snapshot: the current rules.
+        rule: the new rule.
+        revision: the id of its revision.
+        effective_ms: the earliest time from which it is effective.
     """
     return replace(
         rule,
@@ -188,20 +188,20 @@ def followed(snapshot: RuleSnapshot, rule: Rule, revision: str, effective_ms: in
 
 
 def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
-    """Make a rule, or let a revision follow the one that is there.
+    """The writes that create a rule, or add a revision to an existing one.
 
     Args:
         table: the table `counters`.
-        snapshot: the rules as they are.
+        snapshot: the current rules.
         rule: the new revision, as `followed` made it.
 
     Raises:
-        BadRule: there are too many.
+        BadRule: the limit of rules is reached.
     """
     if len(snapshot.current) + len(snapshot.past) >= ALERT_RULES_MAX:
         raise BadRule(
-            f"there are {len(snapshot.current)} alert rules, and {len(snapshot.past)} revisions of "
-            f"the last hours are kept; together they may be {ALERT_RULES_MAX}"
+            f"{len(snapshot.current)} alert rules and {len(snapshot.past)} kept revisions of the "
+            f"last hours reach the limit of {ALERT_RULES_MAX}: delete rules, or wait some hours"
         )
     known = rule.name in snapshot.current or rule.name in snapshot.unreadable
     ended = _ended(snapshot, rule.name, rule.effective_from_ms)
@@ -214,7 +214,7 @@ def plan_put(table: str, snapshot: RuleSnapshot, rule: Rule) -> list[Write]:
 
 
 def plan_delete(table: str, snapshot: RuleSnapshot, name: str, effective_ms: int) -> list[Write]:
-    """Delete a rule, which may be one that cannot be read."""
+    """The writes that delete a rule, which may be corrupt."""
     until_ms = _effective_ms(snapshot, name, effective_ms)
     ended = _ended(snapshot, name, until_ms)
     stamp = RuleStamp(snapshot.number + 1, snapshot.count - 1, None, ended)
@@ -226,7 +226,7 @@ def plan_delete(table: str, snapshot: RuleSnapshot, name: str, effective_ms: int
 
 
 def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
-    """When a change takes effect: in whole seconds, and not before the one before it did."""
+    """When a change is effective: in whole seconds, and not before the previous change."""
     before = [rule for rule in snapshot.past if rule.name == name]
     if name in snapshot.current:
         before.append(snapshot.current[name])
@@ -236,13 +236,13 @@ def _effective_ms(snapshot: RuleSnapshot, name: str, effective_ms: int) -> int:
 
 
 def _ended(snapshot: RuleSnapshot, name: str, until_ms: int) -> Rule | None:
-    """The current revision with its end, where there is one that can be read."""
+    """The current revision with its end, unless it is missing or corrupt."""
     there = snapshot.current.get(name)
     return None if there is None else replace(there, effective_until_ms=until_ms)
 
 
 def _kept(table: str, stamp: RuleStamp) -> list[Write]:
-    """The revision that ends, as a past one."""
+    """The write of the revision that ends."""
     return [] if stamp.ended is None else [Put(table, encode_rule(stamp.ended, stamp.number))]
 
 

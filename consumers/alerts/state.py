@@ -38,7 +38,7 @@ from countledger.consumers.alerts.crossing import (
     last_passed,
 )
 from countledger.consumers.alerts.rule import Direction
-from countledger.consumers.alerts.state_item import AlertState, ScanAlert
+from countledger.consumers.alerts.state_item import AlertState, PublishFiring, ScanAlert, WriteState
 
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Firing
@@ -110,28 +110,6 @@ def _table() -> dict[tuple[AlertStatus, AlertInput], _Cell]:
 
 
 ACTIONS: Final = _table()
-
-
-@dataclass(frozen=True, slots=True)
-class PublishFiring:
-    """The next step: publish these alerts of the state, which an initial scan fired or a change."""
-
-    firing: Firing
-    from_scan: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WriteState:
-    """The next step: write a state.
-
-    Attributes:
-        state: the state.
-        over: the state that must be stored: one with a scan alert, or any for a scan. None: any
-            earlier state without a scan alert.
-    """
-
-    state: AlertState
-    over: AlertState | None = None
 
 
 def decide(

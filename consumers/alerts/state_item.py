@@ -17,7 +17,6 @@ from countledger.ledger.operations import Put, Update
 if TYPE_CHECKING:
     from countledger.consumers.alerts.alert import Firing
     from countledger.consumers.alerts.crossing import TotalChange
-    from countledger.consumers.alerts.state import PublishFiring, WriteState
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
@@ -94,6 +93,28 @@ class AlertState:
         if change.at_ms < self.at_ms - ALERT_MADE_ANEW_MS:
             return True
         return change.version <= self.version
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFiring:
+    """The next step: publish these alerts of the state, which an initial scan fired or a change."""
+
+    firing: Firing
+    from_scan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteState:
+    """The next step: write a state.
+
+    Attributes:
+        state: the state.
+        over: the state that must be stored: one with a scan alert, or any for a scan. None: any
+            earlier state without a scan alert.
+    """
+
+    state: AlertState
+    over: AlertState | None = None
 
 
 def write_of(table: str, write: WriteState) -> Put:

@@ -146,7 +146,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "Set totals that drifted to the exact sums of the ledger; create missing totals.",
     ),
     "ingest": Command(
-        _CHECK, "ingest", "app", "What came through Kinesis too late, and sending it again."
+        _CHECK, "ingest", "app", "List and resend entries that arrived through Kinesis too late."
     ),
     "quarantine": Command(
         _CHECK,

@@ -83,7 +83,7 @@ def measure(
 
     Args:
         client: of the stack.
-        clock: tells the time.
+        clock: gives the time.
         least_ms: as `pace_of`.
     """
     now_ms = (clock or SystemClock()).now_ms()

@@ -126,7 +126,7 @@ def build_bundle(target: BundleTarget, *, lock: Path = LOCK_PATH) -> Bundle:
             hash differs, or it is all too large.
     """
     if not lock.is_file():
-        raise BundleFailed(f"{lock} does not exist: install countledger anew, or use a checkout")
+        raise BundleFailed(f"{lock} does not exist: reinstall countledger, or use a checkout")
     if find_spec("uv") is None:
         raise BundleFailed("the bundle is built by uv: pip install 'countledger[deploy]'")
     with tempfile.TemporaryDirectory(prefix="countledger-bundle-") as directory:

@@ -55,7 +55,7 @@ class ResourceChange:
 
     @property
     def dangerous(self) -> bool:
-        """Whether something is deleted, or made anew in another's place."""
+        """Whether a resource is deleted or replaced."""
         if self.effect is Effect.MAY_REPLACE:
             return self.kind in _HOLDS_DATA
         return self.effect in {Effect.REPLACE, Effect.DELETE}
@@ -85,7 +85,7 @@ def _effect(described: Mapping[str, Any]) -> Effect:
         return replaced.get(str(described.get("Replacement")), Effect.CHANGE)
     if action == "Remove":
         return Effect.DELETE
-    # `Dynamic` (decided on the way) and whatever comes later: nobody can say that it is harmless.
+    # `Dynamic` (decided on the way) and whatever comes later: it may be harmful.
     return Effect.REPLACE
 
 
@@ -138,7 +138,7 @@ def tags_for(given: Mapping[str, str], existing: Mapping[str, Any] | None) -> li
     return [{"Key": key, "Value": value} for key, value in {**before, **given}.items()]
 
 
-# What AWS itself writes, and nobody else may.
+# The prefix of tags that only AWS may write.
 _RESERVED: Final = "aws:"
 
 
@@ -149,7 +149,7 @@ def tag_entries(dynamodb: DynamoDBClient, table: str, tags: Mapping[str, str]) -
     for each of its replicas, and gets nothing.
 
     Raises:
-        AccessDenied: whoever deploys may not tag a table.
+        AccessDenied: the caller has no permission to tag a table.
     """
     given = [{"Key": k, "Value": v} for k, v in tags.items() if not k.startswith(_RESERVED)]
     if not given:

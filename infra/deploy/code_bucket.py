@@ -58,9 +58,7 @@ def take_bucket(s3: S3Client, name: str, account: str) -> None:
         BadSetting: it does not exist, or is somebody else's.
     """
     if not _is_ours(s3, name, account):
-        raise BadSetting(
-            f"there is no bucket {name!r}: make it first, or leave --bucket out and one is made"
-        )
+        raise BadSetting(f"bucket {name!r} does not exist: create it first, or leave out --bucket")
 
 
 def upload(s3: S3Client, bucket: str, body: bytes, suffix: str) -> str:
@@ -76,7 +74,7 @@ def _is_ours(s3: S3Client, name: str, account: str) -> bool:
         with translated(f"HeadBucket {name}"):
             s3.head_bucket(Bucket=name, ExpectedBucketOwner=account)
     except CountledgerError as error:
-        # A HEAD has no body: the status is all that it tells.
+        # A HEAD has no body: only the status is known.
         text = str(error)
         if "404" in text or "NoSuchBucket" in text:
             return False
@@ -93,7 +91,7 @@ _PARAMETER: Final = "  {name}:\n    Type: String\n"
 
 
 def packaged(template: str, bucket: str, key: str) -> str:
-    """The template, whose parameters of the code say by default where the bundle lies."""
+    """The template, whose parameters of the code name the place of the bundle by default."""
     for name, value in (("CodeBucket", bucket), ("CodeKey", key)):
         declared = _PARAMETER.format(name=name)
         if template.count(declared) != 1:

@@ -1,7 +1,7 @@
 """Deploys the template with a bundle by a change set: propose, look at it, execute, follow.
 
     propose      upload bundle and template, have CloudFormation say what would change
-    execute      let it happen, and tell each event until the end; say why where it fails
+    execute      carry it out, and report each event until the end; the error says why it failed
     discard      forget the proposal, and the empty stack that a first one leaves
 
 Parameters that are not given keep their values, tags that are not given stay.

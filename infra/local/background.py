@@ -88,7 +88,7 @@ def status(stack_name: str = STACK_NAME) -> Running | None:
 
 
 def down(stack_name: str = STACK_NAME) -> bool:
-    """End the local stack and forget its data; also what a crash of it left behind.
+    """End the local stack and delete its data, also after a crash of it.
 
     Returns:
         Whether there was anything to end or to delete.

@@ -64,7 +64,7 @@ class BatchHandled:
 
 @dataclass(frozen=True, slots=True)
 class BatchFailed:
-    """The function handled nothing, or nobody can tell what."""
+    """The function handled nothing, or it is unknown what."""
 
     reason: str
 
@@ -151,13 +151,15 @@ def _lowest_failure(reported: object, batch: RecordBatch, state: Mapping[str, An
     for one in reported if isinstance(reported, list) else [reported]:
         name = one.get("itemIdentifier") if isinstance(one, Mapping) else None
         if not isinstance(name, str) or name not in positions:
-            return BatchFailed(f"batchItemFailures names {one!r}, which is no record of the batch")
+            return BatchFailed(
+                f"batchItemFailures names {one!r}, which is not a record of the batch"
+            )
         lowest = min(lowest, positions[name])
     return BatchPartlyFailed(lowest, state)
 
 
 def follow_up(batch: RecordBatch, verdict: BatchVerdict, settings: MappingSettings) -> FollowUp:
-    """What is done, what is delivered again, what is given up.
+    """What is done, what is delivered again, what is abandoned.
 
     A reported failure makes its record the checkpoint: what comes before is done, the rest is
     delivered again. A failed function has its batch halved, if the mapping says so, which spends no
@@ -218,7 +220,7 @@ def _timestamp(at_s: int) -> str:
 
 
 def on_failure_note(withdrawn: RecordBatch, *, shard_id: str, stream_arn: str) -> dict[str, Any]:
-    """What Lambda sends to an on-failure destination: where the records lie, not what they say."""
+    """What Lambda sends to an on-failure destination: where the records are, not their content."""
     first, last = withdrawn.records[0], withdrawn.records[-1]
     return {
         "version": "1.0",

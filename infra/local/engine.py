@@ -1,4 +1,4 @@
-"""The embedded AWS: MiniStack as a process of its own, on loopback, that leaves nothing behind."""
+"""The embedded AWS: MiniStack as a process of its own, on loopback, that leaves nothing on disk."""
 
 import contextlib
 import os
@@ -110,7 +110,7 @@ class Engine:
         """
         self.home = Path(tempfile.mkdtemp(prefix="countledger-engine-", dir=self._parent_dir))
         try:
-            # The socket listens before the process exists: nobody can take the port in between,
+            # The socket listens before the process exists: no other process can take the port,
             # and the first request simply waits.
             with socket.create_server(("127.0.0.1", 0), backlog=512) as listening:
                 self._port = listening.getsockname()[1]

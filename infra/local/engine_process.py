@@ -4,7 +4,7 @@ Run by `engine.py` as a script of its own, and never imported elsewhere: importi
 the environment, and there may be one engine per process. It imports nothing of countledger, so that
 it starts quickly.
 
-A pipe from the parent tells whether the parent still lives: at its end (also after a kill -9 of the
+The end of a pipe from the parent shows that the parent has ended (also after a kill -9 of the
 parent) this process ends, with the workers of its functions and its temporary directory.
 """
 
@@ -109,7 +109,7 @@ def patch_iam_leading_keys() -> None:
         return {**context, _KEYS_BY_TABLE: found}
 
     def enforced(*request: Any, service_context: Any = None, **rest: Any) -> Any:  # noqa: ANN401 - its own
-        # One request may name several tables, and each is judged by its own keys.
+        # One request may name several tables, and each is checked by its own keys.
         context = dict(service_context or {})
         keys = context.pop(_KEYS_BY_TABLE, {}).get(_table(str(rest.get("resource_arn", ""))))
         if keys:
@@ -247,7 +247,7 @@ def _json_object(text: bytes) -> dict[str, Any]:
 
 
 def end_with_parent(pipe: int) -> None:
-    """Wait for the end of the parent's pipe, then leave nothing behind."""
+    """Wait for the end of the parent's pipe, then delete everything."""
     while os.read(pipe, 1):
         pass
     home = tempfile.gettempdir()

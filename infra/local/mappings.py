@@ -10,7 +10,7 @@ from countledger.infra.template import TemplateUnsupported
 
 @dataclass(frozen=True, slots=True)
 class StreamMapping:
-    """A mapping of a stream, and the stack's outputs that tell of it.
+    """A mapping of a stream, and the outputs of the stack that name it.
 
     Attributes:
         logical_id: the mapping in the template.

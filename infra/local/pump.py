@@ -110,7 +110,7 @@ class Pump:
             source: the stream.
             invoke: calls the function with an event.
             settings: of the event source mapping.
-            on_failure: told what was given up after the last retry.
+            on_failure: called with the note of a batch that is abandoned after the last retry.
             now_s: the clock that closes windows.
 
         Raises:

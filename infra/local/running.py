@@ -38,7 +38,7 @@ def is_under(process: psutil.Process, home: Path) -> bool:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether it runs. A dead one that nobody has waited for does not."""
+    """Whether it runs. A zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -154,8 +154,9 @@ def _living(state: Mapping[str, Any], directory: Path) -> list[psutil.Process]:
     for pid, created_s in state["processes"]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
-            # Its directory tells it from a process with a recycled id, also after the clock was
-            # set. A dying one has lost its environment: then its time of creation does.
+            # Its directory distinguishes it from a process with a reused id, also after the clock
+            # was set. A process that is ending has lost its environment: then compare the time of
+            # its creation.
             ours = is_under(process, directory) or process.create_time() == created_s
             if ours and lives(process):
                 found.append(process)

@@ -51,7 +51,7 @@ class Invocation:
 
     @property
     def failed(self) -> bool:
-        """Whether anything of it must be delivered again or was given up."""
+        """Whether anything of it must be delivered again or was abandoned."""
         return not isinstance(self.verdict, BatchHandled)
 
 
@@ -77,7 +77,7 @@ class ShardDelivery:
             settings: of the event source mapping.
             stream_arn: of its stream.
             invoke: calls the function with an event.
-            on_failure: told what was given up after the last retry.
+            on_failure: called with the note of a batch that is abandoned after the last retry.
             reorder: puts the halves of a failed batch into the order in which they are delivered;
                 the service promises none. None: as they were.
         """

@@ -99,7 +99,7 @@ class LocalStack:
             auth: whether the engine enforces IAM policies.
             pumping: whether the pumps deliver in the background.
             parent_dir: where the engine makes its private directory.
-            parameters: of the template, beside those that a local stack sets.
+            parameters: of the template, besides those that a local stack sets.
         """
         self.name = name
         self.engine = Engine(auth=auth, parent_dir=parent_dir)
@@ -214,7 +214,7 @@ class LocalStack:
             mapping: which mapping of the template it plays.
             stream_arn: what it reads (default: what the mapping does).
             function_name: what it invokes (default: what the mapping does).
-            on_failure: told what was given up after the last retry.
+            on_failure: called with the note of a batch that is abandoned after the last retry.
             now_s: the clock that closes windows.
         """
         client: LambdaClient = self.client(

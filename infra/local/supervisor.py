@@ -1,4 +1,4 @@
-"""The process behind `countledger up`: owns engine and pump until it is told to stop.
+"""The process behind `countledger up`: owns engine and pump until it is stopped.
 
 Run by `background.py`. It writes its state into its temporary directory, and tells that it is ready
 through a pipe whose end it inherits.

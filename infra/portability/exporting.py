@@ -83,7 +83,7 @@ def new_file(path: Path) -> Iterator[ExportFile]:
 
 @contextmanager
 def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
-    """A file of an interrupted export, cut behind the counters that its place knows of.
+    """A file of an interrupted export, cut after the counters that its place has recorded.
 
     Args:
         path: the file.
@@ -97,7 +97,7 @@ def continued_file(path: Path, counters: int) -> Iterator[ExportFile]:
     except OSError as error:
         raise BadSetting(
             f"{path} cannot be gone on with: {error.strerror}; remove {place_beside(path)} to "
-            "begin anew"
+            "start again"
         ) from error
     with stream:
         left, unread = counters, []
@@ -222,7 +222,7 @@ class Exporter:
 
         Args:
             segments: into how many parts each table is cut, to be read side by side: 1 to 64.
-            resume: a file that keeps how far it came; the walk goes on behind it.
+            resume: a file that stores the position; the walk continues after it.
         """
         connection = self.client.connection
         ledger, totals = connection.setting("ledger_table"), connection.setting("counters_table")

@@ -4,7 +4,7 @@ namespace            made, or there already with the same settings
 counter of a ledger  one entry of the whole value, under a key of the import's name; its time
                      is the import's first, so a retry beyond the horizon is refused
 strict counter       made with the value as its opening, or there already as the line says
-sequence             made to go on behind the value, or there already and that far; never moved
+sequence             created to continue after the value, or exists and is that far; never moved
 """
 
 from __future__ import annotations
@@ -76,12 +76,11 @@ class Importer:
         """Begin an import, or go on with the one of that name: one write unit.
 
         Raises:
-            BadSetting: an import cannot be called so.
+            BadSetting: the name is not valid.
         """
         if not name or len(name.encode()) > IMPORT_NAME_MAX_BYTES or "#" in name:
             raise BadSetting(
-                f"an import's name is 1 to {IMPORT_NAME_MAX_BYTES} bytes without '#'; "
-                f"{name[:80]!r} is none"
+                f"import name {name[:80]!r}: give 1 to {IMPORT_NAME_MAX_BYTES} bytes without '#'"
             )
         if keys.has_control_characters(name):
             raise BadSetting(f"the import's name {name[:80]!r} holds control characters")
@@ -176,7 +175,7 @@ class Importer:
         return ImportResult.MADE
 
     def _make_sequence(self, line: CounterLine) -> ImportResult:
-        """One that is there stays where it is: behind the line's number, or it is refused."""
+        """An existing sequence stays as it is, or is refused if it is before the line's number."""
         last = check_number("last number", line.value, 0, SEQUENCE_LAST - 1)
         try:
             self.client.sequences.create(line.counter, first=last + 1)

@@ -31,13 +31,13 @@ _EXACT_IN_JSON: Final = 2**53 - 1
 
 
 def _exact(value: object) -> object:
-    """A number as it stands there, or as text; never one that was a float on its way."""
+    """A number as an integer or as text; never one that was a float in between."""
     if isinstance(value, str):
         value = _number(value)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise ValueError("it is no exact number")  # noqa: TRY004 - pydantic wants it
+        raise ValueError("it is not an exact number")  # noqa: TRY004 - pydantic wants it
     if (isinstance(value, Decimal) and not value.is_finite()) or not amount.fits(value):
-        raise ValueError("it is no finite number of at most 38 digits")
+        raise ValueError("it is not a finite number of at most 38 digits")
     return amount.canonical(value)
 
 
@@ -45,7 +45,7 @@ def _number(text: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError:
-        raise ValueError("it is no number") from None
+        raise ValueError("it is not a number") from None
 
 
 Value = Annotated[Any, BeforeValidator(_exact)]
@@ -141,7 +141,7 @@ def parse_line(line: str | bytes) -> ExportLine:
     except (ValueError, ArithmeticError, RecursionError) as error:
         raise BadPayload(f"the line is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BadPayload(f"the line is no object (it is {shown(value)})")
+        raise BadPayload(f"the line is not an object (it is {shown(value)})")
     try:
         return _kind_of(value).model_validate(value)
     except ValidationError as error:

@@ -65,7 +65,7 @@ class QueueFact:
 
     Attributes:
         name: in the template, as `Quarantine`.
-        waiting: about how many messages nobody has taken.
+        waiting: the approximate number of messages in the queue.
         in_flight: about how many somebody is working on.
         oldest_ms: how old the oldest message is, as CloudWatch last measured; None: unknown.
     """
@@ -183,7 +183,7 @@ class Facts:
 
 # So many alarms are described at once.
 _NAMES_MAX: Final = 100
-# SQS and Lambda tell each minute, and the telling takes some.
+# SQS and Lambda publish each minute, with some delay.
 _BACK: Final = timedelta(minutes=15)
 _PERIOD_S: Final = 60
 
@@ -223,7 +223,7 @@ def measured(
     """The age of each queue's oldest message, and of what each function was last given.
 
     One call. IAM cannot bound who may read metrics, so the stack's policies do not allow it: where
-    it is forbidden nothing is known, and the alarms on the same ages tell.
+    it is forbidden nothing is known, and the alarms on the same ages report them.
 
     Args:
         connection: to the stack.

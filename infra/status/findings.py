@@ -35,7 +35,7 @@ _PROBLEM: Final = "PROBLEM"
 _RUNBOOK: Final = "docs/runbook.md"
 _ADVICE: Final = {
     "Quarantine": (
-        "records of a stream that could not be applied or judged",
+        "records of a stream that could not be applied or evaluated",
         "`countledger quarantine list` shows them with their reasons",
     ),
     "IngestQuarantine": (
@@ -52,7 +52,7 @@ _ADVICE: Final = {
     ),
     "CompactionFailures": (
         "counters that could not be compacted in several attempts",
-        "`countledger compact` on one of them tells why; then purge the queue",
+        "`countledger compact` on one of them shows why; then purge the queue",
     ),
 }
 
@@ -116,7 +116,7 @@ def _of_mapping(mapping: MappingFact) -> Iterator[StatusFinding]:
         yield StatusFinding(
             mapping.name,
             "it was deleted: nothing reads its source",
-            "have the stack make it anew (docs/runbook.md#a-mapping-or-a-stream-is-gone)",
+            "have the stack create it again (docs/runbook.md#a-mapping-or-a-stream-is-gone)",
         )
     elif mapping.state not in _MOVING:
         yield StatusFinding(
@@ -134,7 +134,7 @@ def _of_freshness(freshness: FreshnessFact, now_ms: int) -> Iterator[StatusFindi
         return
     yield StatusFinding(
         "totals",
-        f"the oldest is {show_duration(_whole_seconds(now_ms - since_ms))} behind its ledger",
+        f"the oldest is {show_duration(_whole_seconds(now_ms - since_ms))} later than its ledger",
         f"{_RUNBOOK}#lagalarm; what is unread after 24 hours needs `countledger repair --all`",
     )
 
@@ -174,7 +174,7 @@ def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[StatusFinding]:
         yield StatusFinding(
             subject,
             f"its trigger is {fact.state}: nothing of the namespace is compacted",
-            f"`countledger schedule set {name}` with any option writes it anew",
+            f"`countledger schedule set {name}` with any option writes it again",
         )
     last = fact.last
     if last is None:
@@ -195,7 +195,7 @@ def _of_schedule(fact: ScheduleFact, now_ms: int) -> Iterator[StatusFinding]:
         yield StatusFinding(
             subject,
             f"a counter could not be compacted: {last.work.trouble}",
-            "`countledger compact` on it tells why; its numbers are right",
+            "`countledger compact` on it shows why; its numbers are right",
         )
 
 

@@ -54,7 +54,7 @@ class Gathering:
 
         Args:
             client: of the stack.
-            clock: tells the time.
+            clock: gives the time.
         """
         self._client = client
         self._connection: Connection = client.connection
@@ -70,7 +70,7 @@ class Gathering:
         Raises:
             StackNotFound: there is no such stack.
             CountledgerError: a service failed. What is forbidden, or an item that was corrupt
-                by hand, is told in the facts instead.
+                by hand, is reported in the facts instead.
         """
         stack = self._see("stack", self._stack, None)
         resources: dict[str, dict[str, str]] = self._see("resources", self._resources, {})
@@ -201,6 +201,6 @@ class Gathering:
             yield ScheduleFact(one, state, due, DUE_MAX, last)
 
     def _note(self, what: str, error: CorruptItem) -> None:
-        """One item of several could not be read; the others are told all the same."""
+        """One item of several could not be read; the others are reported all the same."""
         sort = "" if error.key is None else " ".join(error.key)
         self._unseen[f"{what} {sort}".rstrip()] = str(error)

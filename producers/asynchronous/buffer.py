@@ -13,9 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.forks import this_process
-from countledger.producers.asynchronous.delivery import deliver
-from countledger.producers.asynchronous.pending import AsyncOutcomes, AsyncPending
-from countledger.producers.asynchronous.signal import ChangeSignal
+from countledger.producers.asynchronous.pending import AsyncOutcomes, AsyncPending, ChangeSignal
 from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.errors import ProducerClosed
 from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
@@ -24,12 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.producers.asynchronous.sender import AsyncSender
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.coalesce import EntryMaker
-    from countledger.producers.buffer.delivery import Delivered
+    from countledger.producers.buffer.buffering import Buffering, Wait
+    from countledger.producers.buffer.delivery import Delivered, EntryMaker
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Wait
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
     from countledger.producers.buffer.queue import EntryBatch
 
 
@@ -136,7 +132,7 @@ class AsyncBuffer:
         if self.is_parents:
             return
         spool, attempts = self.state.spool, self.buffering.attempts
-        delivered = await deliver(batch, self.sender, spool, attempts=attempts)
+        delivered = await self.sender.deliver(batch, spool, attempts)
         if not self.is_parents:
             self._end(batch, delivered)
 

@@ -1,15 +1,14 @@
-"""Entries on their way that are awaited, and the outcomes that wake whoever does."""
+"""Entries that are awaited, their outcomes, and waiting on an event loop for a change."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from countledger.producers.buffer.outcomes import Outcomes
-from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.outcomes import Outcomes, Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
@@ -82,3 +81,35 @@ class AsyncOutcomes(Outcomes):
         for pending in told:
             if isinstance(pending, AsyncPending):
                 pending.wake()
+
+
+class ChangeSignal:
+    """Wakes everybody who waits, so that each looks again. One event loop uses it."""
+
+    def __init__(self) -> None:
+        """Nothing has changed yet."""
+        self._next = asyncio.Event()
+
+    def signal(self) -> None:
+        """Something has changed."""
+        changed, self._next = self._next, asyncio.Event()
+        changed.set()
+
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        await self._next.wait()
+
+    async def until(self, holds: Callable[[], bool], left_s: Callable[[], float]) -> bool:
+        """Wait until something holds; whether it does in time.
+
+        Args:
+            holds: whether it holds now.
+            left_s: how long it may still take, asked again after each time-out: it may grow.
+        """
+        while not holds():
+            try:
+                await asyncio.wait_for(self._next.wait(), max(left_s(), 0))
+            except TimeoutError:
+                if left_s() <= 0:
+                    return holds()
+        return True

@@ -14,31 +14,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.forks import abandon, abandon_in_forks
 from countledger.producers.asynchronous.buffer import AsyncBuffer
+from countledger.producers.asynchronous.dynamo import open_client
+from countledger.producers.asynchronous.sender import AsyncSender
+from countledger.producers.buffer.assembly import ledger_name
+from countledger.producers.buffer.delivery import EntryMaker
 from countledger.producers.buffer.errors import NotRecorded, NotTaken
+from countledger.producers.buffer.spool import Spool
 from countledger.producers.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from types import TracebackType
     from typing import Self
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.connection import Connection
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
+    from countledger.ledger.namespace import Namespaces
     from countledger.producers.asynchronous.pending import AsyncPending
-    from countledger.producers.asynchronous.sender import AsyncSender
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.coalesce import EntryMaker
+    from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.spool import Spool
-    from countledger.producers.buffer.statistics import BufferStatistics
 
 _LOG: Final = logging.getLogger(__name__)
 # Events that are taken, and spooled, at once.
@@ -209,3 +212,38 @@ class AsyncBufferedProducer:
         return await self._buffer.take_in(
             [self._buffer.state.pending_of(event) for event in events]
         )
+
+
+def async_producer(
+    connection: Connection,
+    buffering: Buffering,
+    namespaces: Namespaces,
+    on_failure: Callable[[Failure], object] | None,
+) -> AsyncBufferedProducer:
+    """A buffered producer of a stack for an event loop.
+
+    Raises:
+        SetupError: there is no such stack.
+    """
+    table = connection.setting("ledger_table")
+
+    @asynccontextmanager
+    async def open_sender() -> AsyncIterator[AsyncSender]:
+        async with open_client(connection) as dynamo:
+            yield AsyncSender(
+                dynamo, table, namespaces, clock_skew_ms=connection.settings.clock_skew_ms
+            )
+
+    def open_spool() -> Spool | None:
+        if buffering.spool is None:
+            return None
+        name = ledger_name(connection)
+        return Spool.open(buffering.spool, ledger=name, fsync=buffering.fsync)
+
+    return AsyncBufferedProducer(
+        buffering,
+        open_sender,
+        EntryMaker(connection.region),
+        open_spool=open_spool,
+        on_failure=on_failure,
+    )

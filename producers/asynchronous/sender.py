@@ -1,4 +1,4 @@
-"""Sending entries from an event loop: the same rules as `sender`, awaited."""
+"""Sending entries from an event loop: the steps of `sender` and `buffer.delivery`, awaited."""
 
 from __future__ import annotations
 
@@ -11,57 +11,63 @@ from countledger.ledger.before_send import guarded
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import PutBatch
+from countledger.producers.buffer.delivery import (
+    PauseCounter,
+    ReadNamespace,
+    delivered,
+    kept,
+    lost,
+    sending,
+)
 from countledger.producers.sender import Sender
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from countledger.ledger.attempts import Answer, Step
-    from countledger.ledger.entry import Entry
     from countledger.producers.asynchronous.dynamo import AsyncDynamoClient
-    from countledger.producers.sender import Outcome
+    from countledger.producers.buffer.delivery import Delivered
+    from countledger.producers.buffer.queue import EntryBatch
+    from countledger.producers.buffer.spool import Spool
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncSender(Sender):
-    """Sends entries to the ledger without holding up an event loop.
+    """Sends entries to the ledger without blocking an event loop.
 
     Its client is an `AsyncDynamoClient`. A thread reads each namespace at its first use.
 
     Attributes:
-        met: the namespaces that are known.
+        known: the namespaces that were read.
     """
 
-    met: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
 
-    async def meet(self, entry: Entry) -> None:
-        """Know the namespace of an entry.
-
-        Raises:
-            NamespaceUnknown, WrongKind: its counter cannot be used like this.
-        """
-        name = namespace_of(entry.counter)
-        if name not in self.met:
-            await asyncio.to_thread(self.namespaces.for_use, entry.counter, Kind.LEDGER)
-            self.met.add(name)
-
-    async def send_batch_soon(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """As `send_batch`, of entries whose namespaces are known."""
-        return await run_async(self.sending_batch(entries), self._perform_soon)
-
-    async def outcome_soon(self, entry: Entry) -> Outcome:
-        """As `outcome_of`, of an entry whose namespace is known."""
-        return await run_async(self.sending_alone(entry), self._perform_soon)
+    async def deliver(self, batch: EntryBatch, spool: Spool | None, attempts: int) -> Delivered:
+        """As `BatchDelivery.deliver`. It raises nothing of its own."""
+        perform = PauseCounter(self._perform_soon)
+        refused = kept(batch, spool)
+        if refused is not None:
+            return refused
+        try:
+            outcomes = await run_async(sending(batch, self, attempts), perform)
+        # Any error, also a bug here: the entries must return to their owner.
+        except Exception as error:  # noqa: BLE001
+            outcomes = lost(batch, error)
+        return delivered(batch, spool, outcomes, perform.pauses)
 
     async def _perform_soon(self, step: Step) -> Answer:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.wait_ms / 1_000)
+        operation = step.operation
+        if isinstance(operation, ReadNamespace):
+            return await self._read(operation.counter)
+        dynamo = cast("AsyncDynamoClient", self.dynamo)
         with guarded(step.before_send):
-            if isinstance(step.operation, PutBatch):
-                table, items = step.operation.table, step.operation.items
-                return await self._async_dynamo.put_batch_soon(table, items)
-            return await self._async_dynamo.put_soon(step.operation)
+            if isinstance(operation, PutBatch):
+                return await dynamo.put_batch_soon(operation.table, operation.items)
+            return await dynamo.put_soon(operation)
 
-    @property
-    def _async_dynamo(self) -> AsyncDynamoClient:
-        return cast("AsyncDynamoClient", self.dynamo)
+    async def _read(self, counter: str) -> None:
+        name = namespace_of(counter)
+        if name not in self.known:
+            await asyncio.to_thread(self.namespaces.for_use, counter, Kind.LEDGER)
+            self.known.add(name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.ledger.assembly import namespaces_of
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.sender import sender_of
 

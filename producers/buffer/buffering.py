@@ -1,4 +1,4 @@
-"""How a buffered producer buffers: its bounds, fixed when it is made."""
+"""The settings of a buffered producer, its counts, and how long it waits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from countledger.ledger.errors import BadSetting, shown
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
+from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from countledger.producers.sender import Outcome
 
 _LINGER_MS: Final = 100
 _COALESCING_LINGER_MS: Final = SECOND_MS
@@ -82,3 +85,86 @@ class Buffering:
     def _check(name: str, value: object, least: int, most: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise BadSetting(f"{name} {shown(value)} is no whole number from {least} to {most}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferStatistics:
+    """One moment of one process's buffer; entries are what is written, events what was added.
+
+    Attributes:
+        events: added.
+        waiting: entries that wait to be sent, or are on their way.
+        under_way: those of them that are on their way.
+        recorded: entries acknowledged as new.
+        duplicates: entries acknowledged as recorded before.
+        failed: entries that came back with an error.
+        batches: requests' worth of entries that came to their end.
+        waits: attempts that were throttled or not answered, and made again.
+        senders: batches that may be on their way at once, now.
+    """
+
+    events: int
+    waiting: int
+    under_way: int
+    recorded: int
+    duplicates: int
+    failed: int
+    batches: int
+    waits: int
+    senders: int
+
+
+@dataclass(slots=True)
+class BufferTally:
+    """How many entries came to which end."""
+
+    recorded: int = 0
+    duplicates: int = 0
+    failed: int = 0
+
+    def count(self, outcome: Outcome) -> None:
+        """One more."""
+        if not isinstance(outcome, Receipt):
+            self.failed += 1
+        elif outcome.status is Status.RECORDED:
+            self.recorded += 1
+        else:
+            self.duplicates += 1
+
+    @property
+    def ended(self) -> int:
+        """How many came to any end: it grows as long as there is progress."""
+        return self.recorded + self.duplicates + self.failed
+
+
+@dataclass(slots=True)
+class Wait:
+    """For how long somebody waits until a buffer is empty.
+
+    With a time-out: so long and no longer, whatever happens. Without one: as long as there is
+    progress, that is, until nothing was acknowledged or refused for as long as the patience.
+
+    Attributes:
+        timeout_s: the time-out, or None.
+        patience_s: the patience.
+        since_s: when the time that counts began; the last progress, where there is no time-out.
+        ended: how many entries had come to an end by then.
+    """
+
+    timeout_s: float | None
+    patience_s: float
+    since_s: float
+    ended: int
+
+    def left_s(self, now_s: float, ended: int) -> float:
+        """How long it may still take; not above 0 where the wait is over.
+
+        Args:
+            now_s: the time, on the clock of `since_s`.
+            ended: how many entries came to an end by now.
+        """
+        if self.timeout_s is not None:
+            return self.since_s + self.timeout_s - now_s
+        if ended != self.ended:
+            self.since_s, self.ended = now_s, ended
+        return self.since_s + self.patience_s - now_s

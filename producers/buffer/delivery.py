@@ -1,61 +1,122 @@
-"""Delivering a batch: it is sent until nobody has to send it again, and the spool told."""
+"""Making the entries of a batch, keeping them in the spool, and sending them.
+
+Until its first send, a pending entry takes in the events of its counter. Then its entry is made
+and never changed: it is sent again as it is, or not at all. A batch is sent until each entry is
+acknowledged, refused, or out of attempts; then the spool is updated.
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from countledger.ledger.attempts import Backoff
+from countledger.ledger.attempts import Backoff, Pause, Send, run
+from countledger.ledger.clock import Clock, SystemClock
+from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     CountledgerError,
     IdempotencyKeyReused,
     KeyExpired,
     WrongKind,
 )
+from countledger.ledger.ids import new_id
+from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
-from countledger.producers.buffer.coalesce import keep
-from countledger.producers.event import Receipt, unacknowledged
+from countledger.ledger.performer import DynamoPerformer
+from countledger.producers.event import Receipt, make_entry, unacknowledged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from random import Random
+    from collections.abc import Callable, Iterable, Sequence
 
-    from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.pending import Pending
+    from countledger.ledger.attempts import Answer, Step, Steps
+    from countledger.producers.buffer.outcomes import Pending
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
+    from countledger.producers.event import Event
     from countledger.producers.sender import Outcome, Sender
 
 _LOG: Final = logging.getLogger(__name__)
-# What no later attempt could change.
-_FOR_GOOD: Final = (IdempotencyKeyReused, KeyExpired, WrongKind)
+# A later attempt would get the same answer.
+_FINAL_REFUSALS: Final = (IdempotencyKeyReused, KeyExpired, WrongKind)
+
+
+# ---- entries ----
+
+
+def may_coalesce(event: Event) -> bool:
+    """Whether a sum loses nothing of an event: it has no key, no note and no time of its own."""
+    return event.key is None and event.note is None and event.occurred_at is None
 
 
 @dataclass(frozen=True, slots=True)
-class NotedBackoff(Backoff):
-    """A back-off that notes its waits: whoever sends much learns that it is too much.
+class EntryMaker:
+    """Makes entries.
 
     Attributes:
-        waits: every wait so far, in milliseconds.
+        region: where this process works; it is the origin of every entry.
+        clock: gives the time of an entry.
+        new_id: makes an id for a millisecond.
     """
 
-    waits: list[float] = field(default_factory=list)
+    region: str
+    clock: Clock = field(default_factory=SystemClock)
+    new_id: Callable[[int], str] = new_id
 
-    def waits_ms(self, random: Random) -> Iterator[float]:
-        """The waits, each noted as it is taken."""
-        for wait_ms in Backoff(self.attempts, self.base_ms, self.cap_ms).waits_ms(random):
-            self.waits.append(wait_ms)
-            yield wait_ms
+    def of_event(self, event: Event) -> Entry:
+        """The entry of one event."""
+        return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
+
+    def make(self, pendings: Iterable[Pending]) -> None:
+        """Make the entries of coalesced events.
+
+        A sum may be 0: its entry is written all the same, for the number of its events.
+        """
+        at_ms = self.clock.now_ms()
+        for draft in pendings:
+            if draft.entry is None:
+                draft.entry = Entry(
+                    counter=draft.counter,
+                    id=self.new_id(at_ms),
+                    delta=draft.delta,
+                    at_ms=at_ms,
+                    origin=self.region,
+                    events=draft.events,
+                )
+                draft.loose = draft.rows is not None
+
+
+def keep(pendings: Iterable[Pending], spool: Spool | None) -> None:
+    """Replace events by their entries in the spool, before the entries are first sent.
+
+    Raises:
+        SpoolRefused: the entries are not kept and must not be sent. Their events are still in the
+            spool, and become entries with another id at the next start.
+    """
+    drafts = [pending for pending in pendings if pending.loose]
+    if not drafts or spool is None:
+        return
+    try:
+        spool.freeze(drafts)
+    except CountledgerError:
+        for draft in drafts:
+            draft.entry = None
+        raise
+    finally:
+        for draft in drafts:
+            draft.loose = False
+
+
+# ---- batches ----
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a batch.
+    """The result of a batch.
 
     Attributes:
-        outcomes: one for each of its entries, in their order.
-        waits: how many attempts were throttled or not answered, and made again.
+        outcomes: one for each of its entries, in order.
+        waits: the number of attempts that were throttled or not answered, and repeated.
     """
 
     outcomes: list[Outcome]
@@ -63,84 +124,145 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchDelivery:
-    """Delivers batches.
+class ReadNamespace:
+    """An operation of the steps below: read the namespace of a counter, unless it is cached."""
+
+    counter: str
+
+
+@dataclass(slots=True)
+class PauseCounter:
+    """Performs steps through another performer, and counts the pauses between attempts.
+
+    A producer that waits often sends too much at once, and slows down.
 
     Attributes:
-        sender: brings entries to the ledger.
-        attempts: how often an entry is sent before it is handed back.
+        perform: the other performer, of a thread or of an event loop.
+        pauses: the number so far.
+    """
+
+    perform: Callable[[Step], Any]
+    pauses: int = 0
+
+    def __call__(self, step: Step) -> Answer:
+        """The answer of the other performer."""
+        self.pauses += isinstance(step, Pause)
+        return self.perform(step)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDelivery:
+    """Delivers batches from a thread.
+
+    Attributes:
+        sender: sends entries to the ledger.
+        attempts: the attempts for an entry, before it is handed back.
     """
 
     sender: Sender
     attempts: int
 
     def deliver(self, batch: EntryBatch, spool: Spool | None) -> Delivered:
-        """Send a batch until it is acknowledged, refused or given up; it raises nothing."""
-        backoff = NotedBackoff(self.attempts)
+        """Send a batch. It raises nothing."""
+        perform = PauseCounter(self._perform)
+        refused = kept(batch, spool)
+        if refused is not None:
+            return refused
         try:
-            keep(batch.pendings, spool)
-        except CountledgerError as error:
-            return Delivered([error] * len(batch.pendings), 0)
-        entries = [one.entry for one in batch.pendings if one.entry is not None]
-        try:
-            outcomes = self._send(replace(self.sender, backoff=backoff), entries, keyed=batch.keyed)
-        # Whatever it is, a bug of ours too: the entries must come back to their owner.
+            outcomes = run(sending(batch, self.sender, self.attempts), perform)
+        # Any error, also a bug here: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
-            outcomes = [unacknowledged(entry, repr(error)) for entry in entries]
-        if spool is not None:
-            settle_spool(spool, batch.pendings, outcomes)
-        return Delivered(outcomes, len(backoff.waits))
+            outcomes = lost(batch, error)
+        return delivered(batch, spool, outcomes, perform.pauses)
 
-    def _send(self, sender: Sender, entries: Sequence[Entry], *, keyed: bool) -> list[Outcome]:
-        if keyed:
-            return [sender.outcome_of(entry) for entry in entries]
+    def _perform(self, step: Step) -> Answer:
+        sender = self.sender
+        if isinstance(step, Send) and isinstance(step.operation, ReadNamespace):
+            return sender.namespaces.for_use(step.operation.counter, Kind.LEDGER)
+        return DynamoPerformer(sender.dynamo, sender.dynamo, sender.clock)(step)
+
+
+def kept(batch: EntryBatch, spool: Spool | None) -> Delivered | None:
+    """Keep the entries of a batch in the spool; the result if they could not be kept."""
+    try:
+        keep(batch.pendings, spool)
+    except CountledgerError as error:
+        return Delivered([error] * len(batch.pendings), 0)
+    return None
+
+
+def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outcome]]:
+    """The steps that send the entries of a batch; an outcome for each.
+
+    An entry whose namespace cannot be read is not sent; the others are.
+    """
+    sender = replace(sender, backoff=Backoff(attempts))
+    outcomes: dict[int, Outcome] = {}
+    readable: dict[int, Entry] = {}
+    known: set[str] = set()
+    entries = _entries(batch)
+    for number, entry in enumerate(entries):
+        namespace = namespace_of(entry.counter)
         try:
-            return sender.send_batch(entries)
-        except CountledgerError:
-            # A namespace that cannot be read: nothing was sent, and the others need not suffer.
-            return self._send_readable(sender, entries)
+            if namespace not in known:
+                yield Send(ReadNamespace(entry.counter))
+        except CountledgerError as error:
+            outcomes[number] = error
+        else:
+            known.add(namespace)
+            readable[number] = entry
+    if batch.keyed:
+        for number, entry in readable.items():
+            outcomes[number] = yield from sender.sending_alone(entry)
+    elif readable:
+        sent = yield from sender.sending_batch(list(readable.values()))
+        outcomes |= dict(zip(readable, sent, strict=True))
+    return [outcomes[number] for number in range(len(entries))]
 
-    def _send_readable(self, sender: Sender, entries: Sequence[Entry]) -> list[Outcome]:
-        outcomes: dict[int, Outcome] = {}
-        good: dict[int, Entry] = {}
-        for number, entry in enumerate(entries):
-            try:
-                sender.namespaces.for_use(entry.counter, Kind.LEDGER)
-            except CountledgerError as error:
-                outcomes[number] = error
-            else:
-                good[number] = entry
-        if good:
-            outcomes |= dict(zip(good, sender.send_batch(list(good.values())), strict=True))
-        return [outcomes[number] for number in range(len(entries))]
+
+def lost(batch: EntryBatch, error: BaseException) -> list[Outcome]:
+    """The outcomes of a batch that ended with an error which is not one of ours."""
+    return [unacknowledged(entry, repr(error)) for entry in _entries(batch)]
 
 
 def undeliverable(batch: EntryBatch, spool: Spool | None, error: BaseException) -> Delivered:
-    """A batch that nothing could be made to send; the spool knows its entries all the same."""
-    try:
-        keep(batch.pendings, spool)
-    except CountledgerError as refused:
-        return Delivered([refused] * len(batch.pendings), 0)
+    """The result of a batch that no client could send; its entries are kept in the spool."""
+    refused = kept(batch, spool)
+    if refused is not None:
+        return refused
     if isinstance(error, CountledgerError):
         return Delivered([error] * len(batch.pendings), 0)
-    entries = [one.entry for one in batch.pendings if one.entry is not None]
-    return Delivered([unacknowledged(entry, repr(error)) for entry in entries], 0)
+    return Delivered(lost(batch, error), 0)
 
 
-def settle_spool(spool: Spool, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
-    """Forget what arrived, put aside what never can; all else is sent again at the next start."""
+def delivered(
+    batch: EntryBatch, spool: Spool | None, outcomes: list[Outcome], waits: int
+) -> Delivered:
+    """The result of a batch that was sent; the spool is updated.
+
+    Acknowledged entries leave the spool, and refused ones are marked. All others are sent again at
+    the next start.
+    """
+    if spool is not None and any(pending.rows for pending in batch.pendings):
+        _update_spool(spool, batch.pendings, outcomes)
+    return Delivered(outcomes, waits)
+
+
+def _update_spool(spool: Spool, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
     acknowledged: list[int] = []
     refused: list[tuple[str, int]] = []
-    if not any(pending.rows for pending in pendings):
-        return
     for pending, outcome in zip(pendings, outcomes, strict=True):
         rows = pending.rows or []
         if isinstance(outcome, Receipt):
             acknowledged += rows[:1]
-        elif isinstance(outcome, _FOR_GOOD):
+        elif isinstance(outcome, _FINAL_REFUSALS):
             refused += [(str(outcome), row) for row in rows[:1]]
     try:
         spool.settle(acknowledged, refused)
     except CountledgerError:
-        # It stays in the spool; sent again at the next start it counts once all the same.
-        _LOG.warning("a spool could not be brought up to date", exc_info=True)
+        # They stay in the spool. Sent again at the next start, they count once.
+        _LOG.warning("a spool could not be updated", exc_info=True)
+
+
+def _entries(batch: EntryBatch) -> list[Entry]:
+    return [one.entry for one in batch.pendings if one.entry is not None]

@@ -17,7 +17,7 @@ from countledger.ledger.errors import BadInput, CountledgerError, ServiceFailed,
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
 
 
 class Failure(NamedTuple):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from threading import Condition, Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.forks import this_process
+from countledger.producers.buffer.buffering import BufferTally, Wait
 from countledger.producers.buffer.errors import Failure, ProducerClosed
-from countledger.producers.buffer.pending import Pending
-from countledger.producers.event import Receipt, Status
+from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.producers.sender import Outcome
 
@@ -25,60 +24,91 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-@dataclass(slots=True)
-class BufferTally:
-    """How many entries came to which end."""
-
-    recorded: int = 0
-    duplicates: int = 0
-    failed: int = 0
-
-    def count(self, outcome: Outcome) -> None:
-        """One more."""
-        if not isinstance(outcome, Receipt):
-            self.failed += 1
-        elif outcome.status is Status.RECORDED:
-            self.recorded += 1
-        else:
-            self.duplicates += 1
-
-    @property
-    def ended(self) -> int:
-        """How many came to any end: it grows as long as there is progress."""
-        return self.recorded + self.duplicates + self.failed
-
-
-@dataclass(slots=True)
-class Wait:
-    """For how long somebody waits until a buffer is empty.
-
-    With a time-out: so long and no longer, whatever happens. Without one: as long as there is
-    progress, that is, until nothing was acknowledged or refused for as long as the patience.
+class Pending:
+    """An entry on its way. Of events that were coalesced, all have the same one.
 
     Attributes:
-        timeout_s: the time-out, or None.
-        patience_s: the patience.
-        since_s: when the time that counts began; the last progress, where there is no time-out.
-        ended: how many entries had come to an end by then.
+        counter: the counter's name.
+        delta: what the entry adds, as far as it is known yet.
+        events: how many events it carries, as far as it is known yet.
+        entry: the entry, once it is made: at once, or if coalescing, before it is first sent.
+        outcome: its receipt or its error, once that is known.
     """
 
-    timeout_s: float | None
-    patience_s: float
-    since_s: float
-    ended: int
+    __slots__ = (
+        "_fates",
+        "callbacks",
+        "counter",
+        "delta",
+        "entry",
+        "events",
+        "handed_back",
+        "loose",
+        "number",
+        "outcome",
+        "rows",
+        "seen",
+        "since_ms",
+        "size",
+    )
 
-    def left_s(self, now_s: float, ended: int) -> float:
-        """How long it may still take; not above 0 where the wait is over.
+    def __init__(self, fates: Outcomes, counter: str, delta: Amount, entry: Entry | None) -> None:
+        self._fates = fates
+        self.counter = counter
+        self.delta = delta
+        self.entry = entry
+        self.events = 1
+        self.outcome: Outcome | None = None
+        # What follows is the buffer's own.
+        self.number = 0  # its place in the queue
+        self.since_ms = 0.0
+        self.size = 0
+        self.rows: list[int] | None = None  # where it lies in the spool
+        self.loose = False  # whether the spool holds its events still, and not its entry
+        self.seen = False  # whether somebody has been told of its outcome
+        self.handed_back = False  # whether the producer's end reported it while it was under way
+        self.callbacks: list[Callable[[Pending], object]] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self.outcome is not None
+
+    def result(self, timeout_s: float | None = None) -> Receipt:
+        """Wait until the entry is acknowledged.
 
         Args:
-            now_s: the time, on the clock of `since_s`.
-            ended: how many entries came to an end by now.
+            timeout_s: for how long, at the most; None waits until it is known.
+
+        Raises:
+            TimeoutError: it is not known yet.
+            ProducerClosed: this is a fork of the process that the entry belongs to.
+            CountledgerError: what `CountLedger.record` raises.
         """
-        if self.timeout_s is not None:
-            return self.since_s + self.timeout_s - now_s
-        if ended != self.ended:
-            self.since_s, self.ended = now_s, ended
-        return self.since_s + self.patience_s - now_s
+        outcome = self.wait(timeout_s)
+        if isinstance(outcome, Receipt):
+            return outcome
+        raise outcome
+
+    def wait(self, timeout_s: float | None = None) -> Outcome:
+        """As `result`, with an error of this entry as a value."""
+        return self._fates.outcome_of(self, timeout_s)
+
+    def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
+        """Have a function called with this, on a sender's thread, once the outcome is known.
+
+        At once and here if it is known already. What it raises is logged.
+        """
+        self._fates.call_when_done(self, callback)
+
+    def join(self, delta: Amount) -> bool:
+        """Take in one more event of the counter; False where the sum is too long for an entry."""
+        total = add(self.delta, delta)
+        if not may_be_added(total):
+            return False
+        self.delta = total
+        self.events += 1
+        return True
 
 
 class Outcomes:

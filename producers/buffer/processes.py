@@ -1,4 +1,8 @@
-"""Buffered producers and their process: none ends with events in hand, none is two processes'."""
+"""Buffered producers and the end of their process, a fork of it, and the end of an invocation.
+
+No process ends with events in hand, and no fork sends its parent's. Between two invocations the
+process of a Lambda is frozen, so a handler flushes before each ends.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ import atexit
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from countledger.ledger.errors import CountledgerError
+from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     class Holder(Protocol):
@@ -23,7 +30,12 @@ if TYPE_CHECKING:
             """Begin again in a fork, with nothing in hand."""
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _LOG: Final = logging.getLogger(__name__)
+# So long before a Lambda's time is over it is told that not all was sent.
+_MARGIN_MS: Final = SECOND_MS
 # For how long the end of a process waits for a producer: whoever ended it does not wait for ever.
 _AT_EXIT_S: Final = 30.0
 # They are kept alive until they are closed: what they hold must not be collected with them.
@@ -72,6 +84,30 @@ def _close_at_its_end(util: Any) -> None:  # noqa: ANN401 - a module
     """A worker of `multiprocessing` ends without `atexit`, but by finalizers of its own."""
     if not any(one.still_active() for one in _FINALIZERS):
         _FINALIZERS[:] = [util.Finalize(None, _close_all, exitpriority=0)]
+
+
+def flushing(handler: Callable[P, R], flush: Callable[[float | None], object]) -> Callable[P, R]:
+    """A handler that flushes before each invocation ends, also where that fails.
+
+    Args:
+        handler: of a Lambda.
+        flush: called with the time that is left, in seconds, or None where nobody knows it.
+    """
+
+    @wraps(handler)
+    def invoke(*arguments: P.args, **options: P.kwargs) -> R:
+        try:
+            return handler(*arguments, **options)
+        finally:
+            flush(_time_left_s(arguments))
+
+    return invoke
+
+
+def _time_left_s(arguments: tuple[Any, ...]) -> float | None:
+    """What an invocation has left, less a margin; None for a context that does not tell."""
+    tell = getattr(arguments[1], "get_remaining_time_in_millis", None) if arguments[1:] else None
+    return None if tell is None else max(tell() - _MARGIN_MS, 0) / SECOND_MS
 
 
 atexit.register(_close_all)

@@ -18,9 +18,8 @@ from countledger.ledger.amount import parse_delta
 from countledger.ledger.errors import BadInput
 from countledger.ledger.forks import abandon, lock_open_in_forks, this_process
 from countledger.producers.buffer.errors import Failure, NotRecorded, NotTaken
-from countledger.producers.buffer.invocations import flushing
 from countledger.producers.buffer.outcomes import Outcomes
-from countledger.producers.buffer.processes import closed, opened
+from countledger.producers.buffer.processes import closed, flushing, opened
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
 from countledger.producers.buffer.threaded import ThreadedBuffer
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.coalesce import EntryMaker
-    from countledger.producers.buffer.delivery import BatchDelivery
-    from countledger.producers.buffer.invocations import P, R
-    from countledger.producers.buffer.pending import Pending
-    from countledger.producers.buffer.statistics import BufferStatistics
+    from countledger.producers.buffer.buffering import Buffering, BufferStatistics
+    from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
+    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.processes import P, R
     from countledger.producers.sender import Outcome
 
 # Events that are spooled by one commit.

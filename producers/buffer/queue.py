@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
 
 # Roughly what an entry takes beside its texts.
 _ENTRY_BYTES: Final = 400

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
 
 # "ctls", so that no other program's database is taken for a spool.
 _APPLICATION: Final = 0x63746C73

@@ -9,7 +9,7 @@ from countledger.ledger.amount import Amount, from_number, to_text
 from countledger.ledger.entry import Entry
 
 if TYPE_CHECKING:
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
 
 
 class Spooled(NamedTuple):

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.buffer.coalesce import keep, may_coalesce
+from countledger.producers.buffer.buffering import BufferStatistics
+from countledger.producers.buffer.delivery import keep, may_coalesce
 from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
 from countledger.producers.buffer.queue import SendQueue, size_of
-from countledger.producers.buffer.statistics import BufferStatistics
 from countledger.producers.event import unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.coalesce import EntryMaker
-    from countledger.producers.buffer.delivery import Delivered
-    from countledger.producers.buffer.outcomes import Outcomes, Wait
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.buffering import Buffering, Wait
+    from countledger.producers.buffer.delivery import Delivered, EntryMaker
+    from countledger.producers.buffer.outcomes import Outcomes, Pending
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from countledger.ledger.amount import Amount
+    from countledger.producers.buffer.buffering import BufferStatistics
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.state import BufferState
-    from countledger.producers.buffer.statistics import BufferStatistics
 
 
 class ThreadedBuffer:

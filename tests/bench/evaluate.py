@@ -23,9 +23,8 @@ from tests.unit.ledger.memory import MemoryClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert import Alert, FailedAlert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.delivery import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 RECORDS: Final = 1_000

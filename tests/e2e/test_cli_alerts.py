@@ -75,7 +75,10 @@ def test_a_rule_lives_from_create_to_delete(command: Command, stack: LocalStack,
     ("target", "reason"),
     [
         ("arn:aws:sns:us-east-1:000000000000:nobody-made-it", "no alert would arrive"),
-        ("arn:aws:sns:eu-west-1:000000000000:alarms", "evaluated in us-east-1: give a topic there"),
+        (
+            "arn:aws:sns:eu-west-1:000000000000:alarms",
+            "evaluated in us-east-1: give a topic in us-east-1",
+        ),
         ("arn:aws-cn:sns:us-east-1:000000000000:alarms", "nothing crosses partitions"),
     ],
 )

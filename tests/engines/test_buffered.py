@@ -9,8 +9,7 @@ import pytest
 from countledger.ledger import keys
 from countledger.ledger.limits import SECOND_MS
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from tests.engines.differences import Difference
 

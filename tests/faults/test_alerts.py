@@ -14,8 +14,7 @@ from countledger.consumers.alerts.alert import Firing
 from countledger.consumers.alerts.dead_letters import Resender
 from countledger.consumers.alerts.delivery import Notifier
 from countledger.consumers.alerts.rule import Rule, Topic
-from countledger.consumers.alerts.state import PublishFiring
-from countledger.consumers.alerts.state_item import published_write_of
+from countledger.consumers.alerts.state_item import PublishFiring, published_write_of
 from tests.engines.store import Store
 from tests.faults.alerting import Telling, new_telling
 from tests.faults.canary import Rule as Kept

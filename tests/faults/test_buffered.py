@@ -11,10 +11,9 @@ import pytest
 from countledger import Buffering
 from countledger.producers.buffer import delivery as buffer_delivery
 from countledger.producers.buffer import processes as buffer_processes
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.errors import NotRecorded
-from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.outcomes import Pending
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.recorder import Recorder

@@ -15,7 +15,7 @@ from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import HOUR_MS
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
 from countledger.producers.asynchronous.sender import AsyncSender
-from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import EntryMaker
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
     from countledger.producers.buffer.spool import Spool
     from tests.simulation.client import Client
     from tests.simulation.process import Process

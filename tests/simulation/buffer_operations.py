@@ -11,8 +11,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
     from tests.simulation.client import Client, Memory
     from tests.simulation.process import Process
     from tests.simulation.world import World

@@ -20,8 +20,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.expressions import Assign, Compare
 from countledger.ledger.operations import Delete, Put, Update
-from countledger.producers.asynchronous import delivery as async_delivery
-from countledger.producers.buffer import coalesce, delivery, outcomes, spool, state
+from countledger.producers.buffer import delivery, outcomes, spool, state
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool_rows import decode_row
 from countledger.producers.claims.claim import Freeing, Taking
@@ -105,12 +104,11 @@ def reopen_under_other_ids(patch: pytest.MonkeyPatch) -> None:
 def send_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
     """The spool has the events still when their entry is sent."""
     patch.setattr(delivery, "keep", lambda _pendings, _spool: None)
-    patch.setattr(async_delivery, "keep", lambda _pendings, _spool: None)
 
 
 def forget_before_the_answer(patch: pytest.MonkeyPatch) -> None:
     """The spool lets go of what is only on its way."""
-    keep = coalesce.keep
+    keep = delivery.keep
 
     def forgetful(pendings: Any, kept: Any) -> None:  # noqa: ANN401 - handed on
         keep(pendings, kept)

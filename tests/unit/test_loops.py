@@ -51,7 +51,6 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "optimism: reads, decides anew and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",
         "consumers/alerts/evaluator.py": "_finish",
-        "consumers/alerts/rules.py": "_change",
         "consumers/total_writer.py": "_apply",
     },
     "not converted to the driver yet": {

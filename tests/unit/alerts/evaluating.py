@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from countledger.consumers.alerts.alert import FailedAlert
 from countledger.consumers.alerts.dead_letters import encode_dead_letter
-from countledger.consumers.alerts.delivery import FailedAlert
 from countledger.consumers.alerts.evaluator import EvaluationOutcome, Evaluator
 from countledger.consumers.alerts.message import body_of
 from countledger.consumers.alerts.rule import Direction, Rule

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from countledger.consumers.alerts.alert import FailedAlert
 from countledger.consumers.alerts.alert_log import AlertLog
 from countledger.consumers.alerts.alerts import Alerts, RuleChange
-from countledger.consumers.alerts.delivery import FailedAlert
 from countledger.consumers.alerts.rules import Rules
 from countledger.consumers.totals import TotalsReader
 from countledger.ledger import keys
@@ -23,7 +23,7 @@ from countledger.ledger.errors import (
     WrongRegion,
 )
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ class Reachable:
 
 
 def _alerts(
-    dynamo: TransactingClient, *, region: str = HOME, targets: Reachable | None = None
+    dynamo: MemoryClient, *, region: str = HOME, targets: Reachable | None = None
 ) -> Alerts:
     rules = Rules(dynamo, TABLE, region, ManualClock())
     services = targets or Reachable()
@@ -88,18 +88,18 @@ def _alerts(
 
 
 @pytest.fixture
-def dynamo() -> TransactingClient:
+def dynamo() -> MemoryClient:
     """Empty tables."""
-    return TransactingClient()
+    return MemoryClient()
 
 
-def _strict(dynamo: TransactingClient, counter: str, **attributes: object) -> None:
+def _strict(dynamo: MemoryClient, counter: str, **attributes: object) -> None:
     key = keys.total_key(counter)
     item = {**key, "method": "atomic", "total": 5, "version": 1, "incarnation": "m", **attributes}
     dynamo.tables.setdefault(TABLE, {})[key["counter"], key["part"]] = item
 
 
-def test_a_rule_is_made_changed_read_and_deleted(dynamo: TransactingClient) -> None:
+def test_a_rule_is_made_changed_read_and_deleted(dynamo: MemoryClient) -> None:
     """By name."""
     alerts = _alerts(dynamo)
 
@@ -115,7 +115,7 @@ def test_a_rule_is_made_changed_read_and_deleted(dynamo: TransactingClient) -> N
         alerts.set("r", threshold=5)
 
 
-def test_a_name_is_taken_once(dynamo: TransactingClient) -> None:
+def test_a_name_is_taken_once(dynamo: MemoryClient) -> None:
     """With the way to change it."""
     _alerts(dynamo).create("r", **WISH)
 
@@ -124,7 +124,7 @@ def test_a_name_is_taken_once(dynamo: TransactingClient) -> None:
 
 
 def test_a_rule_on_a_strict_counter_with_bins_is_refused_with_the_reason(
-    dynamo: TransactingClient,
+    dynamo: MemoryClient,
 ) -> None:
     """It has no single total; one without bins has."""
     _strict(dynamo, "seats:spread", bins=4)
@@ -141,7 +141,7 @@ def test_a_rule_on_a_strict_counter_with_bins_is_refused_with_the_reason(
     assert alerts.get("r").counter == "seats:plain"
 
 
-def test_a_rule_on_a_prefix_reads_no_total(dynamo: TransactingClient) -> None:
+def test_a_rule_on_a_prefix_reads_no_total(dynamo: MemoryClient) -> None:
     """It names no counter that could have bins."""
     alerts = _alerts(dynamo)
 
@@ -152,7 +152,7 @@ def test_a_rule_on_a_prefix_reads_no_total(dynamo: TransactingClient) -> None:
     assert dynamo.calls[before:].count("get") == of_counter - 1
 
 
-def test_an_unreachable_target_is_refused_when_the_rule_is_made(dynamo: TransactingClient) -> None:
+def test_an_unreachable_target_is_refused_when_the_rule_is_made(dynamo: MemoryClient) -> None:
     """And when it is changed."""
     alerts = _alerts(dynamo, targets=Reachable({ARN}))
 
@@ -164,7 +164,7 @@ def test_an_unreachable_target_is_refused_when_the_rule_is_made(dynamo: Transact
     assert str(alerts.get("r").target) == "bus"
 
 
-def test_rules_are_kept_where_they_are_evaluated(dynamo: TransactingClient) -> None:
+def test_rules_are_kept_where_they_are_evaluated(dynamo: MemoryClient) -> None:
     """At home, unless said otherwise; elsewhere it has to be said."""
     away = _alerts(dynamo, region="eu-west-1")
 
@@ -175,7 +175,7 @@ def test_rules_are_kept_where_they_are_evaluated(dynamo: TransactingClient) -> N
     assert away.create("r", evaluate_in="eu-west-1", **WISH).evaluate_in == "eu-west-1"
 
 
-def test_a_file_makes_changes_and_leaves_what_is_so(dynamo: TransactingClient) -> None:
+def test_a_file_makes_changes_and_leaves_what_is_so(dynamo: MemoryClient) -> None:
     """Doing it again changes nothing; what the file does not name stays."""
     alerts = _alerts(dynamo)
     alerts.create("other", **WISH)
@@ -190,7 +190,7 @@ def test_a_file_makes_changes_and_leaves_what_is_so(dynamo: TransactingClient) -
     assert [rule.name for rule in alerts.list()] == ["a", "b", "other"]
 
 
-def test_what_a_file_leaves_out_has_its_default(dynamo: TransactingClient) -> None:
+def test_what_a_file_leaves_out_has_its_default(dynamo: MemoryClient) -> None:
     """Unlike `set`, where it stays."""
     alerts = _alerts(dynamo)
     alerts.create("r", **WISH, rearm=5)
@@ -200,7 +200,7 @@ def test_what_a_file_leaves_out_has_its_default(dynamo: TransactingClient) -> No
     assert (change, rule.rearm) == (RuleChange.CHANGED, None)
 
 
-def test_a_file_is_checked_before_the_first_rule_is_written(dynamo: TransactingClient) -> None:
+def test_a_file_is_checked_before_the_first_rule_is_written(dynamo: MemoryClient) -> None:
     """All of it."""
     alerts = _alerts(dynamo)
 
@@ -210,7 +210,7 @@ def test_a_file_is_checked_before_the_first_rule_is_written(dynamo: TransactingC
 
 
 def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(
-    dynamo: TransactingClient,
+    dynamo: MemoryClient,
 ) -> None:
     """It hides no other."""
     alerts = _alerts(dynamo)
@@ -227,7 +227,7 @@ def test_a_rule_that_cannot_be_read_is_told_of_and_can_be_deleted(
     assert alerts.unreadable() == {}
 
 
-def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(dynamo: TransactingClient) -> None:
+def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(dynamo: MemoryClient) -> None:
     """Through the same publisher, to the rule's own target."""
     services = Reachable()
     alerts = _alerts(dynamo, targets=services)
@@ -240,7 +240,7 @@ def test_a_trial_goes_the_way_of_alerts_and_says_that_it_is_one(dynamo: Transact
     assert alert.id.startswith("test/")
 
 
-def test_a_trial_that_would_prove_nothing_is_refused(dynamo: TransactingClient) -> None:
+def test_a_trial_that_would_prove_nothing_is_refused(dynamo: MemoryClient) -> None:
     """No such rule, a counter that it does not watch, a target that takes nothing."""
     services = Reachable()
     alerts = _alerts(dynamo, targets=services)

@@ -18,15 +18,13 @@ from countledger.ledger import keys
 from countledger.ledger.errors import ServiceFailed, Throttled
 from countledger.ledger.limits import HOUR_MS, SECOND_MS
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.consumers.alerts.alert import Alert
+    from countledger.consumers.alerts.alert import Alert, FailedAlert
     from countledger.consumers.alerts.dead_letters import DeadLetter
-    from countledger.consumers.alerts.delivery import FailedAlert
     from countledger.consumers.alerts.rule import Target
 
 TABLE = "counters"
@@ -54,7 +52,7 @@ class Told:
 class World:
     """A stack in memory."""
 
-    dynamo: TransactingClient = field(default_factory=TransactingClient)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     clock: ManualClock = field(default_factory=ManualClock)
     told: Told = field(default_factory=Told)
 
@@ -231,7 +229,7 @@ def test_a_rule_that_is_far_from_being_in_force_is_not_waited_for(world: World) 
     rule = world.rule(counter="a:1")
     world.clock.at_ms -= HOUR_MS
 
-    with pytest.raises(ServiceFailed, match="takes effect in"):
+    with pytest.raises(ServiceFailed, match="is effective in"):
         world.initial_scan.run(rule)
     assert world.clock.slept_ms == []
     assert NOW_MS % SECOND_MS == 0

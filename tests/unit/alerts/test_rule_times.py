@@ -13,7 +13,7 @@ from countledger.consumers.alerts.rule_index import RuleCache, RuleIndex
 from countledger.consumers.alerts.rules import Rules
 from countledger.ledger.limits import ALERT_RULE_DELAY_MS, SECOND_MS
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ class World:
 
     delay_ms: int = ALERT_RULE_DELAY_MS
     clock: ManualClock = field(default_factory=ManualClock)
-    dynamo: TransactingClient = field(default_factory=TransactingClient)
+    dynamo: MemoryClient = field(default_factory=MemoryClient)
     changes: int = 0
     waiting: list[int] = field(default_factory=list)
     evaluated: dict[int, list[set[str]]] = field(default_factory=dict)

@@ -29,8 +29,7 @@ from countledger.ledger.limits import (
     STREAM_RECORD_MAX_AGE_MS,
 )
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,11 +52,11 @@ def clock() -> ManualClock:
 @pytest.fixture
 def rules(clock: ManualClock) -> Rules:
     """None yet."""
-    return Rules(TransactingClient(), TABLE, REGION, clock)
+    return Rules(MemoryClient(), TABLE, REGION, clock)
 
 
-def _dynamo(rules: Rules) -> TransactingClient:
-    assert isinstance(rules.dynamo, TransactingClient)
+def _dynamo(rules: Rules) -> MemoryClient:
+    assert isinstance(rules.dynamo, MemoryClient)
     return rules.dynamo
 
 
@@ -66,7 +65,7 @@ def _raised(to: int) -> Callable[[Rule], Rule]:
 
 
 @dataclass(frozen=True, slots=True)
-class SleepyDoor(TransactingClient):
+class SleepyDoor(MemoryClient):
     """A client behind whose signature its process scanned still.
 
     Attributes:
@@ -81,7 +80,7 @@ class SleepyDoor(TransactingClient):
         """All or nothing, later."""
         self.clock.at_ms += self.naps_ms.pop(0) if self.naps_ms else 0
         leave()
-        return TransactingClient.transact(self, writes, token)
+        return MemoryClient.transact(self, writes, token)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +319,7 @@ def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Non
     rules.create(RULE)
     rules.set("r", _raised(200))
 
-    with pytest.raises(BadRule, match="together they may be 2"):
+    with pytest.raises(BadRule, match="reach the limit of 2"):
         rules.create(replace(RULE, name="one-too-many"))
     assert rules.delete("r")
 

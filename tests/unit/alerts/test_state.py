@@ -22,8 +22,6 @@ from countledger.consumers.alerts.state import (
     AlertInput,
     AlertStatus,
     Impossible,
-    PublishFiring,
-    WriteState,
     decide,
     decide_scan,
     input_of,
@@ -34,6 +32,8 @@ from countledger.consumers.alerts.state import (
 )
 from countledger.consumers.alerts.state_item import (
     AlertState,
+    PublishFiring,
+    WriteState,
     encode_state,
     published_write_of,
     scan_write_of,

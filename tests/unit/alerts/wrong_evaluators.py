@@ -12,12 +12,14 @@ from countledger.consumers.alerts import state_item
 from countledger.consumers.alerts.delivery import Notifier
 from countledger.consumers.alerts.evaluator import ChainEvaluator, ChainOutcome, Link
 from countledger.consumers.alerts.rule import Rule
-from countledger.consumers.alerts.state import (
+from countledger.consumers.alerts.state import decide
+from countledger.consumers.alerts.state_item import (
+    AlertState,
     PublishFiring,
     WriteState,
-    decide,
+    encode_state,
+    published_write_of,
 )
-from countledger.consumers.alerts.state_item import AlertState, encode_state, published_write_of
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.operations import Put

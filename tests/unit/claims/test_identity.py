@@ -22,7 +22,6 @@ from countledger.producers.own_items import NewItem
 from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
-from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +33,7 @@ LOST = Unclear("the answer was lost")
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted(TransactingClient):
+class Interrupted(MemoryClient):
     """A client behind which something happens after its first deletion or transaction.
 
     Attributes:
@@ -52,7 +51,7 @@ class Interrupted(TransactingClient):
 
     def transact(self, writes: Any, token: str) -> bool:  # noqa: ANN401 - handed on
         """All or nothing; then it happens."""
-        fresh = TransactingClient.transact(self, writes, token)
+        fresh = MemoryClient.transact(self, writes, token)
         self._happen()
         return fresh
 
@@ -86,7 +85,7 @@ def dynamo() -> Interrupted:
 
 def _others(dynamo: Interrupted) -> Claims:
     """Another process of the same owner, in which nothing happens by itself."""
-    plain = TransactingClient(tables=dynamo.tables, tokens=dynamo.tokens)
+    plain = MemoryClient(tables=dynamo.tables, tokens=dynamo.tokens)
     return _claims(plain)
 
 
@@ -243,7 +242,7 @@ def test_nothing_is_sent_again_once_another_clock_may_have_forgotten_the_token(
 ) -> None:
     """The service may have completed the first request by a clock that is ahead by the skew."""
     clock = ManualClock()
-    dynamo = TransactingClient(transact_faults=[Fault(LOST, applied=True)])
+    dynamo = MemoryClient(transact_faults=[Fault(LOST, applied=True)])
     claims = _claims(dynamo, clock)
     margin_ms = TOKEN_LIFE_MS - claims.context.clock_skew_ms
     begun_ms = clock.at_ms

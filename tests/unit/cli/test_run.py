@@ -121,7 +121,7 @@ def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*RULE, "--threshold", "5", "--to", "here"], "'here' is not the ARN"),
         ([*RULE, "--threshold", "5", "--to", "topic", "here"], "'here' is not the ARN"),
         ([*RULE, "--step", "0"], "step 0 is not above zero"),
-        ([*RULE, "--threshold", "5", "--prefix", "a"], "one counter, or one prefix"),
+        ([*RULE, "--threshold", "5", "--prefix", "a"], "needs either a counter or a prefix"),
         (["alert", "create", "r", "--prefix", ""], "--all"),
         (["alert", "create", "r", "--counter", "a"], "needs a threshold or a step"),
         (["alert", "create", "a b", "--all", "--step", "5", "--direction", "both"], "rule name"),

@@ -28,8 +28,7 @@ from countledger.producers.event import Event
 from countledger.producers.recorder import Recorder
 from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
-from tests.unit.ledger.memory import HesitantDoor
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ class Emptying:
         stays: what lies beside a counter and is younger.
     """
 
-    stack: Stack = field(default_factory=lambda: Stack(dynamo=TransactingClient(description={})))
+    stack: Stack = field(default_factory=lambda: Stack(dynamo=MemoryClient(description={})))
     tidied: list[int] = field(default_factory=list)
     unproven: str | None = None
     stays: list[str] = field(default_factory=list)
@@ -61,9 +60,9 @@ class Emptying:
         self.stack.namespace("likes")
 
     @property
-    def dynamo(self) -> TransactingClient:
+    def dynamo(self) -> MemoryClient:
         """Where all of it lies."""
-        assert isinstance(self.stack.dynamo, TransactingClient)
+        assert isinstance(self.stack.dynamo, MemoryClient)
         return self.stack.dynamo
 
     def deleter(self, compact: Callable[[str], CompactionReport] | None = None) -> LedgerDeleter:
@@ -161,14 +160,9 @@ def test_one_counter_that_cannot_be_read_stops_no_other() -> None:
     assert "yesterday" in stages["likes:b"][1]
 
 
-@dataclass(frozen=True, slots=True)
-class HesitantTransactingDoor(HesitantDoor, TransactingClient):
-    """Takes transactions, and begins each query with a page without items."""
-
-
 def test_a_page_without_items_is_not_the_end_of_a_ledger() -> None:
     """An entry made behind the mark lies behind it: the counter is in use, and nothing goes."""
-    emptying = Emptying(Stack(dynamo=HesitantTransactingDoor(description={})))
+    emptying = Emptying(Stack(dynamo=MemoryClient(hesitant=True, description={})))
     emptying.record()
     emptying.deleter().delete(COUNTER)
     emptying.stack.clock.at_ms += 2 * DAY_MS

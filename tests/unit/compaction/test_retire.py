@@ -34,11 +34,11 @@ class RefusingClient(MemoryClient):
 
     errors: list[Exception] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    tokens: list[str] = field(default_factory=list)
+    sent_tokens: list[str] = field(default_factory=list)
 
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """A transaction."""
-        self.tokens.append(token)
+        self.sent_tokens.append(token)
         if self.errors:
             raise self.errors.pop(0)
         self.deleted.extend(w.key["entry"] for w in writes if isinstance(w, Delete))
@@ -110,7 +110,7 @@ def test_what_may_pass_is_tried_again(error: Callable[[], Exception]) -> None:
 
     assert dynamo.deleted == [TIMED, BARE]
     assert len(clock.slept_ms) == 2
-    assert len(set(dynamo.tokens)) == 1
+    assert len(set(dynamo.sent_tokens)) == 1
 
 
 @pytest.mark.parametrize("how", Retire)
@@ -159,7 +159,7 @@ def test_an_entry_made_anew_is_left_out() -> None:
     )
 
     assert dynamo.deleted == [TIMED]
-    assert len(set(dynamo.tokens)) == 2
+    assert len(set(dynamo.sent_tokens)) == 2
 
 
 def test_single_deletes_judge_alike() -> None:

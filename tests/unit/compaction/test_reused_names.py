@@ -29,7 +29,6 @@ from countledger.producers.sender import Sender
 from tests.unit.compaction.parts import COUNTERS, HOME, LEDGER, Stack, limit_of
 from tests.unit.compaction.test_deletion import COUNTER, Emptying
 from tests.unit.ledger.memory import MemoryClient
-from tests.unit.ledger.transactions import TransactingClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +45,7 @@ class _Stopped(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class InterruptedClient(TransactingClient):
+class InterruptedClient(MemoryClient):
     """A client at which somebody else acts at a chosen moment, once.
 
     Attributes:
@@ -84,7 +83,7 @@ class InterruptedClient(TransactingClient):
     def transact(self, writes: Sequence[Write], token: str) -> bool:
         """All or nothing."""
         self._leave()
-        return TransactingClient.transact(self, writes, token)
+        return MemoryClient.transact(self, writes, token)
 
     def _leave(self) -> None:
         if self.before_write:

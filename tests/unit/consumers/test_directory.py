@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,8 +31,8 @@ from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Update
+    from collections.abc import Callable
+
 
 SHARD = ShardName("label", "s")
 
@@ -63,14 +63,12 @@ def test_progress_that_another_invocation_made_meanwhile_stays() -> None:
     """Made again it would be of nothing, and what was applied would be applied again."""
     others = [[record(100)]]
 
-    class Overtaken(MemoryClient):
-        def update(self, write: Update) -> Item | None:
-            while others:
-                records = others.pop()
-                Materializer(self, COUNTERS, Kept(), ManualClock()).apply(records, SHARD)
-            return super().update(write)
+    def overtaken(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        while others:
+            Materializer(dynamo, COUNTERS, Kept(), ManualClock()).apply(others.pop(), SHARD)
+        return request()
 
-    dynamo = Overtaken()
+    dynamo = MemoryClient(plan=overtaken)
 
     assert ShardDirectory().open(dynamo, COUNTERS, SHARD, NOW_MS).position == 100
 
@@ -154,12 +152,11 @@ def test_mending_reads_its_own_lost_answer() -> None:
     world.deliver([world.emit(5)])
     _lose(world.dynamo)
 
-    class Twice(MemoryClient):
-        def update(self, write: Update) -> Item | None:
-            MemoryClient.update(self, write)
-            return MemoryClient.update(self, write)
+    def twice(_kind: str, _write: object, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        request()
+        return request()
 
-    dynamo = Twice(tables=world.dynamo.tables)
+    dynamo = MemoryClient(tables=world.dynamo.tables, plan=twice)
     assert list(ProgressRecovery(dynamo, COUNTERS, world.stream, world.clock).recover()) == [
         "label/s"
     ]
@@ -260,18 +257,16 @@ class _Ends(BaseException):
     """The process."""
 
 
-class _Deadly(MemoryClient):
+def _deadly(_kind: str, write: Any, request: Callable[[], Any]) -> Any:  # noqa: ANN401
     """An update of one counter ends the process."""
-
-    def update(self, write: Update) -> Item | None:
-        if write.key["counter"] == "a:deadly":
-            raise _Ends
-        return MemoryClient.update(self, write)
+    if write.key["counter"] == "a:deadly":
+        raise _Ends
+    return request()
 
 
 def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
     """Ever less is applied, all others are; nothing waits for a day."""
-    dynamo, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
+    dynamo, kept, clock = opened(SHARD, MemoryClient(plan=_deadly)), Kept(), ManualClock()
     old_ms = ATTEMPTS_COUNTED_FROM_MS
     names = ["a:deadly" if n == 37 else f"a:{n}" for n in range(100)]
     left = [record(100 + n, 1, counter=c, age_ms=old_ms) for n, c in enumerate(names)]
@@ -297,7 +292,7 @@ def test_p8_a_record_that_ends_the_process_is_quarantined_at_last() -> None:
 
 def test_what_is_quarantined_with_the_last_attempt_is_all_that_it_passes() -> None:
     """A record without a number tells nothing to go on from; it must not be lost beside it."""
-    dynamo, kept, clock = opened(SHARD, _Deadly()), Kept(), ManualClock()
+    dynamo, kept, clock = opened(SHARD, MemoryClient(plan=_deadly)), Kept(), ManualClock()
     old_ms = ATTEMPTS_COUNTED_FROM_MS
     deadly = record(100, counter="a:deadly", age_ms=old_ms)
     numberless = with_stream(record(101, age_ms=old_ms), SequenceNumber=None)

@@ -22,10 +22,8 @@ from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Update
 
 SHARD = ShardName("label", "shardId-1")
 ARN = "arn:aws:dynamodb:r:1:table/t/stream/label"
@@ -41,16 +39,14 @@ class _Context:
         return self.left_ms
 
 
-class _Refusing(MemoryClient):
-    """Updates of some counters are throttled."""
+# The counters whose updates are throttled.
+_refused: set[str] = set()
 
-    refused: frozenset[str] = frozenset()
 
-    def update(self, write: Update) -> Item | None:
-        """Change one item."""
-        if write.key["counter"] in type(self).refused:
-            raise Throttled("slow")
-        return MemoryClient.update(self, write)
+def _refusing(_kind: str, write: Any, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+    if write.key["counter"] in _refused:
+        raise Throttled("slow")
+    return request()
 
 
 @pytest.fixture
@@ -58,7 +54,8 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     """Of a function whose shard was handled to 1 before."""
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
-    dynamo = opened(SHARD, _Refusing())
+    dynamo = opened(SHARD, MemoryClient(plan=_refusing))
+    _refused.clear()
     parts = handler._Parts(
         Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics()
     )
@@ -93,11 +90,11 @@ def _records(*counters: str, width: int = 0) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("width", [0, 21], ids=["", "leading zeros"])
 def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
-    dynamo: MemoryClient, monkeypatch: pytest.MonkeyPatch, width: int
+    dynamo: MemoryClient, width: int
 ) -> None:
     """The answer names a record of the batch as the event spells it; the rest is in."""
     records = _records("a:x", "a:slow", "a:x", "a:y", width=width)
-    monkeypatch.setattr(_Refusing, "refused", frozenset({"a:slow"}))
+    _refused.add("a:slow")
 
     answer = _answer(records)
 
@@ -105,32 +102,28 @@ def test_a_counter_that_fails_is_delivered_again_from_its_first_record(
     assert answer == {"state": {}, "batchItemFailures": [{"itemIdentifier": named}]}
     assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 2, "a:y": 1}, 100)
     assert _answer(records[1:])["batchItemFailures"] == answer["batchItemFailures"]
-    monkeypatch.setattr(_Refusing, "refused", frozenset())
+    _refused.clear()
     assert _answer(records[1:]) == {"state": {}, "batchItemFailures": []}
     assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 2, "a:slow": 1, "a:y": 1}, 103)
 
 
-def test_what_was_handled_before_is_never_named(
-    dynamo: MemoryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_handled_before_is_never_named(dynamo: MemoryClient) -> None:
     """A mapping that was made again delivers from the start: only what is left can fail."""
     records = _records("a:x", "a:slow", "a:slow")
     _answer(records[:2])
-    monkeypatch.setattr(_Refusing, "refused", frozenset({"a:slow"}))
+    _refused.add("a:slow")
 
     assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "102"}]
     assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 1, "a:slow": 1}, 101)
 
 
-def test_progress_that_cannot_be_moved_names_the_last_record(
-    dynamo: MemoryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_that_cannot_be_moved_names_the_last_record(dynamo: MemoryClient) -> None:
     """Its totals are written; delivered again it is dropped by its watermark."""
     records = _records("a:x", "a:y")
-    monkeypatch.setattr(_Refusing, "refused", frozenset({f"stream#{SHARD}"}))
+    _refused.add(f"stream#{SHARD}")
 
     assert _answer(records)["batchItemFailures"] == [{"itemIdentifier": "101"}]
-    monkeypatch.setattr(_Refusing, "refused", frozenset())
+    _refused.clear()
     assert _answer(records[1:])["batchItemFailures"] == []
     assert (_totals(dynamo), _position(dynamo)) == ({"a:x": 1, "a:y": 1}, 101)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +37,8 @@ from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from countledger.ledger.attributes import Item
-    from countledger.ledger.operations import Update
 
 TABLE = "counters"
 SHARD = ShardName("label", "shardId-1")
@@ -279,25 +277,19 @@ class _Broken(BaseException):
     """No error of the service's: this process is at its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class _BrokenAtOne(MemoryClient):
-    """One counter's update breaks the process; all others begin once it has."""
-
-    broken: Event = field(default_factory=Event)
-
-    def update(self, write: Update) -> Item | None:
-        if write.key["counter"].startswith("stream#"):
-            return MemoryClient.update(self, write)
-        if write.key["counter"] == "a:0":
-            self.broken.set()
-            raise _Broken
-        assert self.broken.wait(10)
-        return MemoryClient.update(self, write)
-
-
 def test_nothing_is_on_its_way_any_more_when_a_batch_breaks_off() -> None:
     """Else a batch that comes again would meet updates of the one before, still to land."""
-    dynamo = _BrokenAtOne()
+    broken = Event()
+
+    def broken_at_one(_kind: str, write: Any, request: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if write.key["counter"] == "a:0":
+            broken.set()
+            raise _Broken
+        if not write.key["counter"].startswith("stream#"):
+            assert broken.wait(10)
+        return request()
+
+    dynamo = MemoryClient(plan=broken_at_one)
 
     with pytest.raises(_Broken):
         _materializer(dynamo).apply([record(100 + n, counter=f"a:{n}") for n in range(40)], SHARD)
@@ -305,31 +297,21 @@ def test_nothing_is_on_its_way_any_more_when_a_batch_breaks_off() -> None:
     assert len(_totals(dynamo)) == 39
 
 
-@dataclass(frozen=True, slots=True)
-class _SlowDoor(MemoryClient):
-    """Each write of a total takes its time, and looks as it leaves."""
+def _slow(takes_ms: int) -> tuple[MemoryClient, list[str], Materializer]:
+    """A client whose writes of totals take a while, which counters it wrote, and its user."""
+    clock, written = ManualClock(), list[str]()
 
-    clock_of_writes: ManualClock = field(default_factory=ManualClock)
-    takes_ms: int = 0
-    written: list[str] = field(default_factory=list)
-
-    def update(self, write: Update) -> Item | None:
-        """Change one item, a while after this was called."""
+    def slow(_kind: str, write: Any, request: Callable[[], Any]) -> Any:  # noqa: ANN401
         if write.key["part"] == SHARD.id:
             return None
-        self.clock_of_writes.at_ms += self.takes_ms
+        clock.at_ms += takes_ms
         before_send.leave()
-        self.written.append(str(write.key["counter"]))
-        return MemoryClient.update(self, write)
+        written.append(str(write.key["counter"]))
+        return request()
 
-
-def _slow(takes_ms: int) -> tuple[_SlowDoor, Materializer]:
-    clock = ManualClock()
-    dynamo = _SlowDoor(clock_of_writes=clock)
-    opened(SHARD, dynamo)
-    dynamo.written.clear()
-    dynamo = replace(dynamo, takes_ms=takes_ms)
-    return dynamo, Materializer(dynamo, TABLE, Collecting(), clock)
+    opened(SHARD, dynamo := MemoryClient())
+    dynamo = replace(dynamo, plan=slow)
+    return dynamo, written, Materializer(dynamo, TABLE, Collecting(), clock)
 
 
 @pytest.fixture
@@ -344,14 +326,14 @@ def _one_writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_one_writer")
 def test_a_deadline_moves_the_part_that_is_applied() -> None:
     """Writes begin in the order of first records; what is left is reported, and progress moves."""
-    dynamo, slow = _slow(10_000)
+    dynamo, written, slow = _slow(10_000)
     names = [f"a:{n:02}" for n in range(40)]
     records = [record(100 + n, 1, counter=name) for n, name in enumerate(names)]
 
     deadline = Deadline(slow.clock, NOW_MS + 95_000, NOW_MS + 115_000)
     outcome = slow.apply(records, SHARD, deadline)
 
-    totals = [name for name in dynamo.written if name in names]
+    totals = [name for name in written if name in names]
     assert totals == names[:9]
     assert outcome.retry_from == 109
     assert outcome.late == len(outcome.failed) == 31
@@ -361,20 +343,20 @@ def test_a_deadline_moves_the_part_that_is_applied() -> None:
 @pytest.mark.usefixtures("_one_writer")
 def test_no_update_leaves_after_the_deadline() -> None:
     """Not even one that was begun before it: its watermark may be gone when it lands."""
-    dynamo, slow = _slow(50)
+    _, written, slow = _slow(50)
 
     outcome = slow.apply([record(100)], SHARD, Deadline(slow.clock, NOW_MS + 50, NOW_MS + 50))
 
-    assert (outcome.retry_from, outcome.late, dynamo.written) == (100, 1, [])
+    assert (outcome.retry_from, outcome.late, written) == (100, 1, [])
 
 
 @pytest.mark.usefixtures("_one_writer")
 def test_the_deadline_is_that_of_the_function_if_none_is_given() -> None:
     """So nobody who forgets it writes for ever."""
-    dynamo, slow = _slow(INVOCATION_TIME_MS - INVOCATION_MARGIN_MS)
+    _, written, slow = _slow(INVOCATION_TIME_MS - INVOCATION_MARGIN_MS)
 
     assert slow.apply([record(100)], SHARD).retry_from == 100
-    assert dynamo.written == []
+    assert written == []
 
 
 def test_a_partial_failure_moves_progress_as_far_as_all_is_applied() -> None:

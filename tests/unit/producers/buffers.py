@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.producer import BufferedProducer
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.producers.senders import REGION, sender_on

@@ -24,7 +24,7 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.asynchronous.producer import AsyncBufferedProducer
 from countledger.producers.asynchronous.sender import AsyncSender
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.coalesce import EntryMaker
+from countledger.producers.buffer.delivery import EntryMaker
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,

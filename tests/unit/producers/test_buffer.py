@@ -12,14 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from countledger.ledger.amount import total_of
 from countledger.ledger.entry import Entry
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.pending import Fates, Pending
+from countledger.producers.buffer.outcomes import Outcomes, Pending
 from countledger.producers.buffer.queue import EntryBatch, SendQueue, size_of
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
 
 LINGER_MS = 100
-NOBODY = cast("Fates", None)
+NOBODY = cast("Outcomes", None)
 
 
 def buffering(*, max_entries: int = 1_000, senders: int = 3, window_events: int = 50) -> Buffering:

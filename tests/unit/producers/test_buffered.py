@@ -24,8 +24,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.pending import Pending
+    from countledger.producers.buffer.outcomes import Pending
 
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 

@@ -22,15 +22,14 @@ from countledger.ledger.errors import KeyExpired, NoCredentials, Throttled, Uncl
 from countledger.ledger.limits import DAY_MS
 from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.coalesce import EntryMaker
-from countledger.producers.buffer.delivery import BatchDelivery
+from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.errors import (
     BufferFull,
     NotRecorded,
     SpoolRefused,
     StillBuffered,
 )
-from countledger.producers.buffer.pending import Pending
+from countledger.producers.buffer.outcomes import Pending
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row

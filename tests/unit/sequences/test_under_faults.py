@@ -16,7 +16,7 @@ from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.strict.context import MethodContext
 from tests.unit.ledger.clocks import ManualClock
-from tests.unit.ledger.memory import Fault, HesitantDoor, MemoryClient
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -93,7 +93,7 @@ def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], it
 
 def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
     """The service may answer with one although more follow: the highest number is behind it."""
-    dynamo = HesitantDoor()
+    dynamo = MemoryClient(hesitant=True)
     context = replace(_means([]), dynamo=dynamo, reads=dynamo)
 
     put = [

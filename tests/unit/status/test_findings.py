@@ -125,7 +125,7 @@ def test_totals_are_late_from_five_minutes_on() -> None:
 
     ((_, text),) = told(freshness=FreshnessFact(None, NOW_MS - LAG_MAX_MS - MINUTE_MS, 0))
 
-    assert "6 min behind" in text
+    assert "6 min later than its ledger" in text
     assert "docs/runbook.md#lagalarm" in text
 
 

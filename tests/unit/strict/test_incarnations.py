@@ -19,13 +19,11 @@ from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
-from tests.unit.ledger.memory import Fault
-from tests.unit.ledger.transactions import TransactingClient
+from tests.unit.ledger.memory import Fault, MemoryClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from countledger.ledger.attributes import Item, Key
     from countledger.ledger.operations import Write
 
 COUNTER = "s:hall"
@@ -33,7 +31,7 @@ LOST = Unclear("the answer was lost")
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetfulClient(TransactingClient):
+class ForgetfulClient(MemoryClient):
     """A client whose transactions can be preceded by something else.
 
     Attributes:
@@ -46,11 +44,7 @@ class ForgetfulClient(TransactingClient):
         """All or nothing, after what happens."""
         while self.before:
             self.before.pop()()
-        return TransactingClient.transact(self, writes, token)
-
-    def transact_get(self, table: str, keys: Sequence[Key]) -> list[Item | None]:
-        """Items as of one moment."""
-        return [self.get(table, key, consistent=True) for key in keys]
+        return MemoryClient.transact(self, writes, token)
 
 
 @dataclass
