@@ -74,7 +74,7 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
-from countledger.ledger.operations import Get, Query, Scan, TransactGet
+from countledger.ledger.operations import Get, GetMany, Query, Scan, TransactGet
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Any
 # After these errors another attempt may succeed. Only an `Unclear` one may have been applied.
 PASSING: Final = (Throttled, Unclear, Unreachable)
-_READS: Final = (Get, TransactGet, Query, Scan)
+_READS: Final = (Get, GetMany, TransactGet, Query, Scan)
 
 
 class RetryPeriodOver(CountledgerError):

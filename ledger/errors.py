@@ -413,6 +413,11 @@ class TransactionCancelled(CountledgerError):
         )
         self.reasons = reasons
 
+    @property
+    def condition_failed(self) -> bool:
+        """Whether a condition of one of its actions failed."""
+        return any(reason.condition_failed for reason in self.reasons)
+
 
 class TokenMismatch(CountledgerError):
     """The client request token was used for a transaction with another body."""

@@ -121,6 +121,15 @@ class Get:
 
 
 @dataclass(frozen=True, slots=True)
+class GetMany:
+    """Read many items, consistently unless said otherwise; those that do not exist are left out."""
+
+    table: str
+    keys: Sequence[Key]
+    consistent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class TransactGet:
     """Read up to 100 items as of one moment."""
 
@@ -215,7 +224,7 @@ class Scan:
 
 # Everything that one request to DynamoDB can ask for.
 Operation: TypeAlias = (
-    Put | Update | Delete | Transact | PutBatch | Get | TransactGet | Query | Scan
+    Put | Update | Delete | Transact | PutBatch | Get | GetMany | TransactGet | Query | Scan
 )
 
 

@@ -10,6 +10,7 @@ from countledger.ledger.before_send import guarded
 from countledger.ledger.operations import (
     Delete,
     Get,
+    GetMany,
     Put,
     PutBatch,
     Query,
@@ -61,6 +62,8 @@ class DynamoPerformer:
                 return self.dynamo.put_batch(table, items)
             case Get(table, key, consistent):
                 return self.reads.get(table, key, consistent=consistent)
+            case GetMany(table, keys, consistent):
+                return self.reads.get_many(table, keys, consistent=consistent)
             case TransactGet(table, keys):
                 return self.reads.transact_get(table, keys)
             case Query() | Scan():

@@ -25,8 +25,8 @@ from countledger.ledger.limits import (
     MARKER_WINDOW_DEFAULT_MS,
     SET_TOKENS_DEFAULT,
 )
-from countledger.producers.strict.bounds import KEEP
 from countledger.producers.strict.definition import Method  # noqa: TC001 - Typer reads it
+from countledger.producers.strict.state import KEEP
 
 if TYPE_CHECKING:
     from countledger.producers.strict.reader import StrictCounter

@@ -22,8 +22,8 @@ from countledger.ledger.errors import BadBounds, shown
 from countledger.ledger.ids import check_key
 from countledger.producers.payload import keyed, parse_time
 from countledger.producers.strict.atomic import Prefer  # noqa: TC001 - Typer reads it
-from countledger.producers.strict.bounds import KEEP, Keep, check_amount
 from countledger.producers.strict.outcome import BoundReached
+from countledger.producers.strict.state import KEEP, Keep, check_amount
 
 if TYPE_CHECKING:
     from countledger import IdempotencyKey

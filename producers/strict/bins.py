@@ -1,19 +1,18 @@
-"""Bins: a counter's value spread over several items, each with its share of value and room.
+"""Bins: a counter's value over several items, each with its share of value, bounds and headroom.
 
-Every bin is what a counter without bins is: a total between a lower and an upper bound, and the
-rooms that follow from them. The shares add up to the whole, so no bin can break the counter's
-bounds without breaking its own, and no change has to look at more than the bins that it touches.
-Pure functions; `spread` carries them out.
+Each bin is what a counter without bins is: a total between a lower and an upper bound, with its
+headroom. The shares add up to the whole, so no bin can break the counter's bounds without breaking
+its own, and a change reads and writes only the bins that it changes. All functions here are pure.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from countledger.ledger import amount
 from countledger.ledger.amount import EXACT
-from countledger.producers.strict.sending import Part
 from countledger.producers.strict.state import StrictState
 
 if TYPE_CHECKING:
@@ -21,6 +20,15 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attributes import Key
+    from countledger.producers.strict.state import Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a change that one item takes: all of it, unless it is split over bins."""
+
+    key: Key
+    delta: Amount
 
 
 def deal(value: Amount, shares: int) -> list[Amount]:
@@ -40,27 +48,38 @@ def _exponent(value: Amount) -> int:
 
 
 def deal_state(whole: StrictState, bins: int) -> list[StrictState]:
-    """The states of the bins: value and room of each side are dealt out evenly.
+    """The states of the bins: the value and the headroom of each side in even shares.
 
-    A counter that opens at its bound has no room to deal on that side, and all of it on the other.
+    A counter that starts at a bound has no headroom on that side.
     """
     totals = deal(whole.total, bins)
-    uppers = _bounds(totals, whole.total, whole.upper, bins)
-    lowers = _bounds(totals, whole.total, whole.lower, bins)
+    # Headroom is dealt in reverse order, so that a bin with more value has less of it.
+    uppers = _bounds(totals, whole.total, whole.upper, reverse=True)
+    lowers = _bounds(totals, whole.total, whole.lower, reverse=True)
     return [
         StrictState(whole.incarnation, whole.version, total, lower, upper)
         for total, lower, upper in zip(totals, lowers, uppers, strict=True)
     ]
 
 
+def bounds_of_bins(
+    states: Sequence[StrictState], bounds: Bounds
+) -> list[tuple[Amount | None, Amount | None]]:
+    """The new bounds of each item: the counter's headroom is dealt evenly over them."""
+    totals = [state.total for state in states]
+    whole = amount.total_of(totals)
+    lowers = _bounds(totals, whole, bounds.lower)
+    return list(zip(lowers, _bounds(totals, whole, bounds.upper), strict=True))
+
+
 def _bounds(
-    totals: Sequence[Amount], total: Amount, bound: Amount | None, bins: int
+    totals: Sequence[Amount], whole: Amount, bound: Amount | None, *, reverse: bool = False
 ) -> Sequence[Amount | None]:
     if bound is None:
-        return [None] * bins
-    # The distance is dealt from the other end, so that a bin with more value has less room.
-    distances = deal(amount.add(bound, amount.negated(total)), bins)[::-1]
-    return [amount.add(t, d) for t, d in zip(totals, distances, strict=True)]
+        return [None] * len(totals)
+    distances = deal(amount.add(bound, amount.negated(whole)), len(totals))
+    ordered = distances[::-1] if reverse else distances
+    return [amount.add(t, d) for t, d in zip(totals, ordered, strict=True)]
 
 
 def whole_of(states: Sequence[StrictState]) -> StrictState:
@@ -75,24 +94,24 @@ def whole_of(states: Sequence[StrictState]) -> StrictState:
 
 
 def _sum(bounds: Sequence[Amount | None]) -> Amount | None:
-    there = [bound for bound in bounds if bound is not None]
-    return amount.total_of(there) if there else None
+    existing = [bound for bound in bounds if bound is not None]
+    return amount.total_of(existing) if existing else None
 
 
 def split(places: Sequence[tuple[Key, StrictState]], delta: Amount) -> list[Part] | None:
-    """A change over as few bins as can take it, those with the most room first.
+    """A change over as few bins as have headroom for it, those with the most headroom first.
 
-    None: all of them together cannot.
+    None: all of them together have not enough.
     """
-    rooms = [(_room(state, delta), number) for number, (_, state) in enumerate(places)]
-    unbounded = next((number for room, number in rooms if room is None), None)
+    headrooms = [(_headroom(state, delta), number) for number, (_, state) in enumerate(places)]
+    unbounded = next((number for headroom, number in headrooms if headroom is None), None)
     if unbounded is not None:
         return [Part(places[unbounded][0], delta)]
     parts: list[Part] = []
     left = delta if delta > 0 else amount.negated(delta)
-    bounded = [(room, number) for room, number in rooms if room is not None]
-    for room, number in sorted(bounded, reverse=True):
-        take = min(room, left)
+    bounded = [(headroom, number) for headroom, number in headrooms if headroom is not None]
+    for headroom, number in sorted(bounded, reverse=True):
+        take = min(headroom, left)
         if take <= 0:
             return None
         signed = take if delta > 0 else amount.negated(take)
@@ -103,8 +122,8 @@ def split(places: Sequence[tuple[Key, StrictState]], delta: Amount) -> list[Part
     return None
 
 
-def _room(state: StrictState, delta: Amount) -> Amount | None:
-    """How far a bin can go the change's way; None: as far as it takes."""
+def _headroom(state: StrictState, delta: Amount) -> Amount | None:
+    """How far a bin's value can move in the direction of the change; None: without limit."""
     bound = state.upper if delta > 0 else state.lower
     if bound is None:
         return None

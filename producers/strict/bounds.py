@@ -1,130 +1,134 @@
-"""Bounds: checking them, and moving them while the counter is in use.
+"""Moves the bounds of a strict counter while other processes change it.
 
-A bound moves by one update of each item that holds a share of the value: the bound is set, and the
-room on its side moves by the same distance, on condition that the bound is still the one that was
-read and (unless forced) that the room does not become negative. Changes go on meanwhile: they ask
-for room, wherever the bound lies.
+A bound moves by one update of each item: the update sets the bound and moves the headroom by the
+same distance, on condition that the bound is still the one that was read and, unless forced, that
+the headroom does not become negative. All updates are one transaction under one token; on a table
+with multi-region strong consistency a single update, which may move a bound once more if its
+request is applied late and the bound was moved back meanwhile.
 
-Forced past the value, a bound leaves a negative room: every change towards it is refused until
-changes the other way have brought the value back.
+A bound that is forced past the value leaves a negative headroom: changes towards the bound are
+refused until changes the other way have brought the value back inside.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
-from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal
 
 from countledger.ledger import amount
-from countledger.ledger.amount import fits, to_text
-from countledger.ledger.errors import BadBounds
+from countledger.ledger.attempts import Again, Done, Recheck, Reply, Send, attempt, otherwise
+from countledger.ledger.errors import (
+    ConditionFailed,
+    CountledgerError,
+    Throttled,
+    TransactionCancelled,
+)
 from countledger.ledger.expressions import Absent, Add, Assign, Compare, Drop
-from countledger.ledger.limits import NUMBER_MAX_DIGITS
-from countledger.ledger.operations import Update
-from countledger.producers.strict.bins import deal
-from countledger.producers.strict.state import StrictState, of
+from countledger.ledger.operations import Transact, Update
+from countledger.producers.strict.bins import bounds_of_bins, whole_of
+from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.reader import read_of, states_of
+from countledger.producers.strict.state import KEEP, Bounds, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.attributes import Key
     from countledger.ledger.expressions import Clause, Condition
+    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.known import Placement
+    from countledger.producers.strict.state import Keep, StrictState
 
 Side = Literal["lower", "upper"]
 
-
-class Keep(Enum):
-    """What a bound is given as when it shall stay as it is."""
-
-    KEEP = "keep"
-
-
-KEEP: Final = Keep.KEEP
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A lower and an upper bound, either of which may be absent; valid at birth.
-
-    Raises:
-        BadBounds: one is no exact number, they cross, or they leave no room for any change.
-    """
-
-    lower: Amount | None
-    upper: Amount | None
-
-    def __post_init__(self) -> None:
-        """Refuse what no counter can keep, and settle the one spelling of each number."""
-        object.__setattr__(self, "lower", check_amount("lower bound", self.lower))
-        object.__setattr__(self, "upper", check_amount("upper bound", self.upper))
-        if self.lower is None or self.upper is None:
-            return
-        if self.lower >= self.upper:
-            raise BadBounds(
-                f"a lower bound of {to_text(self.lower)} and an upper one of {to_text(self.upper)} "
-                "leave no room for any change"
-            )
-
-    def check_inside(self, value: Amount, advice: str = "") -> None:
-        """Whether a value keeps them.
-
-        Args:
-            value: of the counter.
-            advice: what a caller whose value lies outside can do about it.
-
-        Raises:
-            BadBounds: naming the bound that it passes.
-        """
-        shown, advice = to_text(value), f": {advice}" if advice else ""
-        for bound in (self.lower, self.upper, 0):
-            if bound is not None and not fits(amount.add(value, amount.negated(bound))):
-                raise BadBounds(
-                    f"the value {shown} lies so far from the bound {to_text(bound)} that the room "
-                    f"between them needs more than {NUMBER_MAX_DIGITS} digits"
-                )
-        if self.upper is not None and value > self.upper:
-            raise BadBounds(
-                f"the value {shown} lies above the upper bound {to_text(self.upper)}{advice}"
-            )
-        if self.lower is not None and value < self.lower:
-            raise BadBounds(
-                f"the value {shown} lies below the lower bound {to_text(self.lower)}{advice}"
-            )
+_ADVICE: Final = "the bounds may have moved: show the counter before you call again"
+_FORCE: Final = (
+    "`force` (on the command line --force) sets the bound nevertheless, and changes towards it are "
+    "refused until the value is back inside"
+)
+# Each bin would get its share of the missing headroom; what a change the other way gives back to
+# one bin could be taken again there, while the others are still beyond their bounds.
+_NOT_SPREAD: Final = (
+    "with bins not even with `force`: bring the value inside first, by changes or by setting it"
+)
 
 
-def check_amount(what: str, value: object) -> Amount | None:
-    """A number that a counter may be given as a bound or a value, or None.
+def set_bounds(
+    context: MethodContext,
+    definition: Definition,
+    lower: Amount | Keep | None,
+    upper: Amount | Keep | None,
+    *,
+    force: bool,
+    placement: Placement,
+) -> Steps[None]:
+    """Move bounds: two write units for each item; one, step by step.
 
     Raises:
-        BadBounds: naming the rule that it breaks.
+        BadBounds: they cross; or the value is outside of them and force is not given, or the
+            counter has bins.
+        StaleDefinition: the counter was deleted or recreated.
+        Throttled: changes were faster in every attempt.
+        Unclear: no attempt got a clear answer.
     """
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        kind = type(value).__name__
-        raise BadBounds(f"{what} {value!r} is a {kind}: give an int or a decimal.Decimal")
-    if isinstance(value, Decimal) and not value.is_finite():
-        raise BadBounds(f"{what} {value} is not a finite number")
-    if not amount.may_be_added(value):
-        raise BadBounds(f"{what} {amount.short(value)} {amount.TOO_LONG}")
-    return amount.canonical(value)
+    what = f"to move the bounds of strict counter {definition.counter!r}"
+    busy = Throttled("its value or a bound changed each time since it was read")
+
+    # The state is the planned write, or None to read the items first.
+    def request(state: Transact | Update | None) -> Send:
+        return Send(state or read_of(context, definition))
+
+    def interpret(
+        reply: Reply[Transact | Update | None],
+    ) -> Verdict[Transact | Update | None, None]:
+        match reply:
+            case Reply(ConditionFailed()):
+                return Again(None, busy)
+            case Reply(TransactionCancelled()) if reply.answer.condition_failed:
+                return Again(None, busy)
+            case Reply(CountledgerError()):
+                return otherwise(reply)
+            case Reply(answer, None):
+                states = states_of(definition, answer)
+                writes = _planned_bounds(context, definition, states, (lower, upper), force=force)
+                token = context.new_id(context.clock.now_ms())
+                return Recheck(writes[0] if placement.strong else Transact(writes, token))
+        return Done(None)
+
+    until_ms = context.clock.now_ms() + context.token_life_ms
+    yield from attempt(
+        None,
+        request,
+        interpret,
+        lambda exhausted: raise_exhausted(exhausted, what, _ADVICE),
+        context.attempts(until_ms),
+    )
 
 
-def targets(
-    states: Sequence[StrictState], bounds: Bounds
-) -> list[tuple[Amount | None, Amount | None]]:
-    """The bounds of each item: what is left to the counter's bounds is dealt out evenly anew."""
-    total = amount.total_of(state.total for state in states)
-
-    def shares(bound: Amount | None) -> list[Amount | None]:
-        if bound is None:
-            return [None] * len(states)
-        distances = deal(amount.add(bound, amount.negated(total)), len(states))
-        return [amount.add(s.total, d) for s, d in zip(states, distances, strict=True)]
-
-    return list(zip(shares(bounds.lower), shares(bounds.upper), strict=True))
+def _planned_bounds(
+    context: MethodContext,
+    definition: Definition,
+    states: Sequence[StrictState],
+    bounds: tuple[Amount | Keep | None, Amount | Keep | None],
+    *,
+    force: bool,
+) -> list[Update]:
+    whole = whole_of(states)
+    lower, upper = bounds
+    wanted = Bounds(
+        whole.lower if lower is KEEP else lower, whole.upper if upper is KEEP else upper
+    )
+    alone = definition.bins == 1
+    if not (force and alone):
+        wanted.check_inside(whole.total, _FORCE if alone else _NOT_SPREAD)
+    return [
+        plan_bounds(context.table, place, state, target, force=force and alone)
+        for place, state, target in zip(
+            definition.places, states, bounds_of_bins(states, wanted), strict=True
+        )
+    ]
 
 
 def plan_bounds(
@@ -135,19 +139,19 @@ def plan_bounds(
     *,
     force: bool,
 ) -> Update:
-    """The write that moves an item's bounds, if they are what was read. One write unit."""
+    """The write that moves an item's bounds if they are still what was read: one write unit."""
     clauses: list[Clause] = [Add("version", 1)]
     conditions: list[Condition] = []
     sides: tuple[tuple[Side, str, Amount | None, Amount | None, int], ...] = (
         ("lower", "headroom_down", state.lower, target[0], -1),
         ("upper", "headroom_up", state.upper, target[1], 1),
     )
-    for side, room, old, new, sign in sides:
+    for side, headroom, old, new, sign in sides:
         distance = amount.add(new or 0, amount.negated(old or 0))
-        opened = distance if sign > 0 else amount.negated(distance)
+        gained = distance if sign > 0 else amount.negated(distance)
         clauses.append(Drop(side) if new is None else Assign(side, new))
-        clauses.append(Add(room, opened))
+        clauses.append(Add(headroom, gained))
         conditions.append(Absent(side) if old is None else Compare(side, "=", old))
         if new is not None and not force:
-            conditions.append(Compare(room, ">=", amount.negated(opened)))
+            conditions.append(Compare(headroom, ">=", amount.negated(gained)))
     return Update(table, key, tuple(clauses), of(state.incarnation, *conditions))

@@ -1,21 +1,36 @@
-"""A change of a strict counter, as the methods carry it out."""
+"""A change of a strict counter, the update that writes it, and why an item refuses it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from countledger.ledger import keys
+from countledger.ledger import amount, keys
 from countledger.ledger.amount import parse_delta, to_text
 from countledger.ledger.clock import show_duration
 from countledger.ledger.entry import check_note
-from countledger.ledger.errors import ClockSkew, IdempotencyKeyReused, KeyExpired
+from countledger.ledger.errors import (
+    ClockSkew,
+    CorruptItem,
+    IdempotencyKeyReused,
+    KeyExpired,
+)
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
+from countledger.ledger.operations import Update
+from countledger.producers.strict.outcome import BoundReached
+from countledger.producers.strict.state import decode_state, has_headroom, moved, of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps
+    from countledger.ledger.attributes import Item
+    from countledger.ledger.errors import Reason
+    from countledger.producers.strict.bins import Part
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
+    from countledger.producers.strict.state import StrictState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +39,12 @@ class StrictChange:
 
     Attributes:
         counter: the counter's name.
-        delta: what to add, not zero.
-        id: what its key stands for, or made for this call; at most 36 characters.
+        delta: the amount to add, not zero.
+        id: the id of its key, or drawn for this call; at most 36 characters.
         at_ms: when the call began.
         key: as the caller gave it, or None.
-        key_at_ms: when the key was made, where the caller told.
-        note: own short texts.
+        key_at_ms: when the key was made, if the caller gave that.
+        note: the caller's short texts.
     """
 
     counter: str
@@ -42,11 +57,11 @@ class StrictChange:
 
     @property
     def tag(self) -> str:
-        """How it is remembered in an item: what it is, and what it added."""
+        """How an item remembers it: its id and its delta."""
         return f"{self.id}={to_text(self.delta)}"
 
     def remembered_in(self, tags: Iterable[str]) -> bool:
-        """Whether it is among the changes remembered.
+        """Whether it is among the remembered changes.
 
         Raises:
             IdempotencyKeyReused: its id is, with another delta.
@@ -60,18 +75,18 @@ class StrictChange:
         return False
 
     def reused(self, delta: object) -> IdempotencyKeyReused:
-        """The error that says so."""
+        """The error for a key that was used with another delta."""
         return IdempotencyKeyReused(
             f"idempotency key {self.key!r} of counter {self.counter!r} was used for a delta of "
             f"{delta}, and now comes with {to_text(self.delta)}: a new change needs a new key"
         )
 
     def remembered_until(self, life_ms: int) -> int:
-        """Until when a method that remembers keys for so long surely knows this one."""
+        """Until when a method that remembers keys for so long surely recognizes this one."""
         return (self.at_ms if self.key_at_ms is None else self.key_at_ms) + life_ms
 
     def check_age(self, now_ms: int, life_ms: int, skew_ms: int) -> None:
-        """Whether its key, if it has a time, is still remembered if it was used before.
+        """Check that its key, if it has a time, is still remembered if it was used before.
 
         Raises:
             KeyExpired: it was made too long ago.
@@ -84,7 +99,7 @@ class StrictChange:
 def check_key_age(
     what: str, key_at_ms: int | None, now_ms: int, life_ms: int, skew_ms: int
 ) -> None:
-    """Whether a key that was made then (None: nobody knows when) is still remembered.
+    """Check that a key made at that time (None: unknown) is still remembered.
 
     Raises:
         KeyExpired, ClockSkew: as `StrictChange.check_age`; `what` names the key.
@@ -111,7 +126,7 @@ def make_change(
     now_ms: int,
     new_id: Callable[[int], str],
 ) -> StrictChange:
-    """A change, valid at birth.
+    """A validated change.
 
     Raises:
         BadCounterName, BadDelta, BadKey, BadNote: naming the value and the rule that it breaks.
@@ -127,3 +142,108 @@ def make_change(
         key_at_ms=key.at_ms if isinstance(key, IdempotencyKey) else None,
         note=None if note is None else check_note(note),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRequest:
+    """What a caller wants under one key, the same for every attempt.
+
+    Attributes:
+        counters: the names of all counters concerned.
+        facts: what a retry has to repeat, as the marker stores it.
+        key: of all of it together.
+        at_ms: when the call began.
+        note: the caller's short texts, stored in the marker.
+        value: the value of the counter afterwards, if it is known before.
+    """
+
+    counters: tuple[str, ...]
+    facts: Mapping[str, Mapping[str, Amount]]
+    key: str | IdempotencyKey
+    at_ms: int
+    note: Mapping[str, str] | None = None
+    value: Amount | None = None
+
+    @property
+    def what(self) -> str:
+        """The counters, for outcomes and messages."""
+        return ", ".join(self.counters)
+
+    @property
+    def id(self) -> str:
+        """The id of the key."""
+        return id_of_key(self.key)
+
+    @property
+    def key_text(self) -> str:
+        """The key without its time."""
+        return self.key.key if isinstance(self.key, IdempotencyKey) else self.key
+
+
+class PendingChange(Protocol):
+    """A change under one method, and what is known of its attempts so far."""
+
+    def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
+        """Apply it to these items, with retries as the method allows.
+
+        Returns:
+            `BoundReached` if an item has not enough headroom: nothing was written, and other items
+            may be tried. (Its numbers are those of the item, which may be a bin.)
+
+        Raises:
+            StaleDefinition: the counter was deleted or recreated.
+        """
+
+    def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
+        """Make a refusal final: afterwards no request of this call can apply the change."""
+
+
+def update_of(table: str, definition: Definition, part: Part, now_ms: int | None) -> Update:
+    """The write that moves an item by its part, if it has the headroom: one write unit."""
+    return Update(
+        table,
+        part.key,
+        moved(part.delta, now_ms),
+        of(definition.incarnation, has_headroom(part.delta)),
+        returning="ALL_NEW",
+    )
+
+
+def refusal(counter: str, state: StrictState, delta: Amount) -> BoundReached | None:
+    """The result of the condition `has_headroom` for a state; None: there is enough headroom."""
+    after = amount.add(state.total, delta)
+    if delta > 0 and state.upper is not None and after > state.upper:
+        return BoundReached(counter, state.total, "upper", state.upper, delta)
+    if delta < 0 and state.lower is not None and after < state.lower:
+        return BoundReached(counter, state.total, "lower", state.lower, delta)
+    return None
+
+
+def refused_by(definition: Definition, part: Part, item: Item | None) -> BoundReached:
+    """Why an item whose condition failed has refused its part.
+
+    Raises:
+        StaleDefinition: it is gone, or belongs to another incarnation of the counter.
+    """
+    state = decode_state(definition.expect(item))
+    refused = refusal(definition.counter, state, part.delta)
+    if refused is None:
+        raise CorruptItem(
+            f"strict counter {definition.counter!r}: total, bounds and headroom contradict each "
+            "other; an item was changed by hand"
+        )
+    return refused
+
+
+def refused_among(
+    definition: Definition, parts: Sequence[Part], reasons: Sequence[Reason]
+) -> BoundReached | None:
+    """The refusal in a cancelled transaction; None if no condition failed.
+
+    Raises:
+        StaleDefinition: as `refused_by`.
+    """
+    for part, reason in zip(parts, reasons, strict=True):
+        if reason.condition_failed:
+            return refused_by(definition, part, reason.item)
+    return None

@@ -1,43 +1,38 @@
-"""What every method works with, and the attempts of one call."""
+"""What every method of a strict counter works with."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from countledger.ledger import attempts as driver
-from countledger.ledger.attempts import PASSING as PASSING  # noqa: PLC0414 - for its importers
-from countledger.ledger.attempts import Backoff, Send, run
-from countledger.ledger.attempts import RetryPeriodOver as RetryPeriodOver  # noqa: PLC0414
-from countledger.ledger.before_send import guarded
+from countledger.ledger.attempts import Attempts, Backoff, Send, run
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.errors import CountledgerError, Throttled, Unclear, Unreachable
+from countledger.ledger.errors import (
+    CountledgerError,
+    Throttled,
+    Unclear,
+    Unreachable,
+)
 from countledger.ledger.ids import new_id
-from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
+from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, TOKEN_LIFE_MS
 from countledger.ledger.operations import Get
 from countledger.ledger.performer import DynamoPerformer
 from countledger.producers.strict.outcome import Contended, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.attempts import Exhausted, Steps
-    from countledger.ledger.attributes import Item, Key
+    from countledger.ledger.attributes import Item
     from countledger.ledger.dynamo import DynamoClient
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.outcome import StrictOutcome
 
-_T = TypeVar("_T")
+    _T = TypeVar("_T")
 
-# How often a call is tried; a method that meets others more often has a policy of its own.
+# How often a call is tried; a method that conflicts with others more often has its own policy.
 POLICY: Final = Backoff(attempts=8, base_ms=25, cap_ms=1_000)
-
-
-class StaleDefinition(CountledgerError):
-    """The counter is not the one that was read: it was deleted or recreated (inner use)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +40,11 @@ class MethodContext:
     """What a method works with.
 
     Attributes:
-        dynamo: for writes; its SDK must not retry, or what happened can no longer be told.
+        dynamo: for writes; its SDK must not retry, or a lost answer would be hidden.
         reads: for reads, which the SDK may retry.
         table: the table `counters`.
-        clock: tells the time and waits.
-        random: what jitter and bins are drawn from.
+        clock: the time, and waits.
+        random: draws jitter and bins.
         new_id: makes an id for a millisecond.
         clock_skew_ms: how far clocks may differ.
     """
@@ -63,129 +58,42 @@ class MethodContext:
     clock_skew_ms: int = CLOCK_SKEW_DEFAULT_MS
 
     def run(self, steps: Steps[_T]) -> _T:
-        """Carry the steps of a protocol out in this thread."""
+        """Carry out the steps of a protocol in this thread."""
         return run(steps, DynamoPerformer(self.dynamo, self.reads, self.clock))
 
-    def read(self, key: Key) -> Item:
-        """An item as it is now: one read unit for each 4 KB.
+    @property
+    def token_life_ms(self) -> int:
+        """For how long the service surely remembers the client token of a key with a time."""
+        return TOKEN_LIFE_MS - self.clock_skew_ms
 
-        Raises:
-            StaleDefinition: it is not there.
+    def attempts(self, until_ms: int | None = None, policy: Backoff = POLICY) -> Attempts:
+        """The attempts of one call.
+
+        Args:
+            until_ms: when what makes another attempt safe may be forgotten, or None. A process
+                that was suspended and wakes later must not send again.
+            policy: how often, and how long to wait.
         """
-        item = self.reads.get(self.table, key, consistent=True)
-        if item is None:
-            raise StaleDefinition("the counter is gone")
-        return item
+        return Attempts(self.clock, self.random, policy, until_ms)
 
-    def read_incarnation(self, key: Key, incarnation: str) -> Item:
-        """A counter's main item, if it is still of that incarnation: one read unit.
-
-        Raises:
-            StaleDefinition: it was recreated, or is gone: what its markers and tokens say is void.
-        """
-        item = self.read(key)
-        if item.get("incarnation") != incarnation:
-            raise StaleDefinition("the counter was recreated")
-        return item
-
-    def reading(self, definition: Definition) -> Steps[Item]:
-        """A counter's main item, if its incarnation is still that of the definition: one read unit.
+    def read_incarnation(self, definition: Definition) -> Steps[Item]:
+        """A counter's main item, if its incarnation is still the definition's: one read unit.
 
         Raises:
             StaleDefinition: it was deleted or recreated: its markers and tokens mean nothing.
         """
-        item: Item | None = yield Send(Get(self.table, definition.main))
-        if item is None or item.get("incarnation") != definition.incarnation:
-            raise StaleDefinition(f"counter {definition.counter!r} was deleted or recreated")
-        return item
+        return definition.expect((yield Send(Get(self.table, definition.main))))
 
-    def value_after(self, key: Key) -> Amount | None:
-        """The value right after a transaction, which answers with none: one read unit."""
-        try:
-            value: Amount | None = self.read(key).get("total")
-        except CountledgerError:
-            # The change is in; that its effect cannot be shown must not make it look otherwise.
+    def value_of(self, definition: Definition) -> Steps[Amount | None]:
+        """The value after a transaction, whose answer has none: one read unit; none with bins."""
+        if definition.bins > 1:
             return None
-        return value
-
-
-class Attempts(driver.Attempts):
-    """The attempts of one call, for a method whose loop is written by hand."""
-
-    def __init__(
-        self, context: MethodContext, backoff: Backoff, advice: str, *, until_ms: int | None = None
-    ) -> None:
-        """None made yet.
-
-        Args:
-            context: clock and randomness.
-            backoff: the method's policy.
-            advice: what a caller can do when the outcome stays unknown.
-            until_ms: when what makes another attempt safe may be forgotten. A process that was
-                frozen and wakes later must not send again.
-        """
-        super().__init__(context.clock, context.random, backoff, until_ms)
-        self._advice = advice
-
-    def again(self, error: CountledgerError) -> bool:
-        """Note a failure and wait before the next attempt; False: there is none left."""
-        self.maybe_applied = self.maybe_applied or isinstance(error, Unclear)
-        wait_ms = self.next_wait_ms()
-        if wait_ms is None:
-            return False
-        self.clock.sleep_ms(wait_ms)
         try:
-            self.check()
-        except RetryPeriodOver:
-            return False
-        return True
-
-    @contextmanager
-    def sending(self) -> Iterator[None]:
-        """Look once more as the request leaves: a process may stand still anywhere, for hours.
-
-        Raises:
-            RetryPeriodOver: it is too late for this one; it was not sent.
-        """
-        with guarded(self.check):
-            yield
-
-    def fenced(self, counter: str, fence: Callable[[], StrictOutcome]) -> StrictOutcome:
-        """What closing the way of a request in doubt came to.
-
-        Args:
-            counter: its name.
-            fence: gives the change up.
-
-        Returns:
-            What that says; `Unknown` where nothing answers any more. For the fence that is to say
-            that nothing was sent, but something was before it.
-
-        Raises:
-            Unreachable: the same where nothing is in doubt.
-        """
-        try:
-            return fence()
-        except Unreachable:
-            if not self.maybe_applied:
-                raise
-            return self.unknown(counter)
-
-    def end(self, counter: str, error: CountledgerError) -> Unknown | Contended:
-        """What is left to say when no attempt is.
-
-        Raises:
-            Unreachable: nothing ever answered, so nothing was sent.
-        """
-        if self.maybe_applied:
-            return self.unknown(counter)
-        if isinstance(error, Unreachable):
-            raise error
-        return Contended(counter, self.made, str(error))
-
-    def unknown(self, counter: str) -> Unknown:
-        """The method cannot tell."""
-        return Unknown(counter, self._advice)
+            item: Item | None = yield Send(Get(self.table, definition.main))
+        except CountledgerError:
+            # The change is applied; a read that fails must not make it look otherwise.
+            return None
+        return (item or {}).get("total")
 
 
 def end(exhausted: Exhausted[Any], counter: str, advice: str) -> Unknown | Contended:

@@ -1,4 +1,4 @@
-"""Strict counters: make, change, read, bound, list and delete them."""
+"""Strict counters: create, change, read, bound, list and delete them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from countledger.ledger import keys
 from countledger.ledger.errors import BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key
 from countledger.ledger.namespace import Kind, Namespaces
-from countledger.producers.strict import creator, dispatch
-from countledger.producers.strict.bounds import KEEP, Bounds, Keep
+from countledger.producers.strict import bounds, creation, methods
 from countledger.producers.strict.change import make_change
-from countledger.producers.strict.context import MethodContext, StaleDefinition
-from countledger.producers.strict.definitions import Definitions
-from countledger.producers.strict.placement import ONE_REGION, Placed
+from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.known import ONE_REGION, Definitions, KnownPlacement
 from countledger.producers.strict.reader import StrictCounter, list_counters, read_counter
+from countledger.producers.strict.state import KEEP, Bounds, Keep
 from countledger.producers.strict.transaction import StrictTransactions
 
 if TYPE_CHECKING:
@@ -23,15 +22,17 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import StrictOutcome
     from countledger.producers.strict.state import StrictState
 
     _T = TypeVar("_T")
 
-# How often a counter may be made again under the hands of one call.
-_MAKINGS: Final = 3
+# How often a counter may be recreated during one call.
+_INCARNATIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class StrictCounters:
 
     Attributes:
         context: clients, table, clock and randomness.
-        namespaces: tell which namespace is of kind strict.
+        namespaces: the kind of each namespace.
         region: where this process works.
-        home_region: where strict counters live.
+        home_region: where strict counters work.
     """
 
     context: MethodContext
@@ -50,12 +51,12 @@ class StrictCounters:
     region: str
     home_region: str
     _definitions: Definitions = field(init=False, repr=False)
-    _placed: Placed = field(init=False, repr=False)
+    _placement: KnownPlacement = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Nothing known yet."""
         object.__setattr__(self, "_definitions", Definitions(self.context))
-        object.__setattr__(self, "_placed", Placed(self.context))
+        object.__setattr__(self, "_placement", KnownPlacement(self.context))
 
     def create(
         self,
@@ -70,12 +71,12 @@ class StrictCounters:
         max_tokens: int | None = None,
         window_ms: int | None = None,
     ) -> StrictCounter:
-        """Make a counter: two write units for it, two for its place in the list, two for each bin.
+        """Create a counter: two write units for it, two for its list entry, two for each bin.
 
-        On a table with multi-region strong consistency one write unit for it and one for its place.
+        On a table with multi-region strong consistency: one write unit for each, no bins.
 
         Args:
-            counter: its name; its namespace must be of kind strict, and is made so if it is new.
+            counter: its name; its namespace must be of kind strict, and is created if it is new.
             method: `atomic`, `occ`, `history`, `crt`, `marker` or `set`; fixed.
             lower: the least that its value may be; None for no such bound.
             upper: the most that it may be; None for no such bound.
@@ -86,16 +87,16 @@ class StrictCounters:
             window_ms: for how long to remember a key (`marker`); fixed.
 
         Raises:
-            CounterExists: there is one of that name.
+            CounterExists: a counter has that name.
             BadSetting: a choice breaks its rule, is for another method, or needs what the table
-                does not have.
-            BadBounds: bounds cross, or the opening value lies outside of them.
+                does not support.
+            BadBounds: bounds cross, or the opening value is outside of them.
             WrongKind: its namespace is of another kind.
             WrongRegion: this is not the home region (nor a region of a table whose consistency
                 spans several).
         """
         self._refuse_elsewhere(counter)
-        order = creator.NewCounter(
+        new = creation.NewCounter(
             keys.check_counter(counter),
             method,
             Bounds(lower, upper),
@@ -105,12 +106,12 @@ class StrictCounters:
             max_tokens=max_tokens,
             window_ms=window_ms,
         )
-        # What is wrong with the order must not leave a namespace behind.
-        definition = order.definition("unmade")
-        placement = self._placed.get()
+        # An invalid choice must not create a namespace.
+        definition = new.definition(self.context.new_id(self.context.clock.now_ms()))
+        placement = self._placement.get()
         placement.check_definition(definition)
         self.namespaces.for_use(counter, Kind.STRICT)
-        creator.create(self.context, order, placement)
+        self.context.run(creation.create(self.context, new, definition, placement))
         self._definitions.forget(counter)
         return self.show(counter)
 
@@ -124,23 +125,23 @@ class StrictCounters:
         known: StrictState | None = None,
         note: Mapping[str, str] | None = None,
     ) -> StrictOutcome:
-        """StrictChange a counter, if its bounds allow it. What that costs is its method's matter.
+        """Change a counter, if its bounds allow it. The cost depends on the method.
 
         Args:
             counter: its name.
             delta: an int or an exact decimal, not zero.
-            key: what a retry repeats; for how long it is recognised is its method's matter.
-            prefer: `under` or `over`: which miscount to risk after a lost answer (`atomic`).
-            known: the state that the last change answered with; saves a read (`occ`, `history`).
-            note: own short texts (`marker` keeps them).
+            key: what a retry repeats; the method decides for how long it is recognized.
+            prefer: `under` or `over`: which miscount to prefer after a lost answer (`atomic`).
+            known: the state that the last change returned; saves a read (`occ`, `history`).
+            note: the caller's short texts (`marker` stores them).
 
         Returns:
-            What became of it (see `outcome`).
+            The outcome (see `outcome`).
 
         Raises:
-            NoSuchCounter: there is none of that name.
+            NoSuchCounter: no counter has that name.
             IdempotencyKeyReused: the key came with another delta before.
-            KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
+            KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
             BadInput: another argument breaks its rule, or is for another method.
             Unreachable: nothing was sent.
         """
@@ -153,23 +154,20 @@ class StrictCounters:
             new_id=self.context.new_id,
         )
 
-        def carried_out(definition: Definition, item: Item | None) -> StrictOutcome:
-            return dispatch.carry_out(
-                self.context, definition, item, change, prefer=prefer, known=known
-            )
+        def applied(definition: Definition, item: Item | None) -> Steps[StrictOutcome]:
+            return methods.apply(self.context, definition, item, change, prefer=prefer, known=known)
 
-        return self._with_definition(counter, carried_out)
+        return self._with_definition(counter, applied)
 
     def show(self, counter: str) -> StrictCounter:
         """A counter as of one moment: one read unit, with bins two more for each.
 
         Raises:
-            NoSuchCounter: there is none of that name.
+            NoSuchCounter: no counter has that name.
         """
 
-        def shown(definition: Definition, item: Item | None) -> StrictCounter:
-            main = self.context.read(definition.main) if item is None else item
-            return read_counter(self.context, definition, main)
+        def shown(definition: Definition, item: Item | None) -> Steps[StrictCounter]:
+            return read_counter(self.context, definition, item)
 
         self._definitions.forget(counter)
         return self._with_definition(counter, shown)
@@ -186,37 +184,37 @@ class StrictCounters:
 
         Args:
             counter: its name.
-            lower: the new lower bound; None takes it away, `KEEP` leaves it.
+            lower: the new lower bound; None removes it, `KEEP` leaves it.
             upper: the new upper bound, likewise.
-            force: accept a bound that the value has passed already: changes towards it are refused
+            force: accept a bound that the value has already passed: changes towards it are refused
                 until the value is back inside. Not with bins.
 
         Raises:
-            BadBounds: they cross; or the value lies outside of them and force is not given, or
-                there are bins.
-            NoSuchCounter: there is none of that name.
+            BadBounds: they cross; or the value is outside of them and force is not given, or the
+                counter has bins.
+            NoSuchCounter: no counter has that name.
             Throttled: changes were in the way of every attempt.
         """
         if lower is KEEP and upper is KEEP:
             raise BadSetting("give a lower or an upper bound to set")
 
-        def rebound(definition: Definition, _item: Item | None) -> StrictCounter:
-            placement = self._placed.get()
-            creator.set_bounds(
+        def moved(definition: Definition, _item: Item | None) -> Steps[StrictCounter]:
+            placement = self._placement.get()
+            yield from bounds.set_bounds(
                 self.context, definition, lower, upper, force=force, placement=placement
             )
-            return read_counter(self.context, definition, self.context.read(definition.main))
+            return (yield from read_counter(self.context, definition, None))
 
-        return self._with_definition(counter, rebound)
+        return self._with_definition(counter, moved)
 
     @property
     def transactions(self) -> StrictTransactions:
-        """Several counters in one transaction, under one key; a counter set to a value exactly."""
+        """Changes of several counters in one transaction; a counter set exactly to a value."""
         return StrictTransactions(
             self.context,
             self.namespaces,
             self._definitions,
-            self._placed,
+            self._placement,
             self.region,
             self.home_region,
         )
@@ -224,19 +222,20 @@ class StrictCounters:
     def delete(self, counter: str) -> None:
         """Delete a counter: two write units for each of its items, and a read unit.
 
-        The incarnation is deleted that has the name when the call reads it. If somebody deletes it
-        meanwhile, and makes a counter of that name again, the new one is left as it is.
+        The call deletes the incarnation that it reads. If another process deletes that one
+        meanwhile and recreates the counter, the new incarnation stays as it is.
 
         Raises:
-            NoSuchCounter: there is none of that name.
-            Unclear: no attempt got a clear answer; look at it.
+            NoSuchCounter: no counter has that name.
+            Unclear: no attempt got a clear answer; show the counter before you call again.
             Throttled: every attempt was refused.
         """
         self._refuse_elsewhere(counter)
         self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
         definition, _ = self._definitions.read(counter)
         self._definitions.forget(counter)
-        creator.delete(self.context, definition, self._placed.get())
+        placement = self._placement.get()
+        self.context.run(creation.delete(self.context, definition, placement))
 
     def list(
         self, namespace: str, *, on_corrupt: OnCorrupt | None = None
@@ -250,7 +249,7 @@ class StrictCounters:
 
         Raises:
             CorruptItem: a counter cannot be read, and `on_corrupt` is not given.
-            NamespaceUnknown: there is no such namespace.
+            NamespaceUnknown: the namespace does not exist.
             WrongKind: it is of another kind.
         """
         self._refuse_elsewhere(namespace)
@@ -258,41 +257,44 @@ class StrictCounters:
         return list_counters(self.context, namespace, on_corrupt)
 
     def withdraw(self, counter: str, key: str | IdempotencyKey) -> StrictOutcome:
-        """Make sure that a change is not in and never will be, or learn that it is.
+        """Withdraw a change, or report that it was applied.
 
         Four write units (`marker`), two (`crt`, for ten minutes), or one for each KB (`set`);
-        and one read unit where the key was used before.
+        and one read unit if the key was used before.
 
         Returns:
-            `Withdrawn`: not in, for good. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+            `Withdrawn`: not applied, for good. `Duplicate`: applied. `Unknown`, `Contended`:
+            withdraw it again.
 
         Raises:
             BadSetting: the counter's method cannot do this.
-            KeyExpired, ClockSkew: the key's time lies so far back that a change under it may be in
-                and forgotten, or ahead.
-            NoSuchCounter: there is none of that name.
+            KeyExpired, ClockSkew: the key is so old that a change under it may be applied and
+                forgotten, or dated too far ahead.
+            NoSuchCounter: no counter has that name.
         """
         if not isinstance(key, IdempotencyKey):
             check_key(key)
 
-        def withdrawn(definition: Definition, _item: Item | None) -> StrictOutcome:
-            return dispatch.withdraw(self.context, definition, key)
+        def withdrawn(definition: Definition, _item: Item | None) -> Steps[StrictOutcome]:
+            return methods.withdraw(self.context, definition, key)
 
         return self._with_definition(counter, withdrawn)
 
-    def _with_definition(self, counter: str, act: Callable[[Definition, Item | None], _T]) -> _T:
-        """Act on a counter as it was made; again if it was recreated meanwhile."""
+    def _with_definition(
+        self, counter: str, act: Callable[[Definition, Item | None], Steps[_T]]
+    ) -> _T:
+        """Act by the counter's definition; again if the counter was recreated meanwhile."""
         self._refuse_elsewhere(counter)
         self.namespaces.expect(keys.check_counter(counter), Kind.STRICT)
-        for _ in range(_MAKINGS):
+        for _ in range(_INCARNATIONS):
             definition, item = self._definitions.get(counter)
             try:
-                return act(definition, item)
+                return self.context.run(act(definition, item))
             except StaleDefinition:
                 self._definitions.forget(counter)
-        raise Throttled(f"strict counter {counter!r} is being deleted and recreated all the time")
+        raise Throttled(f"strict counter {counter!r} keeps being recreated: try again later")
 
     def _refuse_elsewhere(self, what: str) -> None:
-        # At home the table need not be asked.
-        placement = ONE_REGION if self.region == self.home_region else self._placed.get()
+        # In the home region the table's description is not needed.
+        placement = ONE_REGION if self.region == self.home_region else self._placement.get()
         placement.check_region(what, self.region, self.home_region)

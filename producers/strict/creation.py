@@ -1,34 +1,175 @@
-"""Making and deleting a strict counter: its items come and go in one transaction (or `in_turn`).
+"""Creates and deletes strict counters.
 
-    (strict#<ns>, <counter>)     its entry in the directory, which costs no change anything
-    (counter, total)             the definition; without bins also value, bounds, rooms and memory
-    (<counter>#NN, bin)          each bin's share of value, bounds and rooms
+    (strict#<ns>, <counter>)     its entry in the directory, which no change writes
+    (counter, total)             the definition; without bins also value, bounds, headroom, memory
+    (<counter>#NN, bin)          each bin's share of value, bounds and headroom
 
-Markers are not deleted: they belong to an incarnation of the counter, so a recreated one does not
-see them, and they expire by themselves.
+Each call is one transaction under one token. A table with multi-region strong consistency supports
+none: there each call goes step by step, write by write, on its one item and the directory's entry:
 
-A version begins at the time of creation, in milliseconds: one item takes no more than a thousand
-writes a second for long, so a recreated counter begins above its old version.
+    create    the directory's entry, then the item, if no item has its name
+    delete    the item, if it has the incarnation, then the directory's entry, likewise
+
+A crash between two writes leaves a directory entry without its item, which `list` skips. A request
+that got no answer is sent again, for some minutes, and detects by the item's `incarnation` whether
+the first one was applied. No token keeps the first one from being applied later, though: a counter
+may appear again if it was deleted meanwhile. That needs a request that is on its way until a person
+has decided again.
+
+Markers are not deleted: they belong to an incarnation, so a recreated counter ignores them, and
+they expire. A version begins at the time of creation, in milliseconds: one item takes no more than
+a thousand writes a second for long, so a recreated counter begins above its old version.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import (
+    Done,
+    Reply,
+    Send,
+    attempt,
+    otherwise,
+)
+from countledger.ledger.errors import (
+    BadBounds,
+    ConditionFailed,
+    CounterExists,
+    CountledgerError,
+    TransactionCancelled,
+)
 from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Delete, Put
-from countledger.ledger.ranking import namespace_board
+from countledger.ledger.operations import Delete, Get, Put, Transact
+from countledger.ledger.ranking import is_on, namespace_board
 from countledger.producers.strict import token_set
 from countledger.producers.strict.bins import deal_state
-from countledger.producers.strict.definition import Method, encode_definition
-from countledger.producers.strict.state import StrictState, encode_state, of
+from countledger.producers.strict.context import raise_exhausted
+from countledger.producers.strict.definition import Definition, Method, define, encode_definition
+from countledger.producers.strict.state import (
+    Bounds,
+    StrictState,
+    check_amount,
+    encode_state,
+    of,
+)
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.producers.strict.bounds import Bounds
-    from countledger.producers.strict.definition import Definition
+    from countledger.ledger.operations import Write
+    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.known import Placement
+
+_ADVICE: Final = "it may have been done: show the counter before you call again"
+
+
+@dataclass(frozen=True, slots=True)
+class NewCounter:
+    """What a caller wants created. Validated when created."""
+
+    counter: str
+    method: str
+    bounds: Bounds
+    opening: Amount
+    bins: int = 1
+    history: int | None = None
+    max_tokens: int | None = None
+    window_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an opening value outside of the bounds.
+
+        Raises:
+            BadBounds: naming the bound that it passes.
+        """
+        opening = check_amount("opening value", self.opening)
+        if opening is None:
+            raise BadBounds("an opening value of None: leave it out to begin at 0")
+        object.__setattr__(self, "opening", opening)
+        self.bounds.check_inside(opening)
+
+    def definition(self, incarnation: str) -> Definition:
+        """Its definition.
+
+        Raises:
+            BadSetting: a choice breaks its rule, or is for another method.
+        """
+        return define(
+            self.counter,
+            incarnation,
+            self.method,
+            bins=self.bins,
+            history=self.history,
+            max_tokens=self.max_tokens,
+            window_ms=self.window_ms,
+        )
+
+
+def create(
+    context: MethodContext, new: NewCounter, definition: Definition, placement: Placement
+) -> Steps[None]:
+    """Create a counter: two write units for each item; one, and a read unit, step by step.
+
+    Raises:
+        CounterExists: a counter has that name.
+        Unclear: no attempt got a clear answer.
+        Throttled: every attempt was refused.
+    """
+    board = keys.ranking_key(keys.namespace_of(new.counter))
+    rule = yield Send(Get(context.table, board, consistent=False))
+    now_ms, ranked = context.clock.now_ms(), bool(is_on(rule))
+    listed, main, *bins = plan_creation(
+        context.table, definition, new.bounds, new.opening, now_ms, ranked=ranked
+    )
+    what = f"to create strict counter {new.counter!r}"
+    if placement.strong:
+        existing = yield from _create_stepwise(context, what, listed, main)
+    else:
+        transaction = Transact([listed, main, *bins], definition.incarnation)
+        refused, _ = yield from _write(context, what, transaction)
+        # The directory's entry is written in any case; the condition of the main item decides.
+        existing = refused and (refused.reasons[1].item or {})
+    if existing is not None and not definition.is_of(existing):
+        raise CounterExists(
+            f"strict counter {new.counter!r} exists, of method {existing.get('method')}: "
+            "delete it first, or take another name"
+        )
+
+
+def _create_stepwise(
+    context: MethodContext, what: str, listed: Put, main: Put
+) -> Steps[Item | None]:
+    """Write both items; or the item that already has the name."""
+    # Read first, so that a call with a name that exists does not write its directory entry.
+    key = {name: main.item[name] for name in ("counter", "part")}
+    existing: Item | None = yield Send(Get(context.table, key))
+    if existing is not None:
+        return existing
+    yield from _write(context, what, listed)
+    refused, _ = yield from _write(context, what, main)
+    return refused and (refused.item or {})
+
+
+def delete(context: MethodContext, definition: Definition, placement: Placement) -> Steps[None]:
+    """Delete a counter, unless it is gone or of another incarnation.
+
+    Raises:
+        Unclear: no attempt got a clear answer.
+        Throttled: every attempt was refused.
+    """
+    what = f"to delete strict counter {definition.counter!r}"
+    main, listed, *bins = plan_deletion(context.table, definition, stepwise=placement.strong)
+    if not placement.strong:
+        token = context.new_id(context.clock.now_ms())
+        yield from _write(context, what, Transact([main, listed, *bins], token))
+        return
+    refused, maybe_applied = yield from _write(context, what, main)
+    if refused is None or maybe_applied:
+        yield from _write(context, what, listed)
 
 
 def plan_creation(
@@ -40,13 +181,13 @@ def plan_creation(
     *,
     ranked: bool = False,
 ) -> list[Put]:
-    """All items of a new counter, if there is none of its name: two write units each.
+    """All items of a new counter, if no counter has its name.
 
-    The directory's entry comes first, then the main item, which decides. In a ranked namespace the
-    main item has its place on the board, if the value lies in it: two write units more.
+    The directory's entry comes first, then the main item, whose condition decides. In a ranked
+    namespace the main item has its place on the board, if it holds the value: two write units more.
     """
     whole = StrictState(definition.incarnation, now_ms, opening, bounds.lower, bounds.upper)
-    # A change by method crt cannot note its time, so its counter shows none.
+    # A change by method crt cannot store its time, so its counter has none.
     stamp = None if definition.method is Method.CRT else now_ms
     main: Item = {"updated_at": stamp, **encode_definition(definition)}
     shares: list[StrictState] = []
@@ -71,23 +212,20 @@ def plan_creation(
     return [Put(table, listed), Put(table, main, Absent("part")), *bins]
 
 
-def plan_deletion(table: str, definition: Definition, *, in_turn: bool = False) -> list[Delete]:
-    """All items of a counter, if it is that incarnation of it: two write units for each KB of each.
-
-    The main item comes first, then the directory's entry.
-    """
+def plan_deletion(table: str, definition: Definition, *, stepwise: bool = False) -> list[Delete]:
+    """All items of a counter, if they are of its incarnation; the main item first."""
     condition = of(definition.incarnation)
     places = definition.places if definition.bins > 1 else []
     return [
         Delete(table, definition.main, condition),
-        # Made and deleted in turn, the entry may be that of another incarnation; then it stays.
-        Delete(table, keys.strict_key(definition.counter), condition if in_turn else None),
+        # Step by step, the entry may be of a new incarnation by now; then it stays.
+        Delete(table, keys.strict_key(definition.counter), condition if stepwise else None),
         *(Delete(table, place, condition) for place in places),
     ]
 
 
 def _memory(definition: Definition) -> Item:
-    """What the method remembers of a counter that nobody has changed yet."""
+    """What the method remembers of a new counter."""
     tag = f"{definition.incarnation}=0"
     match definition.method:
         case Method.OCC:
@@ -98,3 +236,37 @@ def _memory(definition: Definition) -> Item:
             return {"tokens": token_set.seed(definition.incarnation)}
         case _:
             return {}
+
+
+def _write(
+    context: MethodContext, what: str, operation: Transact | Write
+) -> Steps[tuple[Any, bool]]:
+    """Write all or nothing: the error of the condition that refused it, or None.
+
+    And whether an earlier attempt may be applied. Nothing is sent once the token may be forgotten:
+    a counter that was deleted since would be created a second time under its old id.
+
+    Raises:
+        Unclear: an attempt may have been applied.
+        Throttled, Unreachable: no attempt succeeded.
+    """
+    attempts = context.attempts(context.clock.now_ms() + context.token_life_ms)
+
+    def interpret(reply: Reply[None]) -> Verdict[None, CountledgerError | None]:
+        match reply.answer:
+            case ConditionFailed():
+                return Done(reply.answer)
+            case TransactionCancelled() if reply.answer.condition_failed:
+                return Done(reply.answer)
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(None)
+
+    refused = yield from attempt(
+        None,
+        lambda _: Send(operation),
+        interpret,
+        lambda exhausted: raise_exhausted(exhausted, what, _ADVICE),
+        attempts,
+    )
+    return refused, attempts.maybe_applied

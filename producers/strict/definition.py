@@ -1,4 +1,4 @@
-"""What is fixed of a strict counter when it is made: its method, its bins, how much it remembers.
+"""The definition of a strict counter, fixed at creation: method, bins, how much it remembers.
 
 A process reads a definition once and keeps it. Every write is conditional on `incarnation`, an id
 that the creation of the counter draws: if the counter was deleted or recreated, the condition
@@ -8,43 +8,116 @@ fails, and the process reads the definition again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.attributes import Item, check_format, describe, optional, require
-from countledger.ledger.errors import BadSetting, CorruptItem, shown
-from countledger.ledger.limits import BINS_MAX
-from countledger.producers.strict.choices import (
-    HISTORY,
-    MAX_TOKENS,
-    SPREADABLE,
-    WINDOW_MS,
-    Method,
-    check_bins,
+from countledger.ledger.errors import BadSetting, CorruptItem, CountledgerError, shown
+from countledger.ledger.limits import (
+    BINS_MAX,
+    HISTORY_DEFAULT,
+    HISTORY_MAX,
+    HISTORY_MIN,
+    MARKER_WINDOW_DEFAULT_MS,
+    MARKER_WINDOW_MAX_MS,
+    MARKER_WINDOW_MIN_MS,
+    SET_MAX_BYTES,
+    SET_TOKENS_DEFAULT,
+    SET_TOKENS_MAX,
 )
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Key
 
-__all__ = [
-    "SPREADABLE",
-    "Definition",
-    "Method",
-    "decode_definition",
-    "define",
-    "encode_definition",
-]
+
+class StaleDefinition(CountledgerError):
+    """The counter is not the one that was read: it was deleted or recreated (inner use)."""
+
+
+class Method(StrEnum):
+    """How the changes of a counter are written; fixed at its creation."""
+
+    ATOMIC = "atomic"
+    OCC = "occ"
+    HISTORY = "history"
+    CRT = "crt"
+    MARKER = "marker"
+    SET = "set"
+
+
+SPREADABLE: Final = (Method.ATOMIC, Method.CRT, Method.MARKER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A choice that one method has and no other."""
+
+    name: str
+    owner: Method
+    default: int
+    low: int
+    high: int
+    why: str
+
+    def take(self, method: Method, value: object) -> int | None:
+        """The choice, or its default; None for the other methods.
+
+        Raises:
+            BadSetting: the choice is for another method, no int, or out of its range.
+        """
+        if method is not self.owner:
+            if value is not None:
+                raise BadSetting(
+                    f"{self.name} is a choice of method {self.owner}; this is {method}"
+                )
+            return None
+        if value is None:
+            return self.default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise BadSetting(f"{self.name} {value!r} is no int")
+        if not self.low <= value <= self.high:
+            raise BadSetting(
+                f"{self.name} {value} is not between {self.low} and {self.high}: {self.why}"
+            )
+        return value
+
+
+HISTORY: Final = Choice(
+    name="history",
+    owner=Method.HISTORY,
+    default=HISTORY_DEFAULT,
+    low=HISTORY_MIN,
+    high=HISTORY_MAX,
+    why="method occ remembers one change, and a longer history makes every write more expensive",
+)
+MAX_TOKENS: Final = Choice(
+    name="max_tokens",
+    owner=Method.SET,
+    default=SET_TOKENS_DEFAULT,
+    low=1,
+    high=SET_TOKENS_MAX,
+    why=f"a larger set would pass {SET_MAX_BYTES // 1024} KB, all written with every change",
+)
+WINDOW_MS: Final = Choice(
+    name="window_ms",
+    owner=Method.MARKER,
+    default=MARKER_WINDOW_DEFAULT_MS,
+    low=MARKER_WINDOW_MIN_MS,
+    high=MARKER_WINDOW_MAX_MS,
+    why="a retry within it is recognized, and until its end the marker is stored",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A strict counter as it was made.
+    """A strict counter as it was created.
 
     Attributes:
         counter: its name.
         incarnation: the id that its creation drew.
         method: how changes are written.
-        bins: over how many items its value is spread; 1 = none but its own.
+        bins: over how many items its value is spread; 1 = only its own.
         history: how many changes it remembers (`history`).
         max_tokens: how many keys it takes in its life (`set`).
         window_ms: for how long a key is remembered (`marker`).
@@ -70,6 +143,25 @@ class Definition:
             return [self.main]
         return [keys.bin_key(self.counter, number) for number in range(self.bins)]
 
+    def is_of(self, item: Item | None) -> bool:
+        """Whether an item exists and belongs to this incarnation."""
+        return item is not None and item.get("incarnation") == self.incarnation
+
+    def expect(self, item: Item | None) -> Item:
+        """An item, if it belongs to this incarnation.
+
+        Raises:
+            StaleDefinition: it does not, or does not exist: the counter's markers and tokens mean
+                nothing any more.
+        """
+        if item is None or not self.is_of(item):
+            raise self.stale()
+        return item
+
+    def stale(self) -> StaleDefinition:
+        """The error that says that the counter is another one."""
+        return StaleDefinition(f"strict counter {self.counter!r} was deleted or recreated")
+
 
 def define(
     counter: str,
@@ -84,13 +176,19 @@ def define(
     """A definition by the caller's choices, with defaults for the chosen method.
 
     Raises:
-        BadSetting: a choice breaks its rule, or is none of this method.
+        BadSetting: a choice breaks its rule, or the method does not have it.
     """
     try:
         chosen = Method(method)
     except ValueError:
         raise BadSetting(f"method {method!r} is none of {', '.join(Method)}") from None
-    check_bins(chosen, bins)
+    if isinstance(bins, bool) or not 1 <= bins <= BINS_MAX:
+        raise BadSetting(f"bins {bins!r} must be a number from 1 to {BINS_MAX}")
+    if bins > 1 and chosen not in SPREADABLE:
+        raise BadSetting(
+            f"a counter of method {chosen} cannot have bins: it remembers its changes in one item; "
+            f"take {', '.join(SPREADABLE)}, or leave the bins out"
+        )
     return Definition(
         counter,
         incarnation,
@@ -115,18 +213,11 @@ def encode_definition(definition: Definition) -> Item:
     }
 
 
-def _bins_in(item: Item) -> int:
-    bins = optional(item, "bins", int) or 1
-    if not 1 <= bins <= BINS_MAX:
-        raise CorruptItem(f"{describe(item)}: 'bins' is {shown(bins)}, no number of bins", item)
-    return bins
-
-
 def decode_definition(item: Item) -> Definition:
     """The definition in a main item.
 
     Raises:
-        CorruptItem: an attribute is absent, of another type, or of no known value.
+        CorruptItem: an attribute is absent, of another type, or has an unknown value.
         NewerFormat: a later release wrote it.
     """
     check_format(item)
@@ -135,11 +226,14 @@ def decode_definition(item: Item) -> Definition:
         raise CorruptItem(
             f"strict counter {item.get('counter')!r} has the method {shown(name)}", item
         )
+    bins = optional(item, "bins", int) or 1
+    if not 1 <= bins <= BINS_MAX:
+        raise CorruptItem(f"{describe(item)}: 'bins' is {shown(bins)}, no number of bins", item)
     return Definition(
         require(item, "counter", str),
         require(item, "incarnation", str),
         Method(name),
-        _bins_in(item),
+        bins,
         optional(item, "history", int),
         optional(item, "max_tokens", int),
         optional(item, "window_ms", int),

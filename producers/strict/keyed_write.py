@@ -1,116 +1,77 @@
 """Writes of several strict counters under one key: a transaction with a marker of it.
 
-As method `marker`, but the key stands for all of the writes together, whatever their counters'
-methods are: its marker lies by the key alone (`keyed#<id>`, `marker`) and is remembered for a day.
-A cancelled transaction is read by its reasons, the marker's first:
+As method `marker`, but the key stands for all of the writes together, whatever the methods of their
+counters are: the key alone determines where the marker is stored (`keyed#<id>`, `marker`), and it
+is remembered for a day. A cancelled transaction is read by its reasons, the marker's first.
 
-    marker there, same call            applied, by a request of this call that got no answer
-    marker there, same facts           duplicate, if its counters are still those that were changed
-    marker there, other facts          the key was used for something else
-    marker there, void                 given up
-    no marker, conditions failed       refused, as of now; by which counter, the caller judges
-    conflict, throttle                 not applied: sent again
-    no answer                          sent again: the marker will tell
+A refusal is final only after `confirm_refusal`: that reads the marker (one read unit, because
+nothing promises that a cancelled transaction names every condition that failed), or writes a void
+marker while a request of this call may still be applied.
 
-A refusal is said only after `confirm_refusal`: the marker is looked for by itself (one read unit,
-for nothing promises that a cancelled transaction names every condition that failed), or, while a
-request of this call may still land, a void marker is put in its way.
+The marker contains a digest of the incarnations of its counters. If one of them was deleted and
+recreated, the changes are in some of the counters and not in others: that is no duplicate, and
+repeating them would count some of them twice. So the key counts as used for other counters.
 
-The marker names the incarnations of its counters. Where one of them was deleted and recreated, the
-changes are in some of the counters and not in others: that is no duplicate, and doing them again
-would count some of them twice. So the key is said to have been used for other counters.
-
-Nothing leaves once the marker may have expired: a process that stood still for a day must neither
-send its changes again nor say of what is in that it was given up.
+Nothing is sent once the marker may have expired: a process that was suspended for a day must not
+send its changes again, nor report that an applied change was withdrawn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import (
+    PASSING,
+    Done,
+    Reply,
+    RetryPeriodOver,
+    Send,
+    attempt,
+    otherwise,
+)
 from countledger.ledger.errors import (
     ConditionFailed,
     CountledgerError,
     IdempotencyKeyReused,
     Reason,
     TransactionCancelled,
+    Unreachable,
 )
 from countledger.ledger.expressions import Absent
-from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
-from countledger.ledger.operations import Put
+from countledger.ledger.operations import Get, GetMany, Put, Transact
 from countledger.producers.strict.change import check_key_age
-from countledger.producers.strict.context import (
-    PASSING,
-    POLICY,
-    Attempts,
-    MethodContext,
-    RetryPeriodOver,
-    StaleDefinition,
-)
-from countledger.producers.strict.incarnations import check_same, digest_of, incarnations_of
-from countledger.producers.strict.outcome import Applied, Duplicate, Withdrawn
-from countledger.producers.strict.sending import check_passing
+from countledger.producers.strict.context import end
+from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.outcome import Applied, Duplicate, Unknown, Withdrawn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Attempts, Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.operations import Write
+    from countledger.producers.strict.change import KeyedRequest
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 WINDOW_MS: Final = MARKER_WINDOW_DEFAULT_MS
 _ADVICE: Final = (
-    "no attempt got a clear answer: repeat it with the same key within a day, it cannot count "
-    "twice; or give the key up, which tells whether it counted"
+    "no attempt got a clear answer: repeat it with the same key within a day, then it cannot count "
+    "twice; or withdraw the key, which returns whether it counted"
 )
 
 Reasons = tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedRequest:
-    """What a caller wants under one key, the same for every attempt.
-
-    Attributes:
-        counters: the names of all counters concerned.
-        facts: what a retry has to repeat, as the marker keeps it.
-        key: of all of it together.
-        at_ms: when the call began.
-        note: own short texts, kept in the marker.
-        value: what the counter is at when it is done, if that is known beforehand.
-    """
-
-    counters: tuple[str, ...]
-    facts: Mapping[str, Mapping[str, Amount]]
-    key: str | IdempotencyKey
-    at_ms: int
-    note: Mapping[str, str] | None = None
-    value: Amount | None = None
-
-    @property
-    def what(self) -> str:
-        """The counters, for outcomes and messages."""
-        return ", ".join(self.counters)
-
-    @property
-    def id(self) -> str:
-        """What the key stands for."""
-        return id_of_key(self.key)
-
-    @property
-    def key_text(self) -> str:
-        """The key without its time."""
-        return self.key.key if isinstance(self.key, IdempotencyKey) else self.key
-
-
 @dataclass(slots=True)
 class KeyedWrite:
-    """Writes on their way under one key.
+    """Writes under one key.
 
     Attributes:
         context: what it works with.
@@ -118,7 +79,7 @@ class KeyedWrite:
         definitions: of its counters, as this process knows them.
         attempts: of the call.
         marker: the write of it.
-        call: the id of the call, by which it knows its own marker.
+        call: the id of the call, by which it recognizes its own marker.
     """
 
     context: MethodContext
@@ -135,12 +96,10 @@ class KeyedWrite:
         """Nothing sent yet.
 
         Raises:
-            KeyExpired, ClockSkew: the key was made too long ago, or lies ahead.
+            KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
         """
         until_ms = remembered_until(context, request.key, request.what)
-        if until_ms is None:
-            until_ms = request.at_ms + WINDOW_MS
-        attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
+        attempts = context.attempts(request.at_ms + WINDOW_MS if until_ms is None else until_ms)
         call = context.new_id(request.at_ms)
         facts = {
             "call": call,
@@ -152,68 +111,81 @@ class KeyedWrite:
         marker = _marker(context, request.id, facts)
         return cls(context, request, definitions, attempts, marker, call)
 
-    def at(self, writes: Sequence[Write]) -> StrictOutcome | Reasons:
+    def at(self, writes: Sequence[Write]) -> Steps[StrictOutcome | Reasons]:
         """Carry all of the writes out: two write units each, and for the marker for each KB.
 
         Returns:
-            What became of them; or, where a condition of theirs failed, a reason for each. Such a
-            refusal is final only when `confirm_refusal` has said so.
+            The outcome; or, if conditions of the writes failed, a reason for each write. Such a
+            refusal is final only after `confirm_refusal`.
 
         Raises:
             IdempotencyKeyReused: the key was used for something else.
-            StaleDefinition: a counter is not the one that was read, and the key was used before.
+            StaleDefinition: a counter was deleted or recreated, and the key was used before.
         """
-        token = self.context.new_id(self.request.at_ms)
-        while True:
-            failure: CountledgerError
-            try:
-                with self.attempts.sending():
-                    self.context.dynamo.transact([self.marker, *writes], token)
-            except RetryPeriodOver as late:
-                return self.attempts.end(self.request.what, late)
-            except TransactionCancelled as cancelled:
-                marker, *others = cancelled.reasons
-                if marker.condition_failed and marker.item is not None:
-                    return self._marked(marker.item)
-                if not marker.passing:
-                    if any(reason.condition_failed for reason in others):
-                        return tuple(others)
-                    check_passing(cancelled.reasons)
-                failure = cancelled
-            except PASSING as error:
-                failure = error
-            else:
-                return Applied(self.request.what, self.request.value)
-            if not self.attempts.again(failure):
-                return self.attempts.end(self.request.what, failure)
+        send = self.send(writes)
+        ended = yield from attempt(
+            None, lambda _: send, self.interpret, self.give_up, self.attempts
+        )
+        return (yield from self.meaning_of(ended)) if isinstance(ended, dict) else ended
 
-    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
-        """Make a refusal final: one read unit, or a write unit where a request may still land."""
+    def send(self, writes: Sequence[Write]) -> Send:
+        """The transaction of these writes and the marker."""
+        token = self.context.new_id(self.request.at_ms)
+        return Send(Transact([self.marker, *writes], token))
+
+    def interpret(self, reply: Reply[Any]) -> Verdict[Any, StrictOutcome | Reasons | Item]:
+        """Its answers: the outcome, the reasons of a refusal, or the marker that exists."""
+        match reply.answer:
+            case TransactionCancelled(reasons=(marker, *_)) if marker.item is not None:
+                return Done(marker.item)
+            case TransactionCancelled(reasons=(marker, *others)) if not marker.passing and any(
+                reason.condition_failed for reason in others
+            ):
+                return Done(tuple(others))
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(Applied(self.request.what, self.request.value))
+
+    def give_up(self, exhausted: Exhausted[Any]) -> StrictOutcome:
+        """The outcome if no attempt is left."""
+        return end(exhausted, self.request.what, _ADVICE)
+
+    def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
+        """Make a refusal final: one read unit, or a write unit if a request may be applied yet."""
         if self.attempts.maybe_applied:
-            ended = self.attempts.fenced(self.request.what, self._fence)
+            request, until_ms = self.request, self.attempts.until_ms
+            try:
+                ended = yield from withdraw(self.context, request.id, request.what, until_ms)
+            except Unreachable:
+                return self.unknown
             if isinstance(ended, Withdrawn):
                 return refused
             if not isinstance(ended, Duplicate):
-                # The way could not be closed: the old request may still land.
-                return self.unknown()
+                # No void marker could be written: the old request may still be applied.
+                return self.unknown
         try:
-            marker = self.context.reads.get(
-                self.context.table, keys.keyed_key(self.request.id), consistent=True
-            )
+            marker = yield Send(Get(self.context.table, keys.keyed_key(self.request.id)))
         except PASSING:
-            return self.unknown()
-        return refused if marker is None else self._marked(marker)
+            return self.unknown
+        return refused if marker is None else (yield from self.meaning_of(marker))
 
-    def _fence(self) -> StrictOutcome:
-        until_ms = self.attempts.until_ms
-        return withdraw(self.context, self.request.id, self.request.what, until_ms)
+    @property
+    def unknown(self) -> Unknown:
+        """No clear answer; the same key again finds out."""
+        return Unknown(self.request.what, _ADVICE)
 
-    def unknown(self) -> StrictOutcome:
-        """Nobody can tell; the same key again will."""
-        return self.attempts.unknown(self.request.what)
+    def stale(self) -> Unknown:
+        """The outcome if one of the counters was deleted or recreated.
 
-    def _marked(self, marker: Item) -> StrictOutcome:
-        """What a marker that is there says of this request."""
+        Raises:
+            StaleDefinition: no request of this call may be applied.
+        """
+        if self.attempts.maybe_applied:
+            return self.unknown
+        raise StaleDefinition(f"of {self.request.what}, one was deleted or recreated")
+
+    def meaning_of(self, marker: Item) -> Steps[StrictOutcome]:
+        """What a marker that exists says of this request: one read unit for each counter."""
         what = self.request.what
         if "void" in marker:
             return Withdrawn(what, self.request.id)
@@ -226,22 +198,21 @@ class KeyedWrite:
             return Applied(what, self.request.value)
         known = {one.counter: one.incarnation for one in self.definitions}
         try:
-            found = incarnations_of(self.context, known)
+            found = yield from _incarnations_of(self.context, known)
         except PASSING:
-            return self.unknown()
+            return self.unknown
         if found != known:
-            if self.attempts.maybe_applied:
-                return self.unknown()
-            raise StaleDefinition(f"of {what}, one was deleted or recreated")
-        check_same(marker, found, self.request.key_text)
+            return self.stale()
+        _check_same(marker, found, self.request.key_text)
         return Duplicate(what, None)
 
 
 def remembered_until(context: MethodContext, key: str | IdempotencyKey, what: str) -> int | None:
-    """Until when a key with its time is surely remembered; None: a bare one does not tell.
+    """Until when a key with a time is surely remembered; None: a bare key has none.
 
     Raises:
-        KeyExpired, ClockSkew: that is over, or the key lies ahead; `what` names what it is of.
+        KeyExpired, ClockSkew: that is over, or the key is dated too far ahead; `what` names the
+            counters.
     """
     if not isinstance(key, IdempotencyKey):
         return None
@@ -252,36 +223,70 @@ def remembered_until(context: MethodContext, key: str | IdempotencyKey, what: st
 
 def withdraw(
     context: MethodContext, change_id: str, what: str, until_ms: int | None
-) -> StrictOutcome:
-    """Put a void marker where the key's own would lie: one write unit.
+) -> Steps[StrictOutcome]:
+    """Write a void marker where the key's own would be: one write unit.
 
-    Args:
-        context: what to work with.
-        change_id: what the key stands for.
-        what: what the key is of, for outcomes.
-        until_ms: when the key's own marker may have expired; None: nobody can tell.
+    `what` names the counters; `until_ms` is when the key's own marker may have expired, if known.
 
     Returns:
-        `Withdrawn`: nothing under this key is in, nor will be. `Duplicate`: it is in. `Unknown`,
-        `Contended`: ask again.
+        `Withdrawn`: nothing under this key is applied, nor will be. `Duplicate`: it is applied.
+        `Unknown`, `Contended`: withdraw it again.
     """
-    attempts = Attempts(context, POLICY, _ADVICE, until_ms=until_ms)
     void = _marker(context, change_id, {"void": 1})
-    while True:
-        try:
-            with attempts.sending():
-                context.dynamo.put(void)
-        except RetryPeriodOver:
-            return attempts.unknown(what)
-        except ConditionFailed as failed:
-            if "void" in (failed.item or {}):
-                return Withdrawn(what, change_id)
-            return Duplicate(what, None)
-        except PASSING as error:
-            if not attempts.again(error):
-                return attempts.end(what, error)
-        else:
-            return Withdrawn(what, change_id)
+
+    def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
+        match reply.answer:
+            case ConditionFailed(item=marker) if "void" not in (marker or {}):
+                return Done(Duplicate(what, None))
+            case RetryPeriodOver():  # the key's own marker may have expired
+                return Done(Unknown(what, _ADVICE))
+            case CountledgerError() if not isinstance(reply.answer, ConditionFailed):
+                return otherwise(reply)
+        return Done(Withdrawn(what, change_id))
+
+    return attempt(
+        None,
+        lambda _: Send(void),
+        interpret,
+        lambda exhausted: end(exhausted, what, _ADVICE),
+        context.attempts(until_ms),
+    )
+
+
+def check_counters(context: MethodContext, change_id: str, key_text: str) -> Steps[None]:
+    """Check that the changes of a key are in the counters that have their names now.
+
+    A read unit for each KB of the marker, and one for each counter.
+
+    Raises:
+        IdempotencyKeyReused: one of the counters was deleted or recreated since.
+        Throttled, Unclear, Unreachable: it could not be read.
+    """
+    marker: Item | None = yield Send(Get(context.table, keys.keyed_key(change_id)))
+    if marker is not None and "void" not in marker:
+        counters = [*marker.get("changes", {}), *marker.get("set", {})]
+        _check_same(marker, (yield from _incarnations_of(context, counters)), key_text)
+
+
+def _incarnations_of(context: MethodContext, counters: Collection[str]) -> Steps[dict[str, str]]:
+    """The incarnations of those of the counters that exist: one read unit each."""
+    places = [keys.total_key(counter) for counter in counters]
+    items = yield Send(GetMany(context.table, places))
+    return {item["counter"]: item["incarnation"] for item in items if "incarnation" in item}
+
+
+def _check_same(marker: Item, incarnations: Mapping[str, str], key_text: str) -> None:
+    if marker.get("incarnations") != digest_of(incarnations):
+        raise IdempotencyKeyReused(
+            f"idempotency key {key_text!r} was used before one of its counters was deleted "
+            "or recreated: its changes are not in that counter; new changes need a new key"
+        )
+
+
+def digest_of(incarnations: Mapping[str, str]) -> str:
+    """Identifies the incarnations of all counters: 32 characters, however many they are."""
+    text = "\n".join(f"{counter}#{one}" for counter, one in sorted(incarnations.items()))
+    return blake2b(text.encode(), digest_size=16, person=b"incarnations").hexdigest()
 
 
 def _marker(context: MethodContext, change_id: str, facts: Item) -> Put:

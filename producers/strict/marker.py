@@ -4,7 +4,7 @@ The key alone determines where the marker is stored, whichever bin the change go
 carries the delta, the time, the note and the id of the call that wrote it, and expires after the
 counter's window (time to live; an expired marker that still exists counts). The transaction is
 conditional on there being no marker of this incarnation of the counter. `MarkerChange.at` and
-`withdrawing` hold the answer tables. Three rules behind them:
+`withdraw` hold the answer tables. Three rules behind them:
 
 - A cancelled transaction is read by its reasons, the marker's first: the change itself may have
   taken the last headroom.
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger import keys
 from countledger.ledger.attempts import (
     PASSING,
-    Attempts,
     Done,
+    Recheck,
     Reply,
     RetryPeriodOver,
     Send,
@@ -37,7 +37,9 @@ from countledger.ledger.errors import CountledgerError, TransactionCancelled, Un
 from countledger.ledger.expressions import Absent, AnyOf, Compare
 from countledger.ledger.limits import MARKER_WINDOW_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Check, Get, Put, Transact
-from countledger.producers.strict.context import POLICY, StaleDefinition, end
+from countledger.producers.strict.change import refused_among, update_of
+from countledger.producers.strict.context import end
+from countledger.producers.strict.definition import StaleDefinition
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -45,24 +47,23 @@ from countledger.producers.strict.outcome import (
     Unknown,
     Withdrawn,
 )
-from countledger.producers.strict.sending import refused_among, update_of
 from countledger.producers.strict.state import of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from countledger.ledger.attempts import Steps, Verdict
+    from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.errors import Reason
+    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
-    from countledger.producers.strict.sending import Part
 
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key within the counter's "
-    "window, it cannot count twice; or give the key up, which tells whether it counted"
+    "window, then it cannot count twice; or withdraw the key, which returns whether it counted"
 )
 
 
@@ -111,39 +112,18 @@ class MarkerChange:
         """
         change.check_age(context.clock.now_ms(), window_ms(definition), context.clock_skew_ms)
         until_ms = change.remembered_until(window_ms(definition))
-        attempts = Attempts(context.clock, context.random, POLICY, until_ms)
+        attempts = context.attempts(until_ms)
         call = context.new_id(change.at_ms)
         facts = {"delta": change.delta, "call": call, "key": change.key, "note": change.note}
         marker = put_marker(context, definition, change.id, facts)
         return cls(context, definition, change, attempts, marker, call)
 
-    def at(self, parts: Sequence[Part]) -> StrictOutcome:
-        """Apply it at these items: two write units each and two for the marker; one read unit.
+    def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
+        """Apply it to these items: two write units each and two for the marker; one read unit.
 
         Raises:
             IdempotencyKeyReused: the key was used with another delta.
             StaleDefinition: the counter was deleted or recreated.
-        """
-        return self.context.run(self._applying(parts))
-
-    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
-        """Make a refusal final: one read unit for the marker.
-
-        While a request may still be applied, write a void marker instead: four write units.
-        """
-        return self.context.run(self._confirming(refused))
-
-    def _applying(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
-        """Send the transaction.
-
-        Its answers mean:
-
-        done                              applied
-        marker exists, of this call       applied, by a request that got no answer
-        marker exists, of another call    what `_meaning_of` that marker says
-        no marker, a bound is reached     refused, as of now
-        another incarnation               the definition is stale; unknown while in doubt
-        conflict, throttle, no answer     again: the marker will say
         """
         at_ms = self.change.at_ms
         updates = [update_of(self.context.table, self.definition, part, at_ms) for part in parts]
@@ -181,12 +161,16 @@ class MarkerChange:
                 raise
             return self._unknown
 
-    def _confirming(self, refused: Refusal) -> Steps[StrictOutcome]:
+    def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
+        """Make a refusal final: one read unit for the marker.
+
+        While a request may still be applied, write a void marker instead: four write units.
+        """
         if not self.attempts.maybe_applied:
-            return (yield from self._confirming_by_marker(refused))
+            return (yield from self._confirm_by_marker(refused))
         until_ms = self.attempts.until_ms
         try:
-            ended = yield from withdrawing(self.context, self.definition, self.change.id, until_ms)
+            ended = yield from withdraw(self.context, self.definition, self.change.id, until_ms)
         except Unreachable:
             return self._unknown
         if isinstance(ended, Withdrawn):
@@ -196,7 +180,7 @@ class MarkerChange:
         # No void marker could be written: the old request may still be applied.
         return self._unknown
 
-    def _confirming_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
+    def _confirm_by_marker(self, refused: Refusal) -> Steps[StrictOutcome]:
         if not isinstance(refused, BoundReached):
             return refused
         key = {name: self.marker.item[name] for name in ("counter", "part")}
@@ -204,7 +188,7 @@ class MarkerChange:
             marker = yield Send(Get(self.context.table, key))
         except PASSING:
             return self._unknown
-        if marker is None or marker.get("incarnation") != self.definition.incarnation:
+        if not self.definition.is_of(marker):
             return refused
         return (yield from self._meaning_of(marker))
 
@@ -214,7 +198,7 @@ class MarkerChange:
             return (yield from self._with_value(Applied(self.change.counter, None)))
         # It is of the incarnation that this process knows; the counter may have been recreated.
         try:
-            main = yield from self.context.reading(self.definition)
+            main = yield from self.context.read_incarnation(self.definition)
         except PASSING:
             return self._unknown
         if "void" in marker:
@@ -226,14 +210,9 @@ class MarkerChange:
 
     def _with_value(self, outcome: StrictOutcome) -> Steps[StrictOutcome]:
         """An applied change with the counter's value, if that can be read: one read unit."""
-        if not isinstance(outcome, Applied) or self.definition.bins > 1:
+        if not isinstance(outcome, Applied):
             return outcome
-        try:
-            main = yield Send(Get(self.context.table, self.definition.main))
-        except CountledgerError:
-            # The change is applied; a read that fails must not make it look otherwise.
-            return outcome
-        return replace(outcome, value=(main or {}).get("total"))
+        return replace(outcome, value=(yield from self.context.value_of(self.definition)))
 
     @property
     def _unknown(self) -> Unknown:
@@ -242,31 +221,17 @@ class MarkerChange:
 
 def withdraw(
     context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
-) -> StrictOutcome:
-    """`withdrawing`, in this thread."""
-    return context.run(withdrawing(context, definition, change_id, until_ms))
-
-
-def withdrawing(
-    context: MethodContext, definition: Definition, change_id: str, until_ms: int | None = None
 ) -> Steps[StrictOutcome]:
     """Write a void marker where a change would write its own: four write units.
 
     In a transaction that checks the counter's incarnation: a void marker of an earlier incarnation
-    would replace a marker of the current one. Its answers mean:
-
-        done                             withdrawn
-        another incarnation              the definition is stale
-        void marker exists               withdrawn before
-        marker exists                    duplicate: the change is applied
-        too late                         unknown: the change's own marker may have expired
-        conflict, throttle, no answer    again
+    would replace a marker of the current one.
 
     Args:
         context: what to work with.
         definition: of the counter.
         change_id: the id of the change's key.
-        until_ms: when the change's own marker may have expired; None: nobody can tell.
+        until_ms: when the change's own marker may have expired; None: unknown.
 
     Returns:
         `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied.
@@ -279,31 +244,33 @@ def withdrawing(
     void = put_marker(context, definition, change_id, {"void": 1})
     unchanged = Check(context.table, definition.main, of(definition.incarnation))
     transaction = Transact([void, unchanged], context.new_id(context.clock.now_ms()))
+    withdrawn, duplicate = Withdrawn(counter, change_id), Duplicate(counter, None)
 
-    def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome | Item]:
+    # The state is the outcome that a read of the incarnation has to confirm, if any: nothing
+    # promises that a cancelled transaction names every condition that failed.
+    def request(state: StrictOutcome | None) -> Send:
+        return Send(transaction if state is None else Get(context.table, definition.main))
+
+    def interpret(
+        reply: Reply[StrictOutcome | None],
+    ) -> Verdict[StrictOutcome | None, StrictOutcome]:
         match reply.answer:
             case TransactionCancelled(reasons=(_, same)) if same.condition_failed:
-                raise StaleDefinition("the counter was deleted or recreated") from reply.answer
+                raise definition.stale() from reply.answer
             case TransactionCancelled(reasons=(marker, _)) if marker.condition_failed:
-                return Done(marker.item or {})
-            case RetryPeriodOver():
+                return Recheck(withdrawn if "void" in (marker.item or {}) else duplicate)
+            case RetryPeriodOver():  # the change's own marker may have expired
                 return Done(Unknown(counter, _ADVICE))
             case CountledgerError():
                 return otherwise(reply)
-        return Done(Withdrawn(counter, change_id))
+            case item if reply.state is not None:  # read to confirm the outcome
+                definition.expect(item)
+        return Done(reply.state or withdrawn)
 
-    ended = yield from attempt(
+    return attempt(
         None,
-        lambda _: Send(transaction),
+        request,
         interpret,
         lambda exhausted: end(exhausted, counter, _ADVICE),
-        Attempts(context.clock, context.random, POLICY, until_ms),
+        context.attempts(until_ms),
     )
-    if not isinstance(ended, dict):
-        return ended
-    try:
-        # Nothing promises that a cancelled transaction names every condition that failed.
-        yield from context.reading(definition)
-    except PASSING:
-        return Unknown(counter, _ADVICE)
-    return Withdrawn(counter, change_id) if "void" in ended else Duplicate(counter, None)

@@ -1,152 +1,284 @@
-"""Carries out the changes of `occ` and `history`, which differ in how many tags they keep."""
+"""Methods `occ` and `history`: write what was read plus the change, on condition of the version.
+
+One read unit and one write unit; no read if the caller passes the state that its last change
+returned (`known`). With `history` these units are for each KB of an item that grows with the
+history: 20 tags are about 1 KB. The item's version identifies a state, its tags the last changes:
+one of them with `occ`, a number of them with `history`. "Bound reached" is concluded from a state
+that this call read, so it costs no write.
+
+After a write that got no answer the item is read again, and `fate` decides:
+
+    my tag is among the tags                 applied
+    the same version                         not yet: the request may still be applied. A fence (a
+                                             write of version + 1, nothing else) refuses it for good
+    no more versions on than tags are kept   not applied, final: mine would be among the tags
+    more versions on                         unknown: my tag may have been pushed out
+    recreated                                unknown
+
+The fence may fail or get no answer itself: then the item is read again, with the same table. After
+"not applied" the change goes on from the state that was found.
+
+Every change of the item raises its version, also one of its bounds. A version never comes back: a
+recreated counter begins above its old one. A key that is used again is recognized while its tag is
+among the last ones; later it counts again, and nothing can detect that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.attempts import Backoff
-from countledger.ledger.errors import ConditionFailed, Throttled, Unclear
-from countledger.producers.strict.context import PASSING, Attempts, MethodContext, StaleDefinition
-from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
-from countledger.producers.strict.outcome import Applied, Contended, Duplicate
-from countledger.producers.strict.state import StrictState, decode_state, refusal
+from countledger.ledger import amount
+from countledger.ledger.attempts import (
+    Again,
+    Backoff,
+    Done,
+    Recheck,
+    Reply,
+    Send,
+    attempt,
+    otherwise,
+)
+from countledger.ledger.errors import ConditionFailed, CountledgerError, Throttled, Unclear
+from countledger.ledger.expressions import Add, Assign, Compare
+from countledger.ledger.operations import Get, Update
+from countledger.producers.strict.change import refusal
+from countledger.producers.strict.context import end
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.outcome import Applied, Duplicate, Unknown
+from countledger.producers.strict.state import StrictState, decode_state, encode_state, of
 
 if TYPE_CHECKING:
+    from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
-    from countledger.ledger.errors import CountledgerError
     from countledger.producers.strict.change import StrictChange
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.fate import Memory
     from countledger.producers.strict.outcome import StrictOutcome
 
-# Writers that meet each other wait longer each time, so contention does not feed on itself.
+# Writers that conflict wait longer each time, so that contention does not feed on itself.
 _POLICY: Final = Backoff(attempts=14, base_ms=10, cap_ms=1_000)
 _ADVICE: Final = (
     "a request got no clear answer, and so many others changed the counter since that its own tag "
     "may have been overwritten: compare with your own records; keep a longer history, or take "
     "method marker"
 )
+_BUSY: Final = "others changed the counter each time before this change could"
+
+
+class Fate(Enum):
+    """What became of a write that got no answer."""
+
+    APPLIED = "applied"
+    NOT_YET = "not yet"
+    NOT_APPLIED = "not applied, final"
+    UNKNOWN = "unknown"
+
+
+def fate(change: StrictChange, based_on: StrictState, found: StrictState, kept: int) -> Fate:
+    """What became of a write, by the state that it was based on and the one found since.
+
+    Raises:
+        IdempotencyKeyReused: its key was used by another call, with another delta.
+    """
+    if found.incarnation != based_on.incarnation:
+        return Fate.UNKNOWN
+    if change.remembered_in(found.tags):
+        return Fate.APPLIED
+    steps = found.version - based_on.version
+    if steps == 0:
+        return Fate.NOT_YET
+    # If mine had been the first of those steps, its tag would still be among the last ones.
+    return Fate.NOT_APPLIED if steps <= kept else Fate.UNKNOWN
+
+
+def applied_to(state: StrictState, change: StrictChange, kept: int) -> StrictState:
+    """The state with the change; `kept` is how many tags it keeps."""
+    return replace(
+        state,
+        version=state.version + 1,
+        total=amount.add(state.total, change.delta),
+        tags=(*state.tags, change.tag)[-kept:],
+    )
+
+
+def plan_change(
+    table: str, definition: Definition, state: StrictState, change: StrictChange
+) -> Update:
+    """The write of a change: the state plus the change, if the item is still at that state."""
+    after = applied_to(state, change, kept_tags(definition))
+    written = encode_state(after)
+    names = ("total", "headroom_up", "headroom_down", "version")
+    # `occ` stores its one tag as a string.
+    one = definition.method is Method.OCC
+    tags = Assign("tag", after.tags[-1]) if one else Assign("tags", list(after.tags))
+    return Update(
+        table,
+        definition.main,
+        (
+            *(Assign(name, written[name]) for name in names),
+            tags,
+            Assign("updated_at", change.at_ms),
+        ),
+        of(state.incarnation, Compare("version", "=", state.version)),
+    )
+
+
+def plan_fence(table: str, definition: Definition, state: StrictState) -> Update:
+    """The write that refuses every request based on this state, and changes nothing else."""
+    condition = of(state.incarnation, Compare("version", "=", state.version))
+    return Update(table, definition.main, (Add("version", 1),), condition)
+
+
+def kept_tags(definition: Definition) -> int:
+    """How many tags the counter's item keeps."""
+    return (definition.history or 1) if definition.method is Method.HISTORY else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Read the item; `doubtful` is the state that a write without an answer was based on."""
+
+    doubtful: StrictState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """Write the change on top of a state; `first`: no other write was faster yet."""
+
+    state: StrictState
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """Refuse for good the write that was based on `doubtful`; the item is still at that version."""
+
+    doubtful: StrictState
+    found: StrictState
+
+
+_Next = _Read | _Write | _Fence
 
 
 @dataclass(slots=True)
 class OptimisticChange:
-    """A change on its way by method occ or history."""
+    """One change by method occ or history."""
 
     context: MethodContext
     definition: Definition
     change: StrictChange
-    memory: Memory
     attempts: Attempts
 
     @classmethod
     def begin(
-        cls, context: MethodContext, definition: Definition, change: StrictChange, memory: Memory
+        cls, context: MethodContext, definition: Definition, change: StrictChange
     ) -> OptimisticChange:
         """Nothing sent yet."""
-        return cls(context, definition, change, memory, Attempts(context, _POLICY, _ADVICE))
+        return cls(context, definition, change, context.attempts(policy=_POLICY))
 
-    def carry_out(self, known: StrictState | None, *, read: bool = False) -> StrictOutcome:
-        """Read, unless the state is known; write; find out.
+    def apply(self, known: StrictState | None, *, read: bool = False) -> Steps[StrictOutcome]:
+        """Read, unless the state is known; write; find out what became of it.
 
         Args:
             known: the state to begin with, or None.
-            read: whether that was read by this call; a refusal must not rest on an older one.
+            read: whether this call read that state; a refusal must not be based on an older one.
 
         Raises:
             IdempotencyKeyReused: the key was used with another delta.
-            StaleDefinition: the counter is not the one that was read.
+            StaleDefinition: the counter was deleted or recreated.
         """
-        state = self._read() if known is None else known
-        read = read or known is None
-        while True:
-            if self.change.remembered_in(state.tags):
-                return self._found(state)
-            refused = refusal(self.change.counter, state, self.change.delta)
-            if refused is None:
-                next_ = self._write(state)
-                if not isinstance(next_, StrictState):
-                    return next_
-                state, read = next_, True
-            elif read:
-                return refused
-            else:
-                state, read = self._read(), True
-
-    def _found(self, state: StrictState) -> StrictOutcome:
-        """Its tag is there, though no request is in doubt: a retry of the key, or by the SDK.
-
-        An id that was made for this call can only be there by this call.
-        """
-        if self.change.key is None:
-            return Applied(self.change.counter, state.total, state)
-        return Duplicate(self.change.counter, state.total)
-
-    def _write(self, state: StrictState) -> StrictOutcome | StrictState:
-        """One attempt: the outcome, or the state from which to try again."""
-        write = plan_change(self.context.table, self.definition, state, self.change, self.memory)
-        try:
-            self.context.dynamo.update(write)
-        except ConditionFailed as failed:
-            return self._overtaken(self._state_of(failed.item))
-        except Unclear as error:
-            return self._find_out(state, error)
-        except PASSING as error:
-            again = self.attempts.again(error)
-            return state if again else self.attempts.end(self.change.counter, error)
-        after = applied_to(state, self.change, self.memory)
-        return Applied(self.change.counter, after.total, after)
-
-    def _overtaken(self, found: StrictState) -> StrictOutcome | StrictState:
-        """Somebody else was faster. What came back is old after a longer wait."""
-        if self.change.remembered_in(found.tags):
-            return found
-        busy = Throttled("others changed the counter each time before this change could")
-        if not self.attempts.again(busy):
-            return Contended(self.change.counter, self.attempts.made, str(busy))
-        return found if self.attempts.made == 1 else self._read()
-
-    def _find_out(
-        self, based_on: StrictState, error: CountledgerError
-    ) -> StrictOutcome | StrictState:
-        """After no answer: the outcome, or the state to go on from behind a final refusal."""
-        while self.attempts.again(error):
-            try:
-                found = self._read()
-                if self._fate(based_on, found) is Fate.NOT_YET:
-                    found = self._fence(found)
-            except StaleDefinition:
-                break
-            except PASSING as failure:
-                error = failure
-                continue
-            # One version on at the least: the fence, or whoever was faster.
-            what = self._fate(based_on, found)
-            if what is Fate.APPLIED:
-                return Applied(self.change.counter, found.total, found)
-            if what is Fate.UNKNOWN:
-                break
-            self.attempts.maybe_applied = False
-            return found
-        return self.attempts.unknown(self.change.counter)
-
-    def _fate(self, based_on: StrictState, found: StrictState) -> Fate:
-        return fate(self.change, based_on, found, self.memory.length)
-
-    def _fence(self, state: StrictState) -> StrictState:
-        """The state behind a fence, or the one that was faster."""
-        try:
-            self.context.dynamo.update(plan_fence(self.context.table, self.definition, state))
-        except ConditionFailed as failed:
-            return self._state_of(failed.item)
-        return replace(state, version=state.version + 1)
-
-    def _read(self) -> StrictState:
-        return self._state_of(self.context.read(self.definition.main))
-
-    def _state_of(self, item: Item | None) -> StrictState:
-        if item is None or item.get("incarnation") != self.definition.incarnation:
-            raise StaleDefinition(
-                f"strict counter {self.change.counter!r} was deleted or recreated"
+        first: Recheck[_Next] | Done[StrictOutcome] = Recheck(_Read())
+        if known is not None:
+            first = self._from(known, read=read)
+        if isinstance(first, Done):
+            return first.value
+        return (
+            yield from attempt(
+                first.state,
+                self._request,
+                self._interpret,
+                lambda exhausted: end(exhausted, self.change.counter, _ADVICE),
+                self.attempts,
             )
-        return decode_state(item)
+        )
+
+    def _request(self, state: _Next) -> Send:
+        table, definition = self.context.table, self.definition
+        match state:
+            case _Read():
+                return Send(Get(table, definition.main))
+            case _Write():
+                return Send(plan_change(table, definition, state.state, self.change))
+            case _Fence():
+                return Send(plan_fence(table, definition, state.found))
+
+    def _interpret(  # noqa: PLR0911 - one for each row
+        self, reply: Reply[_Next]
+    ) -> Verdict[_Next, StrictOutcome]:
+        match reply:
+            case Reply(ConditionFailed(item=item), _Write(first=first)):
+                return self._overtaken(self._state_in(item), first=first)
+            case Reply(Unclear(), _Write(state=state)):
+                return Again(_Read(doubtful=state))
+            case Reply(ConditionFailed(item=item), _Fence(doubtful=doubtful)):
+                return self._found(doubtful, item)
+            case Reply(CountledgerError(), _Fence(doubtful=doubtful)):
+                return otherwise(replace(reply, state=_Read(doubtful)))
+            case Reply(CountledgerError()):
+                return otherwise(reply)
+            case Reply(item, _Read(doubtful=None)):
+                return self._from(self._state_in(item), read=True)
+            case Reply(item, _Read(doubtful=StrictState() as doubtful)):
+                return self._found(doubtful, item)
+            case Reply(_, _Fence(found=found)):
+                return self._fenced(found)
+            case Reply(_, _Write(state=state)):
+                after = applied_to(state, self.change, kept_tags(self.definition))
+        return Done(Applied(self.change.counter, after.total, after))
+
+    def _from(
+        self, state: StrictState, *, read: bool, resolved: bool = False
+    ) -> Recheck[_Next] | Done[StrictOutcome]:
+        """What to do with a state that no request in doubt is based on."""
+        counter = self.change.counter
+        if self.change.remembered_in(state.tags):
+            # A retry of the key. An id that was drawn for this call was stored by this call.
+            if self.change.key is None:
+                return Done(Applied(counter, state.total, state))
+            return Done(Duplicate(counter, state.total))
+        refused = refusal(counter, state, self.change.delta)
+        if refused is None:
+            return Recheck(_Write(state), resolved=resolved)
+        return Done(refused) if read else Recheck(_Read())
+
+    def _overtaken(self, found: StrictState, *, first: bool) -> Verdict[_Next, StrictOutcome]:
+        """Another write was faster. The state in its answer is old after a longer wait."""
+        following = self._from(found, read=True)
+        if isinstance(following, Done):
+            return following
+        return Again(_Write(found, first=False) if first else _Read(), Throttled(_BUSY))
+
+    def _found(self, doubtful: StrictState, item: Item | None) -> Verdict[_Next, StrictOutcome]:
+        """What became of the write without an answer, by the item as it is now."""
+        if item is None or not self.definition.is_of(item):
+            return Done(Unknown(self.change.counter, _ADVICE))
+        found = decode_state(item)
+        match fate(self.change, doubtful, found, kept_tags(self.definition)):
+            case Fate.APPLIED:
+                return Done(Applied(self.change.counter, found.total, found))
+            case Fate.NOT_YET:
+                return Recheck(_Fence(doubtful, found))
+            case Fate.NOT_APPLIED:
+                return self._from(found, read=True, resolved=True)
+            case Fate.UNKNOWN:
+                return Done(Unknown(self.change.counter, _ADVICE))
+
+    def _fenced(self, found: StrictState) -> Verdict[_Next, StrictOutcome]:
+        """The old request is refused for good: go on from the state after the fence."""
+        after = replace(found, version=found.version + 1)
+        return self._from(after, read=True, resolved=True)
+
+    def _state_in(self, item: Item | None) -> StrictState:
+        return decode_state(self.definition.expect(item))

@@ -1,15 +1,15 @@
-"""What becomes of a change: values, not errors, for the caller has to handle each of them.
+"""The outcomes of a change: values, not errors, because the caller has to handle each of them.
 
-Applied       it is in, by this call
-Duplicate     it is in, and was before this call as far as the method can tell
-BoundReached  it is not in, and no request of this call can still bring it in
-SetFull       the same: the set of keys takes no more
-Withdrawn       the same: the key was given up, for good
-Contended     the same: others were always faster, or the service was busy
-Unknown       it may be in or not, and the method cannot tell
+Applied       the change is applied, by this call
+Duplicate     the change is applied; as far as the method can tell, by an earlier call
+BoundReached  rejected: no request of this call can still apply the change
+SetFull       rejected likewise: the set of keys is full
+Withdrawn     rejected likewise: the key was withdrawn for good
+Contended     rejected likewise: others were always faster, or the service was busy
+Unknown       the change may be applied or not, and the method cannot tell
 
-Of changes of several counters at once, `counter` is all their names; of `BoundReached` it is the
-one that refused.
+For changes of several counters in one transaction, `counter` is all their names; in `BoundReached`
+it is the counter that refused.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The change is in, by a request of this call.
+    """The change is applied, by a request of this call.
 
     Attributes:
         counter: the counter's name.
-        value: its value with the change; for `crt` and `marker` read right afterwards, so that
-            later changes may be in it. None for a counter with bins, or if that read failed.
-        known: what the next change may be given instead of a read (`occ` and `history`).
+        value: its value with the change; for `crt` and `marker` read right afterwards, so it may
+            include later changes. None for a counter with bins, or if that read failed.
+        known: the state to pass to the next change, which saves a read (`occ` and `history`).
     """
 
     counter: str
@@ -40,11 +40,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """The change came in under this key before; it counts once.
+    """The change was applied under this key before; it counts once.
 
     Attributes:
         counter: the counter's name.
-        value: its value now, or None where the answer did not tell.
+        value: its value now, or None if the answer does not include it.
     """
 
     counter: str
@@ -53,14 +53,14 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True)
 class BoundReached:
-    """The change would pass a bound. It is not in, and will not come in by this call.
+    """The change would pass a bound. It is not applied, and this call will never apply it.
 
     Attributes:
         counter: the counter's name.
         value: its current value.
         side: which bound.
-        bound: where that lies.
-        asked: the delta that was asked for.
+        bound: the bound itself.
+        asked: the delta of the change.
     """
 
     counter: str
@@ -72,12 +72,12 @@ class BoundReached:
 
 @dataclass(frozen=True, slots=True)
 class SetFull:
-    """The counter remembers as many keys as it may; it takes no new change.
+    """The counter remembers its maximum number of keys; it takes no new change.
 
     Attributes:
         counter: the counter's name.
         value: its current value.
-        max_tokens: how many keys it remembers.
+        max_tokens: that number.
     """
 
     counter: str
@@ -87,11 +87,11 @@ class SetFull:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """The change under this key is not in, and never will be.
+    """The change under this key is not applied, and never will be.
 
     Attributes:
         counter: the counter's name.
-        id: what the key stands for; of method `crt`, the token.
+        id: the id of the key; for method `crt`, the token.
     """
 
     counter: str
@@ -100,11 +100,11 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Contended:
-    """Not in after that many attempts, each of which was clearly refused; try again later.
+    """Not applied: each attempt was clearly refused; try again later.
 
     Attributes:
         counter: the counter's name.
-        attempts: how many there were.
+        attempts: how many.
         reason: of the last refusal.
     """
 
@@ -115,11 +115,11 @@ class Contended:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The change may be in or not; the method cannot tell.
+    """The change may be applied or not; the method cannot tell.
 
     Attributes:
         counter: the counter's name.
-        advice: what the caller can do about it.
+        advice: what the caller can do.
     """
 
     counter: str

@@ -7,13 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Backoff, Done, Reply, Send, attempt, otherwise
 from countledger.ledger.attributes import decoded, optional_time
 from countledger.ledger.clock import to_datetime
+from countledger.ledger.errors import CorruptItem, CountledgerError, Throttled
 from countledger.ledger.expressions import Compare
-from countledger.ledger.operations import Query
-from countledger.producers.strict.bins import whole_of
+from countledger.ledger.operations import Get, Query, TransactGet
+from countledger.producers.strict.bins import split, whole_of
+from countledger.producers.strict.change import refusal
 from countledger.producers.strict.definition import Definition, Method, decode_definition
-from countledger.producers.strict.spread import bin_items
 from countledger.producers.strict.state import StrictState, decode_state
 
 if TYPE_CHECKING:
@@ -21,9 +23,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Exhausted, Steps, Verdict
     from countledger.ledger.attributes import Item, OnCorrupt
+    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.outcome import BoundReached
 
+_READS: Final = Backoff(attempts=10, base_ms=10, cap_ms=500)
 _KB: Final = 1_024
 _UNITS_EACH_KB: Final = {Method.CRT: 2, Method.MARKER: 2}
 _UNITS_OF_A_MARKER: Final = 2
@@ -31,21 +37,21 @@ _UNITS_OF_A_MARKER: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class StrictCounter:
-    """A strict counter as it was made and as it stands.
+    """A strict counter as it was created and as it is.
 
     Attributes:
         counter: its name.
         method: how changes are written.
         value: its current value.
-        lower: the least that it may be, or None.
-        upper: the most that it may be, or None.
+        lower: the least that the value may be, or None.
+        upper: the most that the value may be, or None.
         version: grows with every write.
-        bins: over how many items it is spread; 1 = none but its own.
+        bins: over how many items it is spread; 1 = only its own.
         history: how many changes it remembers (`history`), or None.
         max_tokens: how many changes it takes in its life (`set`), or None.
         remembered: how many changes its item holds (`occ`, `history`, `set`).
         window_ms: for how long a key is remembered (`marker`), or None.
-        updated_at: when it was last changed; method `crt` cannot note that.
+        updated_at: when it was last changed; method `crt` cannot store that.
         write_units: what one change costs now. A marker with a long key or a note costs more, and a
             split over bins two units more for each further one.
     """
@@ -65,16 +71,88 @@ class StrictCounter:
     write_units: int
 
 
-def read_counter(context: MethodContext, definition: Definition, main: Item) -> StrictCounter:
-    """A counter as of one moment; with bins, two read units more for each of them.
+def read_of(context: MethodContext, definition: Definition) -> Get | TransactGet:
+    """The read of the items that hold the value, as of one moment.
 
-    Raises:
-        StaleDefinition: a bin is gone, or belongs to another incarnation of the counter.
-        CorruptItem: an item cannot be read.
+    One read unit for each 4 KB of the one item; with bins two read units each.
     """
     if definition.bins == 1:
+        return Get(context.table, definition.main)
+    return TransactGet(context.table, definition.places)
+
+
+def states_of(
+    definition: Definition, answer: Item | Sequence[Item | None] | None
+) -> list[StrictState]:
+    """The states in the answer to `read_of`.
+
+    Raises:
+        StaleDefinition: an item is gone, or belongs to another incarnation of the counter.
+    """
+    items = [answer] if answer is None or isinstance(answer, dict) else answer
+    return [decode_state(definition.expect(item)) for item in items]
+
+
+def read_bins(context: MethodContext, definition: Definition) -> Steps[list[Item]]:
+    """The bins as of one moment, as they are stored: two read units each.
+
+    Raises:
+        StaleDefinition: one is gone, or belongs to another incarnation of the counter.
+        Throttled: no attempt succeeded, because of writes to the bins or other errors.
+    """
+
+    def interpret(reply: Reply[None]) -> Verdict[None, list[Item]]:
+        if isinstance(reply.answer, CountledgerError):
+            return otherwise(reply)
+        return Done([definition.expect(item) for item in reply.answer])
+
+    def give_up(exhausted: Exhausted[None]) -> list[Item]:
+        raise Throttled(
+            f"bins of {definition.counter!r} not read: {exhausted.error}"
+        ) from exhausted.error
+
+    request = Send(TransactGet(context.table, definition.places))
+    return attempt(None, lambda _: request, interpret, give_up, context.attempts(policy=_READS))
+
+
+def split_over_bins(
+    context: MethodContext, definition: Definition, delta: Amount
+) -> Steps[list[Part] | BoundReached]:
+    """A change over as few bins as have the headroom, or why all have not: two read units each.
+
+    Raises:
+        StaleDefinition, Throttled: as `read_bins`.
+        CorruptItem: the bins contradict their sum.
+    """
+    states = states_of(definition, (yield from read_bins(context, definition)))
+    parts = split(list(zip(definition.places, states, strict=True)), delta)
+    if parts is not None:
+        return parts
+    refused = refusal(definition.counter, whole_of(states), delta)
+    if refused is None:
+        raise CorruptItem(
+            f"strict counter {definition.counter!r}: the headrooms of its bins contradict their "
+            "sums; an item was changed by hand"
+        )
+    return refused
+
+
+def read_counter(
+    context: MethodContext, definition: Definition, main: Item | None
+) -> Steps[StrictCounter]:
+    """A counter as of one moment: one read unit, unless its main item is given; two for each bin.
+
+    Raises:
+        StaleDefinition: the counter was deleted or recreated.
+        CorruptItem: an item cannot be read.
+    """
+    if main is None:
+        main = yield Send(Get(context.table, definition.main))
+    if main is None:
+        raise definition.stale()
+    if definition.bins == 1:
         return _shown(definition, decode_state(main), main)
-    bins = bin_items(context, definition)
+    bins = yield from read_bins(context, definition)
     return _shown(definition, whole_of([decode_state(item) for item in bins]), main, bins)
 
 
@@ -96,7 +174,7 @@ def list_counters(
         names = [item["part"] for item in page]
         wanted = [keys.total_key(name) for name in names]
         found = {item["counter"]: item for item in context.reads.get_many(context.table, wanted)}
-        # One that was deleted since the page was read is not there.
+        # A counter that was deleted since the page was read is missing.
         items = [found[name] for name in names if name in found]
         for shown in decoded(items, partial(_listed, context), on_corrupt):
             if shown is not None:

@@ -1,37 +1,42 @@
-"""The item that carries a strict counter's value, or a share of it, and what a change does to it.
+"""The item that holds a strict counter's value, or one bin's share of it, and its bounds.
 
-A condition cannot add, so `total + delta <= upper` cannot be asked. So the item carries how much
-room each side has, and every change moves total and rooms in one write:
+DynamoDB cannot evaluate `total + delta <= upper` in a condition. So the item also stores the
+headroom on each side, and each change moves the total and both headrooms in one write:
 
-    headroom_up   = upper - total      (an absent bound counts as 0 here)
+    headroom_up   = upper - total      (an absent bound counts as 0)
     headroom_down = total - lower
 
-Both rooms are always there and always move; whether a bound holds is told by the bound itself. So
-one update fits every counter, bounded or not, and a bound can be set, moved and taken away while
-the counter is in use, without any writer knowing. What condition and refusal rest on is written
-once, in `has_headroom` and `refusal`.
+Both headrooms are always stored and always move. Whether a bound exists is stored in the bound
+itself. So one update works for every counter, with or without bounds, and a bound can be set, moved
+or removed while other processes change the counter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount
+from countledger.ledger.amount import fits, to_text
 from countledger.ledger.attributes import Item, check_format, optional, require, require_amount
-from countledger.ledger.expressions import (
-    Absent,
-    Add,
-    AllOf,
-    AnyOf,
-    Assign,
-    Compare,
-)
-from countledger.producers.strict.outcome import BoundReached
+from countledger.ledger.errors import BadBounds
+from countledger.ledger.expressions import Absent, Add, AllOf, AnyOf, Assign, Compare
+from countledger.ledger.limits import NUMBER_MAX_DIGITS
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.expressions import Clause, Condition
+
+
+class Keep(Enum):
+    """A bound that stays as it is."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +44,13 @@ class StrictState:
     """A value and its bounds at one version.
 
     Attributes:
-        incarnation: which incarnation of the counter it belongs to.
-        version: grows with every write of the item; a state is known by it.
+        incarnation: the incarnation of the counter that the item belongs to.
+        version: grows with every write of the item, so it identifies a state.
         total: the value, or this bin's share of it.
         lower: the least that the value may be, or None.
-        upper: the most that it may be, or None.
-        tags: the changes that were made last, newest at the end (`occ` and `history`).
-        tokens: the changes that were made (`set`).
+        upper: the most that the value may be, or None.
+        tags: the last changes, newest at the end (`occ` and `history`).
+        tokens: all changes (`set`).
     """
 
     incarnation: str
@@ -58,29 +63,19 @@ class StrictState:
 
 
 def has_headroom(delta: Amount) -> Condition:
-    """The side that the change moves towards is unbounded, or has that much room."""
+    """The item has no bound in the direction of the change, or enough headroom for it."""
     if delta > 0:
         return AnyOf(Absent("upper"), Compare("headroom_up", ">=", delta))
     return AnyOf(Absent("lower"), Compare("headroom_down", ">=", amount.negated(delta)))
 
 
-def refusal(counter: str, state: StrictState, delta: Amount) -> BoundReached | None:
-    """The same as a judgement of a state; None where there is room."""
-    after = amount.add(state.total, delta)
-    if delta > 0 and state.upper is not None and after > state.upper:
-        return BoundReached(counter, state.total, "upper", state.upper, delta)
-    if delta < 0 and state.lower is not None and after < state.lower:
-        return BoundReached(counter, state.total, "lower", state.lower, delta)
-    return None
-
-
 def of(incarnation: str, *conditions: Condition) -> Condition:
-    """The item belongs to this incarnation of the counter, and the conditions hold of it."""
+    """The item belongs to this incarnation of the counter, and the conditions hold for it."""
     return AllOf(Compare("incarnation", "=", incarnation), *conditions)
 
 
 def moved(delta: Amount, now_ms: int | None) -> tuple[Clause, ...]:
-    """What a change does to the item; `now_ms` is left out where a retry must not differ."""
+    """What a change does to the item; no `now_ms` where a retry must send the same request."""
     against = amount.negated(delta)
     stamp = () if now_ms is None else (Assign("updated_at", now_ms),)
     return (
@@ -93,7 +88,7 @@ def moved(delta: Amount, now_ms: int | None) -> tuple[Clause, ...]:
 
 
 def encode_state(state: StrictState) -> Item:
-    """The attributes of a state, with its rooms; the methods' memories are theirs to add."""
+    """The attributes of a state, with its headrooms; each method adds what it remembers."""
     return {
         "incarnation": state.incarnation,
         "version": state.version,
@@ -124,3 +119,71 @@ def decode_state(item: Item) -> StrictState:
         tags=tuple(tags),
         tokens=frozenset(optional(item, "tokens", set) or ()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A lower and an upper bound, each of which may be absent. Validated when created.
+
+    Raises:
+        BadBounds: one is not an exact number, they cross, or they leave no headroom at all.
+    """
+
+    lower: Amount | None
+    upper: Amount | None
+
+    def __post_init__(self) -> None:
+        """Validate both bounds and write each number in its canonical form."""
+        object.__setattr__(self, "lower", check_amount("lower bound", self.lower))
+        object.__setattr__(self, "upper", check_amount("upper bound", self.upper))
+        if self.lower is None or self.upper is None:
+            return
+        if self.lower >= self.upper:
+            raise BadBounds(
+                f"a lower bound of {to_text(self.lower)} and an upper one of {to_text(self.upper)} "
+                "leave no headroom for any change"
+            )
+
+    def check_inside(self, value: Amount, advice: str = "") -> None:
+        """Check that a value is within the bounds.
+
+        Args:
+            value: of the counter.
+            advice: what a caller whose value is outside can do about it.
+
+        Raises:
+            BadBounds: naming the bound that the value passes.
+        """
+        shown, advice = to_text(value), f": {advice}" if advice else ""
+        for bound in (self.lower, self.upper, 0):
+            if bound is not None and not fits(amount.add(value, amount.negated(bound))):
+                raise BadBounds(
+                    f"the value {shown} is so far from the bound {to_text(bound)} that the "
+                    f"headroom between them needs more than {NUMBER_MAX_DIGITS} digits"
+                )
+        if self.upper is not None and value > self.upper:
+            raise BadBounds(
+                f"the value {shown} is above the upper bound {to_text(self.upper)}{advice}"
+            )
+        if self.lower is not None and value < self.lower:
+            raise BadBounds(
+                f"the value {shown} is below the lower bound {to_text(self.lower)}{advice}"
+            )
+
+
+def check_amount(what: str, value: object) -> Amount | None:
+    """A valid bound or value of a counter in its canonical form, or None.
+
+    Raises:
+        BadBounds: naming the rule that it breaks.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        kind = type(value).__name__
+        raise BadBounds(f"{what} {value!r} is a {kind}: give an int or a decimal.Decimal")
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise BadBounds(f"{what} {value} is not a finite number")
+    if not amount.may_be_added(value):
+        raise BadBounds(f"{what} {amount.short(value)} {amount.TOO_LONG}")
+    return amount.canonical(value)

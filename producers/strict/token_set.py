@@ -1,56 +1,46 @@
-"""Method `set`: the counter's own item holds every change that was made. Changes of +1 and -1.
+"""Method `set`: the counter's own item holds all its changes. Only changes of +1 and -1.
 
-One update adds the change's token to the set and moves the value, if no token of that key is in it,
-the set is not full, and there is room. The old item comes back with a failed condition:
+One update adds the change's token to the set and moves the value, on condition that the set has no
+token of that key and is not full, and that the headroom suffices. A withdrawn key is a token of
+zero. A key is known as long as the counter exists. The price: every change writes the whole item,
+one write unit for each KB, about one more with every 25 changes. The set never shrinks, so a full
+set takes no new change. A withdrawn key takes a place in it as a change does; in a full set it
+needs none.
 
-    token there, same delta     applied by this call after a lost answer, else duplicate
-    token there, other delta    the key was used for another change
-    token there, of zero        given up
-    set full                    no new change, ever: the set never shrinks. A key that is given up
-                                takes a place in it as a change does; in a full set it needs none
-    else                        no room, as of now
-    no answer                   sent again: the set will tell
-    throttle, conflict          not applied: sent again
-
-A key is known for as long as the counter lives. The price is that every change writes the whole
-item: one write unit for each KB, about one more with every 25 changes.
-
-"No room" is not final while a request of this call got no answer: it may still land, and find room.
-Then a token of zero is put in its way.
+"Bound reached" is not final while a request of this call got no answer: it may still be applied,
+and find headroom. Then a token of zero is written first. The answer tables are in `SetChange.at`
+and `withdraw`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from countledger.ledger.errors import BadDelta, ConditionFailed
+from countledger.ledger.attempts import Done, Reply, Send, attempt, otherwise
+from countledger.ledger.errors import BadDelta, ConditionFailed, CountledgerError, Unreachable
 from countledger.ledger.expressions import Add, Lacks, SizeAtMost
 from countledger.ledger.operations import Update
-from countledger.producers.strict.context import (
-    PASSING,
-    POLICY,
-    Attempts,
-    MethodContext,
-    StaleDefinition,
-)
-from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Withdrawn
-from countledger.producers.strict.sending import Part, refused_by
+from countledger.producers.strict.change import refused_by
+from countledger.producers.strict.context import end
+from countledger.producers.strict.outcome import Applied, Duplicate, SetFull, Unknown, Withdrawn
 from countledger.producers.strict.state import decode_state, has_headroom, moved, of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from countledger.ledger.attempts import Attempts, Steps, Verdict
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
+    from countledger.producers.strict.bins import Part
     from countledger.producers.strict.change import StrictChange
+    from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key, it cannot count twice; or "
-    "give the key up, which tells whether it counted"
+    "withdraw the key, which returns whether it counted"
 )
 _VOID: Final = "0"
 _APPLIED: Final = ("1", "-1")
@@ -58,7 +48,7 @@ _DELTAS: Final = (*_APPLIED, _VOID)
 
 
 def seed(incarnation: str) -> set[str]:
-    """The first set: a set cannot be empty, so the incarnation of the counter is in it."""
+    """The first set: a set cannot be empty, so it contains the incarnation of the counter."""
     return {f"{incarnation}={_VOID}"}
 
 
@@ -97,13 +87,13 @@ def plan_void(table: str, definition: Definition, change_id: str) -> Update:
 
 
 def _not_full(definition: Definition) -> Condition:
-    """There is a place for one token more; the seed has one of its own."""
+    """The set has a place for one more token, beside the seed."""
     return SizeAtMost("tokens", definition.max_tokens or 0)
 
 
 @dataclass(slots=True)
 class SetChange:
-    """A change on its way by method set."""
+    """One change by method set."""
 
     context: MethodContext
     definition: Definition
@@ -124,86 +114,103 @@ class SetChange:
                 f"counter {change.counter!r} of method set takes changes of 1 and -1, not "
                 f"{change.delta}"
             )
-        return cls(context, definition, change, Attempts(context, POLICY, _ADVICE))
+        return cls(context, definition, change, context.attempts())
 
-    def at(self, parts: Sequence[Part]) -> StrictOutcome:
-        """Bring it in: one write unit for each KB of the item.
+    def at(self, parts: Sequence[Part]) -> Steps[StrictOutcome]:
+        """Apply it: one write unit for each KB of the item.
 
         Raises:
             IdempotencyKeyReused: the key was used with the other delta.
-            StaleDefinition: the counter is not the one that was read.
+            StaleDefinition: the counter was deleted or recreated.
         """
+        counter = self.change.counter
         write = plan_change(self.context.table, self.definition, self.change)
-        while True:
-            try:
-                item = self.context.dynamo.update(write)
-            except ConditionFailed as failed:
-                return self._refused(parts[0], failed.item)
-            except PASSING as error:
-                if not self.attempts.again(error):
-                    return self.attempts.end(self.change.counter, error)
-            else:
-                return Applied(self.change.counter, item["total"] if item else None)
 
-    def _refused(self, part: Part, item: Item | None) -> StrictOutcome:
-        if item is None or item.get("incarnation") != self.definition.incarnation:
-            if self.attempts.maybe_applied:
-                return self.attempts.unknown(self.change.counter)
-            raise StaleDefinition(
-                f"strict counter {self.change.counter!r} was deleted or recreated"
-            )
+        def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
+            match reply.answer:
+                case ConditionFailed(item=item):
+                    return Done(self._refused(parts[0], item, maybe_applied=reply.maybe_applied))
+                case CountledgerError():
+                    return otherwise(reply)
+            return Done(Applied(counter, reply.answer["total"]))
+
+        return attempt(
+            None,
+            lambda _: Send(write),
+            interpret,
+            lambda exhausted: end(exhausted, counter, _ADVICE),
+            self.attempts,
+        )
+
+    def _refused(self, part: Part, item: Item | None, *, maybe_applied: bool) -> StrictOutcome:
+        """What the item says that failed the condition."""
+        change, counter = self.change, self.change.counter
+        if item is None or not self.definition.is_of(item):
+            if maybe_applied:
+                return self._unknown
+            raise self.definition.stale()
         state = decode_state(item)
-        if f"{self.change.id}={_VOID}" in state.tokens:
-            return Withdrawn(self.change.counter, self.change.id)
-        if self.change.remembered_in(state.tokens):
-            mine = self.attempts.maybe_applied or self.change.key is None
-            return (Applied if mine else Duplicate)(self.change.counter, state.total)
+        if f"{change.id}={_VOID}" in state.tokens:
+            return Withdrawn(counter, change.id)
+        if change.remembered_in(state.tokens):
+            mine = maybe_applied or change.key is None
+            return (Applied if mine else Duplicate)(counter, state.total)
         limit = self.definition.max_tokens or 0
         if len(state.tokens) > limit:
-            return SetFull(self.change.counter, state.total, limit)
+            return SetFull(counter, state.total, limit)
         return refused_by(self.definition, part, item)
 
-    def confirm_refusal(self, refused: Refusal) -> StrictOutcome:
-        """Put a token of zero in the way of a request that may still land: one more write."""
+    def confirm_refusal(self, refused: Refusal) -> Steps[StrictOutcome]:
+        """Write a token of zero if a request may still be applied: one more write."""
         if not self.attempts.maybe_applied or isinstance(refused, SetFull):
             return refused
-        fence = partial(withdraw, self.context, self.definition, self.change.id)
-        ended = self.attempts.fenced(self.change.counter, fence)
+        try:
+            ended = yield from withdraw(self.context, self.definition, self.change.id)
+        except Unreachable:
+            return self._unknown
         if isinstance(ended, Withdrawn):
             return refused
         if isinstance(ended, Duplicate):
             return Applied(ended.counter, ended.value)
-        # The way could not be closed: the old request may still land.
-        return self.attempts.unknown(self.change.counter)
+        # No token of zero could be written: the old request may still be applied.
+        return self._unknown
+
+    @property
+    def _unknown(self) -> Unknown:
+        return Unknown(self.change.counter, _ADVICE)
 
 
-def withdraw(context: MethodContext, definition: Definition, change_id: str) -> StrictOutcome:
-    """Put a token of zero where a change would put its own: one write unit for each KB.
+def withdraw(
+    context: MethodContext, definition: Definition, change_id: str
+) -> Steps[StrictOutcome]:
+    """Write a token of zero where a change would write its own: one write unit for each KB.
 
-    Of a full set nothing is written: no change under a new key can come in any more.
+    Nothing is written to a full set: no change under a new key can be applied any more.
 
     Returns:
-        `Withdrawn`: the change is not in and never will be. `Duplicate`: it is in. `Unknown`: no
-        clear answer.
+        `Withdrawn`: the change is not applied and never will be. `Duplicate`: it is applied.
+        `Unknown`: no clear answer.
 
     Raises:
-        StaleDefinition: the counter is not the one that was read.
+        StaleDefinition: the counter was deleted or recreated.
     """
-    attempts = Attempts(context, POLICY, _ADVICE)
-    while True:
-        try:
-            context.dynamo.update(plan_void(context.table, definition, change_id))
-        except ConditionFailed as failed:
-            if failed.item is None or failed.item.get("incarnation") != definition.incarnation:
-                raise StaleDefinition("the counter was deleted or recreated") from failed
-            state = decode_state(failed.item)
-            applied = any(f"{change_id}={delta}" in state.tokens for delta in _APPLIED)
-            if applied:
-                return Duplicate(definition.counter, state.total)
-            # Its own token of zero is there, or the set is full for good.
-            return Withdrawn(definition.counter, change_id)
-        except PASSING as error:
-            if not attempts.again(error):
-                return attempts.end(definition.counter, error)
-        else:
-            return Withdrawn(definition.counter, change_id)
+    counter = definition.counter
+
+    def interpret(reply: Reply[None]) -> Verdict[None, StrictOutcome]:
+        match reply.answer:
+            case ConditionFailed(item=item):
+                found = decode_state(definition.expect(item))
+                if any(f"{change_id}={delta}" in found.tokens for delta in _APPLIED):
+                    return Done(Duplicate(counter, found.total))
+                # Its own token of zero is there, or the set is full for good.
+            case CountledgerError():
+                return otherwise(reply)
+        return Done(Withdrawn(counter, change_id))
+
+    return attempt(
+        None,
+        lambda _: Send(plan_void(context.table, definition, change_id)),
+        interpret,
+        lambda exhausted: end(exhausted, counter, _ADVICE),
+        context.attempts(),
+    )

@@ -1,58 +1,60 @@
-"""Several strict counters at once, under one key: transfer, change together, set to a value."""
+"""Several strict counters in one transaction, under one key: change, transfer, set to a value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import keys
 from countledger.ledger.amount import parse_delta
+from countledger.ledger.attempts import PASSING
 from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadBounds, BadDelta, BadSetting, Throttled
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind
-from countledger.producers.strict import exact_value, keyed_write, multi_update
-from countledger.producers.strict.bounds import check_amount
-from countledger.producers.strict.context import PASSING, StaleDefinition
-from countledger.producers.strict.incarnations import check_counters
-from countledger.producers.strict.keyed_write import KeyedRequest, KeyedWrite
+from countledger.producers.strict import keyed_write, multi_update
+from countledger.producers.strict.change import KeyedRequest
+from countledger.producers.strict.definition import StaleDefinition
+from countledger.producers.strict.keyed_write import KeyedWrite
+from countledger.producers.strict.multi_update import ExactWrite
 from countledger.producers.strict.outcome import Duplicate, Unknown
+from countledger.producers.strict.state import check_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from countledger.ledger.amount import Amount
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.namespace import Namespaces
     from countledger.producers.strict.context import MethodContext
     from countledger.producers.strict.definition import Definition
-    from countledger.producers.strict.definitions import Definitions
+    from countledger.producers.strict.known import Definitions, KnownPlacement
     from countledger.producers.strict.outcome import StrictOutcome
-    from countledger.producers.strict.placement import Placed
 
-# How often counters may be made again under the hands of one call.
-_MAKINGS = 3
+# How often counters may be recreated during one call.
+_INCARNATIONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class StrictTransactions:
     """Strict counters changed in one transaction, under one key: all or none.
 
-    The key stands for all of it together and is remembered for a day, whatever the counters'
-    methods are: the same key and the same changes again answer `Duplicate`.
+    The key stands for all changes together and is remembered for a day, whatever the counters'
+    methods are: the same key with the same changes returns `Duplicate`.
 
     Attributes:
         context: clients, table, clock and randomness.
-        namespaces: tell which namespace is of kind strict.
+        namespaces: the kind of each namespace.
         definitions: of the counters.
-        placed: where the table lies.
+        placement: the regions of the table.
         region: where this process works.
-        home_region: where strict counters live.
+        home_region: where strict counters work.
     """
 
     context: MethodContext
     namespaces: Namespaces
     definitions: Definitions
-    placed: Placed
+    placement: KnownPlacement
     region: str
     home_region: str
 
@@ -63,7 +65,7 @@ class StrictTransactions:
         key: str | IdempotencyKey,
         note: Mapping[str, str] | None = None,
     ) -> StrictOutcome:
-        """StrictChange up to 99 counters: two write units each, and two for each KB of the marker.
+        """Change up to 99 counters: two write units each, and two for each KB of the marker.
 
         A counter with bins may need to be split: two write units for each further bin, and two read
         units for each of its bins. A refusal costs the same, and a read unit.
@@ -74,25 +76,26 @@ class StrictTransactions:
             note: own short texts, kept with the key.
 
         Returns:
-            `Applied`, `Duplicate`: all of them are in. `BoundReached`: none is, and this counter
-            has refused. `Withdrawn`, `Contended`: none is. `Unknown`: ask again with the same key.
+            `Applied`, `Duplicate`: all of them are applied. `BoundReached`: none is, and this
+            counter refused. `Withdrawn`, `Contended`: none is. `Unknown`: repeat it with the same
+            key.
 
         Raises:
             TooManyCounters: one transaction does not take so many.
             NoSuchCounter: one of them does not exist.
             IdempotencyKeyReused: the key was used for something else, or before one of the
                 counters was deleted and recreated.
-            KeyExpired, ClockSkew: the key's time lies too far back, or ahead.
+            KeyExpired, ClockSkew: the key is too old, or dated too far ahead.
             BadInput: another argument breaks its rule, or a counter takes no part in this.
         """
         multi_update.check_number(changes)
         exact = {keys.check_counter(one): parse_delta(delta) for one, delta in changes.items()}
         request = self._request(tuple(exact), {"changes": exact}, key, note)
 
-        def changed(definitions: Sequence[Definition]) -> StrictOutcome:
+        def changed(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
             legs = multi_update.legs_of(definitions, exact, self.context.random)
-            sending = KeyedWrite.begin(self.context, request, definitions)
-            return multi_update.carry_out(self.context, legs, sending)
+            write = KeyedWrite.begin(self.context, request, definitions)
+            return multi_update.apply_legs(self.context, legs, write)
 
         return self._with_definitions(request.counters, changed)
 
@@ -123,7 +126,7 @@ class StrictTransactions:
         """
         moved = parse_delta(amount)
         if moved < 0:
-            raise BadDelta(f"amount {moved} is below zero: transfer it the other way round")
+            raise BadDelta(f"amount {moved} is below zero: swap source and target")
         return self.change(multi_update.transfer_of(source, target, moved), key=key, note=note)
 
     def set_value(
@@ -141,16 +144,16 @@ class StrictTransactions:
 
         Args:
             counter: its name.
-            value: what it is at that moment; later changes count from there.
+            value: the value at that moment; later changes count from there.
             key: what a retry repeats, remembered for a day.
             note: own short texts, kept with the key.
 
         Returns:
-            `Applied`, `Duplicate`: it was set. `BoundReached`: the value lies outside of the
-            bounds. `Contended`: others were always faster. `Unknown`: ask again with the same key.
+            `Applied`, `Duplicate`: it was set. `BoundReached`: the value is outside of the bounds.
+            `Contended`: others were always faster. `Unknown`: repeat it with the same key.
 
         Raises:
-            NoSuchCounter: there is none of that name.
+            NoSuchCounter: no counter has that name.
             BadInput: as `change`.
         """
         exact = check_amount("value", value)
@@ -159,39 +162,42 @@ class StrictTransactions:
         facts = {"set": {keys.check_counter(counter): exact}}
         request = self._request((counter,), facts, key, note, exact)
 
-        def assigned(definitions: Sequence[Definition]) -> StrictOutcome:
-            sending = KeyedWrite.begin(self.context, request, definitions)
-            return exact_value.carry_out(self.context, definitions[0], exact, sending)
+        def assigned(definitions: Sequence[Definition]) -> Steps[StrictOutcome]:
+            write = KeyedWrite.begin(self.context, request, definitions)
+            return ExactWrite(definitions[0], exact, write).apply()
 
         return self._with_definitions((counter,), assigned)
 
     def withdraw(self, key: str | IdempotencyKey) -> StrictOutcome:
-        """Make sure that nothing under a key is in and never will be, or learn that it is.
+        """Withdraw all changes under a key, or report that they were applied.
 
         For a day, as long as a key is remembered. One write unit; a read unit for the marker and
-        one for each counter where the key was used.
+        one for each counter if the key was used.
 
         Returns:
-            `Withdrawn`: not in. `Duplicate`: it is in. `Unknown`, `Contended`: ask again.
+            `Withdrawn`: not applied. `Duplicate`: applied. `Unknown`, `Contended`: withdraw again.
 
         Raises:
-            KeyExpired, ClockSkew: the key's time lies so far back that changes under it may be in
-                and forgotten, or ahead.
-            IdempotencyKeyReused: it is in, but one of the counters was deleted or recreated,
+            KeyExpired, ClockSkew: the key is so old that changes under it may be applied and
+                forgotten, or dated too far ahead.
+            IdempotencyKeyReused: they are applied, but one of the counters was deleted or recreated
                 since.
         """
         self._refuse_elsewhere("a key of several changes")
         if not isinstance(key, IdempotencyKey):
             check_key(key)
         until_ms = keyed_write.remembered_until(self.context, key, "several changes")
+        return self.context.run(self._withdrawing(key, until_ms))
+
+    def _withdrawing(self, key: str | IdempotencyKey, until_ms: int | None) -> Steps[StrictOutcome]:
         change_id, what = id_of_key(key), "(all under this key)"
-        outcome = keyed_write.withdraw(self.context, change_id, what, until_ms)
+        outcome = yield from keyed_write.withdraw(self.context, change_id, what, until_ms)
         if isinstance(outcome, Duplicate):
             text = key.key if isinstance(key, IdempotencyKey) else key
             try:
-                check_counters(self.context, change_id, text)
+                yield from keyed_write.check_counters(self.context, change_id, text)
             except PASSING:
-                return Unknown(what, "it could not be read whether it is in: ask again")
+                return Unknown(what, "the marker of the key could not be read: withdraw it again")
         return outcome
 
     def _request(
@@ -208,26 +214,26 @@ class StrictTransactions:
         return KeyedRequest(counters, facts, key, self.context.clock.now_ms(), noted, value)
 
     def _with_definitions(
-        self, counters: Sequence[str], act: Callable[[Sequence[Definition]], StrictOutcome]
+        self, counters: Sequence[str], act: Callable[[Sequence[Definition]], Steps[StrictOutcome]]
     ) -> StrictOutcome:
-        """Act on counters as they were made; again if one was recreated meanwhile."""
+        """Act by the counters' definitions; again if one was recreated meanwhile."""
         self._refuse_elsewhere(", ".join(counters))
         for counter in counters:
             self.namespaces.expect(counter, Kind.STRICT)
-        for _ in range(_MAKINGS):
+        for _ in range(_INCARNATIONS):
             definitions = [self.definitions.get(counter)[0] for counter in counters]
             try:
-                return act(definitions)
+                return self.context.run(act(definitions))
             except StaleDefinition:
                 for counter in counters:
                     self.definitions.forget(counter)
-        raise Throttled(f"of {', '.join(counters)}, one is being deleted and recreated all along")
+        raise Throttled(f"one of {', '.join(counters)} keeps being recreated: try again later")
 
     def _refuse_elsewhere(self, what: str) -> None:
-        placement = self.placed.get()
+        placement = self.placement.get()
         placement.check_region(what, self.region, self.home_region)
         if placement.strong:
             raise BadSetting(
                 f"{what}: the table has multi-region strong consistency and takes no transactions: "
-                "change each counter by itself"
+                "change each counter alone"
             )

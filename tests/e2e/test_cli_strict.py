@@ -84,7 +84,7 @@ def test_a_counter_is_made_sold_from_and_deleted(command: Command, counter: str)
     assert f"{counter}\t498\t0\t-\tmarker\t1\t24 h\t4\t" in table.out
     assert deleted.json == {"counter": counter, "deleted": True}
     assert gone.code == 2
-    assert f"there is no strict counter {counter!r}" in gone.err
+    assert f"strict counter {counter!r} does not exist" in gone.err
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_bounds_move_while_the_counter_is_in_use(command: Command, counter: str)
 
     assert [closer.json["lower"], closer.json["upper"]] == [-5, 600]
     assert refused.code == 2
-    assert "the value 500 is above the upper bound 400" in refused.err
+    assert "above the upper bound 400" in refused.err
     assert forced.json["upper"] == 400
     assert "changes up are refused until it is back inside" in forced.err
     assert [towards.code, away.code] == [4, 0]
@@ -290,11 +290,11 @@ CREATE = ["create", "{counter}"]
 MARKER = [*CREATE, "--method", "marker"]
 # The rows of what must be refused: the arguments, and the reason that is told.
 REFUSED_MAKING = [
-    ([*MARKER, "--lower", "10", "--upper", "5"], "leave no room for any change"),
-    ([*MARKER, "--lower", "5", "--upper", "5"], "leave no room for any change"),
+    ([*MARKER, "--lower", "10", "--upper", "5"], "leave no headroom for any change"),
+    ([*MARKER, "--lower", "5", "--upper", "5"], "leave no headroom for any change"),
     ([*MARKER, "--lower", "nan"], "is not a finite number"),
-    ([*MARKER, "--lower", "0", "--opening", "-1"], "lies below the lower bound 0"),
-    ([*MARKER, "--upper", "9", "--opening", "10"], "lies above the upper bound 9"),
+    ([*MARKER, "--lower", "0", "--opening", "-1"], "is below the lower bound 0"),
+    ([*MARKER, "--upper", "9", "--opening", "10"], "is above the upper bound 9"),
     ([*CREATE, "--method", "magic"], "'magic' is not one of"),
     ([*CREATE, "--method", "set", "--max-tokens", "1639"], "would pass 64 KB"),
     ([*CREATE, "--method", "set", "--max-tokens", "0"], "max_tokens 0 is not between"),
@@ -318,15 +318,15 @@ REFUSED_USE = [
     (["change", "{counter}", "1", "--note", "n=" + "x" * 1024], "1025 bytes long; at most 1024"),
     (["change", "{counter}", "1", "--key", "k", "--at", "2101-01-01T00:00:00Z"], "ahead"),
     (["create", "{counter}", "--method", "occ"], "exists, of method marker"),
-    (["set", "{counter}", "--upper", "4"], "lies above the upper bound 4"),
-    (["set", "{counter}", "--lower", "6"], "lies below the lower bound 6"),
-    (["set", "{counter}", "--lower", "9", "--upper", "1"], "leave no room for any change"),
-    (["set", "{counter}", "--lower", "9", "--upper", "9", "--force"], "leave no room"),
+    (["set", "{counter}", "--upper", "4"], "is above the upper bound 4"),
+    (["set", "{counter}", "--lower", "6"], "is below the lower bound 6"),
+    (["set", "{counter}", "--lower", "9", "--upper", "1"], "leave no headroom for any change"),
+    (["set", "{counter}", "--lower", "9", "--upper", "9", "--force"], "leave no headroom"),
     (["set", "{counter}"], "nothing to set"),
     (["delete", "{counter}"], "say --yes"),
-    (["show", "{counter}-2"], "there is no strict counter"),
-    (["change", "{counter}-2", "1"], "there is no strict counter"),
-    (["delete", "{counter}-2", "--yes"], "there is no strict counter"),
+    (["show", "{counter}-2"], "does not exist"),
+    (["change", "{counter}-2", "1"], "does not exist"),
+    (["delete", "{counter}-2", "--yes"], "does not exist"),
     (["list", "no-such"], "namespace 'no-such' does not exist"),
 ]
 

@@ -30,14 +30,13 @@ from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
 from countledger.ledger.exact import ExactAccumulator
-from countledger.ledger.expressions import Absent
-from countledger.ledger.operations import Put
+from countledger.ledger.expressions import Absent, Assign
+from countledger.ledger.operations import Put, Update
 from countledger.producers import sender
-from countledger.producers.strict import sending, spread, token_set, tokens
-from countledger.producers.strict.crt import CrtChange
+from countledger.producers.strict import change, methods, optimistic, token, token_set
 from countledger.producers.strict.marker import MarkerChange
-from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import BoundReached
+from countledger.producers.strict.token import CrtChange
 from countledger.producers.strict.token_set import SetChange
 from tests.simulation import consumer_canaries as consumers
 from tests.simulation import deletion_canaries as deletions
@@ -51,9 +50,9 @@ if TYPE_CHECKING:
     import pytest
 
     from countledger.consumers.record import EntryChange
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.attributes import Item
     from countledger.ledger.head import Head
-    from countledger.ledger.operations import Update
 
 
 @dataclass(frozen=True)
@@ -277,37 +276,48 @@ def _sdk_retries_atomic(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_bound(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sending, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
+    patch.setattr(change, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
     patch.setattr(token_set, "has_headroom", lambda delta: Absent("never"))  # noqa: ARG005
 
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
-    def believed(_self: OptimisticChange, state: Any) -> Any:  # noqa: ANN401 - a state
-        return replace(state, version=state.version + 1)
+    def harmless(table: str, definition: Any, _state: Any) -> Update:  # noqa: ANN401
+        return Update(table, definition.main, (Assign("fenced", 1),))
 
-    patch.setattr(OptimisticChange, "_fence", believed)
+    patch.setattr(optimistic, "plan_fence", harmless)
 
 
 def _refuse_without_settling(patch: pytest.MonkeyPatch) -> None:
+    def believed(_self: Any, refused: Any) -> Steps[Any]:  # noqa: ANN401
+        yield from ()
+        return refused
+
     for one in (CrtChange, MarkerChange, SetChange):
-        patch.setattr(one, "confirm_refusal", lambda _self, refused: refused)
+        patch.setattr(one, "confirm_refusal", believed)
 
 
 def _bins_without_a_final_look(patch: pytest.MonkeyPatch) -> None:
     def hasty(_means: Any, _definition: Any, change: Any, one: Any) -> Any:  # noqa: ANN401
         return one.confirm_refusal(BoundReached(change.counter, 0, "upper", 0, change.delta))
 
-    patch.setattr(spread, "_over_all", hasty)
+    patch.setattr(methods, "_split_over_bins", hasty)
 
 
 def _a_new_token_each_time(patch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(10**9))
-    transact = tokens.transact_parts
+    transact = token.transact_parts
 
-    def fresh(*arguments: Any, token: str, **more: Any) -> Any:  # noqa: ANN401
-        return transact(*arguments, token=f"{token[:20]}{next(numbers)}", **more)
+    def fresh(
+        context: Any,  # noqa: ANN401 - handed on
+        definition: Any,  # noqa: ANN401
+        parts: Any,  # noqa: ANN401
+        token: str,
+        *more: Any,  # noqa: ANN401
+        **rest: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        return transact(context, definition, parts, f"{token[:20]}{next(numbers)}", *more, **rest)
 
-    patch.setattr("countledger.producers.strict.crt.transact_parts", fresh)
+    patch.setattr("countledger.producers.strict.token.transact_parts", fresh)
 
 
 def _tokens_outlived(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from countledger.consumers.watermark import PassedShards
 from countledger.infra.template import mapping_settings
 from countledger.ledger.deadline import Deadline
 from countledger.ledger.limits import MINUTE_MS
-from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.definition import Definition
 from tests.simulation import (
     evaluating,
     faults,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from countledger.ledger.attributes import Item
     from tests.simulation.shape import Shape
 
 
@@ -84,7 +85,13 @@ def rung_before_it_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 def old_makings_speak(patch: pytest.MonkeyPatch) -> None:
     """A marker or token is believed without a look whether the counter was made again."""
-    patch.setattr(MethodContext, "read_incarnation", lambda context, key, _made: context.read(key))
+
+    def any_incarnation(definition: Definition, item: Item | None) -> Item:
+        if item is None:
+            raise definition.stale()
+        return item
+
+    patch.setattr(Definition, "expect", any_incarnation)
 
 
 def verify_by_entry_times(patch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,7 @@ from tests.simulation.shape import LEDGER
 if TYPE_CHECKING:
     import pytest
 
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
     from countledger.producers.event import Event
 
@@ -293,7 +294,12 @@ def transfers_unmarked(patch: pytest.MonkeyPatch) -> None:
 
 def transfers_refused_at_once(patch: pytest.MonkeyPatch) -> None:
     """A refusal is final although a request may still land."""
-    patch.setattr(KeyedWrite, "confirm_refusal", lambda _self, refused: refused)
+
+    def believed(_self: Any, refused: Any) -> Steps[Any]:  # noqa: ANN401
+        yield from ()
+        return refused
+
+    patch.setattr(KeyedWrite, "confirm_refusal", believed)
 
 
 # ---- export and import ----

@@ -10,11 +10,12 @@ from random import Random
 import pytest
 
 from countledger.consumers.snapshot import SnapshotReader
+from countledger.ledger.attempts import Steps
 from countledger.ledger.attributes import Item
 from countledger.ledger.errors import Unreachable
 from countledger.ledger.expressions import AllOf, Compare, Condition
 from countledger.ledger.operations import Put
-from countledger.producers.strict import exact_value, keyed_write
+from countledger.producers.strict import keyed_write, multi_update
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method
@@ -48,7 +49,8 @@ LOST = Fault(Kind.TIMEOUT, applied=True)
 def without_settling(patch: pytest.MonkeyPatch) -> None:
     """Say the refusal, and leave the old request its way."""
 
-    def believed(_self: object, refused: Refusal) -> StrictOutcome:
+    def believed(_self: object, refused: Refusal) -> Steps[StrictOutcome]:
+        yield from ()
         return refused
 
     patch.setattr(KeyedWrite, "confirm_refusal", believed)
@@ -70,7 +72,7 @@ def without_the_version(patch: pytest.MonkeyPatch) -> None:
     def of(incarnation: str, *_: Condition) -> Condition:
         return AllOf(Compare("incarnation", "=", incarnation))
 
-    patch.setattr(exact_value, "of", of)
+    patch.setattr(multi_update, "of", of)
 
 
 def _pair(store: Store, counter: str) -> tuple[StrictCounters, str, str]:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from countledger.ledger import keys
+from countledger.ledger.attempts import Steps
 from countledger.ledger.attributes import Item
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.ids import new_id
@@ -190,7 +191,8 @@ def test_a_late_request_to_a_bin_stays_out_after_another_took_the_change(
 def without_using_the_token_up(patch: pytest.MonkeyPatch) -> None:
     """Leave a split of method atomic its way."""
 
-    def believed(*_: object) -> StrictOutcome:
+    def believed(*_: object) -> Steps[StrictOutcome]:
+        yield from ()
         return Withdrawn("", "")
 
     patch.setattr(atomic, "use_up", believed)

@@ -1,15 +1,16 @@
 """What was said to be not applied never becomes applied, however late a request lands."""
 
-from dataclasses import replace
 from itertools import chain, repeat
 
 import pytest
 
+from countledger.ledger.attempts import Steps
+from countledger.ledger.expressions import Assign
+from countledger.ledger.operations import Update
+from countledger.producers.strict import optimistic
 from countledger.producers.strict.counters import StrictCounters
-from countledger.producers.strict.crt import CrtChange
-from countledger.producers.strict.definition import Method
+from countledger.producers.strict.definition import Definition, Method
 from countledger.producers.strict.marker import MarkerChange
-from countledger.producers.strict.optimistic import OptimisticChange
 from countledger.producers.strict.outcome import (
     Applied,
     BoundReached,
@@ -21,6 +22,7 @@ from countledger.producers.strict.outcome import (
     Withdrawn,
 )
 from countledger.producers.strict.state import StrictState
+from countledger.producers.strict.token import CrtChange
 from countledger.producers.strict.token_set import SetChange
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
@@ -42,16 +44,17 @@ REMEMBERING = (Method.CRT, Method.MARKER, Method.SET)
 def without_the_fence(patch: pytest.MonkeyPatch) -> None:
     """Believe that a request that is not in when the item is read again will not come in."""
 
-    def believed(_self: OptimisticChange, state: StrictState) -> StrictState:
-        return replace(state, version=state.version + 1)
+    def harmless(table: str, definition: Definition, _state: StrictState) -> Update:
+        return Update(table, definition.main, (Assign("fenced", 1),))
 
-    patch.setattr(OptimisticChange, "_fence", believed)
+    patch.setattr(optimistic, "plan_fence", harmless)
 
 
 def without_settling(patch: pytest.MonkeyPatch) -> None:
     """Say the refusal, and leave the old request its way."""
 
-    def believed(_self: object, refused: Refusal) -> StrictOutcome:
+    def believed(_self: object, refused: Refusal) -> Steps[StrictOutcome]:
+        yield from ()
         return refused
 
     for sending in (CrtChange, MarkerChange, SetChange):

@@ -7,7 +7,7 @@ import pytest
 from countledger.infra.cli.app import run
 from countledger.infra.cli.strict_change import parse_amount, parse_bound
 from countledger.ledger.errors import BadBounds
-from countledger.producers.strict.bounds import KEEP
+from countledger.producers.strict.state import KEEP
 
 COMMANDS = ["create", "change", "withdraw", "show", "set", "list", "delete"]
 CREATE = ["strict", "create", "tickets:hall"]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from countledger.ledger import amount, keys
 from countledger.producers.strict.bins import deal, deal_state, split, whole_of
-from countledger.producers.strict.state import StrictState, refusal
+from countledger.producers.strict.change import refusal
+from countledger.producers.strict.state import StrictState
 
 AMOUNTS = st.one_of(
     st.integers(-(10**30), 10**30),

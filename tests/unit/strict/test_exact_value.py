@@ -11,7 +11,7 @@ from countledger.ledger.attributes import Item
 from countledger.ledger.operations import Update
 from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.definition import define
-from countledger.producers.strict.exact_value import plan_value
+from countledger.producers.strict.multi_update import plan_value
 from countledger.producers.strict.state import StrictState, decode_state, encode_state
 from tests.simulation.judgement import holds
 from tests.unit.ledger.memory import MemoryClient

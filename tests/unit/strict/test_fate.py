@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from countledger.ledger.errors import IdempotencyKeyReused
 from countledger.producers.strict.change import StrictChange
 from countledger.producers.strict.definition import Definition, Method
-from countledger.producers.strict.fate import Fate, applied_to, fate, plan_change, plan_fence
-from countledger.producers.strict.history import LastTags
-from countledger.producers.strict.occ import LastTag
+from countledger.producers.strict.optimistic import Fate, applied_to, fate, plan_change, plan_fence
 from countledger.producers.strict.state import StrictState, encode_state
 from tests.simulation.judgement import holds
 
@@ -22,10 +20,10 @@ MINE = StrictChange("n:c", 5, "mine", 0)
 DEFINITION = Definition("n:c", "made", Method.OCC)
 
 
-def _others(state: StrictState, count: int, memory: LastTag | LastTags) -> StrictState:
+def _others(state: StrictState, count: int, kept: int) -> StrictState:
     for number in range(count):
         state = applied_to(
-            state, StrictChange("n:c", 1, f"other-{state.version}-{number}", 0), memory
+            state, StrictChange("n:c", 1, f"other-{state.version}-{number}", 0), kept
         )
     return state
 
@@ -33,12 +31,12 @@ def _others(state: StrictState, count: int, memory: LastTag | LastTags) -> Stric
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (applied_to(BEFORE, MINE, LastTag()), Fate.APPLIED),
+        (applied_to(BEFORE, MINE, 1), Fate.APPLIED),
         (BEFORE, Fate.NOT_YET),
-        (_others(BEFORE, 1, LastTag()), Fate.NOT_APPLIED),
+        (_others(BEFORE, 1, 1), Fate.NOT_APPLIED),
         (replace(BEFORE, version=11), Fate.NOT_APPLIED),
-        (_others(BEFORE, 2, LastTag()), Fate.UNKNOWN),
-        (_others(applied_to(BEFORE, MINE, LastTag()), 1, LastTag()), Fate.UNKNOWN),
+        (_others(BEFORE, 2, 1), Fate.UNKNOWN),
+        (_others(applied_to(BEFORE, MINE, 1), 1, 1), Fate.UNKNOWN),
         (replace(BEFORE, incarnation="again"), Fate.UNKNOWN),
     ],
     ids=["mine", "same", "one other", "fenced", "two others", "mine and another", "made again"],
@@ -56,10 +54,9 @@ def test_one_tag_tells_about_one_step(found: StrictState, expected: Fate) -> Non
 )
 def test_a_history_is_never_wrong(kept: int, *, applied: bool, before: int, others: int) -> None:
     """What it says is true, and it is unknown only when as many others came as it keeps."""
-    memory = LastTags(kept)
-    based_on = _others(BEFORE, before, memory)
-    first = applied_to(based_on, MINE, memory) if applied else based_on
-    found = _others(first, others, memory)
+    based_on = _others(BEFORE, before, kept)
+    first = applied_to(based_on, MINE, kept) if applied else based_on
+    found = _others(first, others, kept)
 
     told = fate(MINE, based_on, found, kept)
 
@@ -79,12 +76,12 @@ def test_the_same_key_with_another_delta_is_found_out() -> None:
     other = StrictChange("n:c", 7, "mine", 0, key="k")
 
     with pytest.raises(IdempotencyKeyReused, match="'k'"):
-        fate(replace(MINE, key="k"), BEFORE, applied_to(BEFORE, other, LastTag()), kept=1)
+        fate(replace(MINE, key="k"), BEFORE, applied_to(BEFORE, other, 1), kept=1)
 
 
 def test_behind_a_fence_no_old_request_finds_a_way() -> None:
     """The write of a change and its fence ask for the same version: one of them comes first."""
-    change = plan_change("t", DEFINITION, BEFORE, MINE, LastTag())
+    change = plan_change("t", DEFINITION, BEFORE, MINE)
     fence = plan_fence("t", DEFINITION, BEFORE)
     for condition in (change.condition, fence.condition):
         assert condition is not None
@@ -94,6 +91,6 @@ def test_behind_a_fence_no_old_request_finds_a_way() -> None:
 
 def test_a_history_is_bounded_and_forgets_the_oldest() -> None:
     """The newest stand at the end."""
-    found = _others(BEFORE, 5, LastTags(3))
+    found = _others(BEFORE, 5, 3)
 
     assert [tag.split("-")[1] for tag in found.tags] == ["12", "13", "14"]

@@ -31,8 +31,8 @@ from countledger.ledger.namespace import Kind, Namespaces
 from countledger.producers.strict.context import MethodContext
 from countledger.producers.strict.counters import StrictCounters
 from countledger.producers.strict.definition import Method, define
+from countledger.producers.strict.known import ONE_REGION, KnownPlacement, Placement, placement_of
 from countledger.producers.strict.outcome import Applied, BoundReached, Duplicate, Withdrawn
-from countledger.producers.strict.placement import ONE_REGION, Placed, Placement, placement_of
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 
@@ -155,7 +155,7 @@ def test_a_table_that_may_not_be_described_is_of_one_region(
     world: World, refusal: type[CountledgerError]
 ) -> None:
     """Asked once, and elsewhere it stays refused."""
-    placed = Placed(world.seller(says=refusal("no")).context)
+    placed = KnownPlacement(world.seller(says=refusal("no")).context)
 
     assert [placed.get(), placed.get()] == [ONE_REGION, ONE_REGION]
     assert cast("MemoryClient", placed.context.dynamo).calls == ["describe"]

@@ -11,6 +11,7 @@ from countledger.ledger import amount
 from countledger.ledger.attributes import Item, decode, encode
 from countledger.ledger.operations import Put, Update
 from countledger.producers.strict.bounds import plan_bounds
+from countledger.producers.strict.change import refusal
 from countledger.producers.strict.state import (
     StrictState,
     decode_state,
@@ -18,7 +19,6 @@ from countledger.producers.strict.state import (
     has_headroom,
     moved,
     of,
-    refusal,
 )
 from tests.simulation.judgement import holds
 from tests.unit.ledger.memory import MemoryClient

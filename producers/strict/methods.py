@@ -1,0 +1,229 @@
+"""Applies a change by the counter's method, to its item or to its bins.
+
+1.  One bin at random (method crt: by the key, so that a retry starts at the same bin).
+2.  If that refuses: a few other bins.
+3.  If these refuse: read all bins as of one moment, and split the change over as few of them as
+    have the headroom, in one transaction; again while others are faster.
+4.  If all of them together have not enough headroom: bound reached, as of that moment.
+
+A bin that gave no clear answer is resolved before another is tried; where the method cannot resolve
+it, no other is tried. A counter without bins has one place, and steps 2 and 3 do not exist.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from countledger.ledger.errors import (
+    BadKey,
+    BadNote,
+    BadSetting,
+    Throttled,
+    TokenMismatch,
+)
+from countledger.ledger.ids import IdempotencyKey, id_of_key
+from countledger.producers.strict import marker, token, token_set
+from countledger.producers.strict.atomic import AtomicChange, Prefer
+from countledger.producers.strict.bins import Part
+from countledger.producers.strict.change import check_key_age
+from countledger.producers.strict.definition import Method
+from countledger.producers.strict.marker import MarkerChange
+from countledger.producers.strict.optimistic import OptimisticChange
+from countledger.producers.strict.outcome import BoundReached, Contended, Unknown
+from countledger.producers.strict.reader import split_over_bins
+from countledger.producers.strict.state import decode_state
+from countledger.producers.strict.token import CrtChange
+from countledger.producers.strict.token_set import SetChange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from countledger.ledger.attempts import Steps
+    from countledger.ledger.attributes import Item, Key
+    from countledger.producers.strict.change import PendingChange, StrictChange
+    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.definition import Definition
+    from countledger.producers.strict.outcome import Refusal, StrictOutcome
+    from countledger.producers.strict.state import StrictState
+
+# Bins that are tried one by one before all are read: a try costs a write, the reading two read
+# units for each bin.
+_PLACES: Final = 3
+_SPLITS: Final = 10
+_OPTIMISTIC: Final = frozenset({Method.OCC, Method.HISTORY})
+_TAKEN_ELSEWHERE: Final = (
+    "the key was used within the last ten minutes: for this change, split over other bins, or for "
+    "another one; only method marker can tell which"
+)
+
+
+def apply(
+    context: MethodContext,
+    definition: Definition,
+    item: Item | None,
+    change: StrictChange,
+    *,
+    prefer: str | None,
+    known: StrictState | None,
+) -> Steps[StrictOutcome]:
+    """Apply a change by the counter's method.
+
+    Args:
+        context: what to work with.
+        definition: of the counter.
+        item: its main item, if it was read just now.
+        change: what to do.
+        prefer: which miscount to prefer (`atomic`).
+        known: the state that an earlier change returned (`occ`, `history`).
+
+    Raises:
+        BadInput: a choice is for another method.
+        StaleDefinition: the counter was deleted or recreated.
+    """
+    _check_choices(definition, change, prefer, known)
+    if definition.method not in _OPTIMISTIC:
+        pending = _begin(context, definition, change, prefer)
+        return apply_at_places(context, definition, change, pending)
+    if known is None or known.incarnation != definition.incarnation:
+        known = None if item is None else decode_state(item)
+    begun = OptimisticChange.begin(context, definition, change)
+    return begun.apply(known, read=item is not None)
+
+
+def withdraw(
+    context: MethodContext, definition: Definition, key: str | IdempotencyKey
+) -> Steps[StrictOutcome]:
+    """Withdraw a change, or report that it was applied.
+
+    Raises:
+        BadSetting: the counter's method cannot do this.
+        KeyExpired, ClockSkew: the key is so old that the method may have forgotten a change that
+            was applied, or is dated too far ahead.
+        StaleDefinition: the counter was deleted or recreated.
+    """
+    change_id = id_of_key(key)
+    match definition.method:
+        case Method.MARKER:
+            until_ms = _until_ms(context, definition, key, marker.window_ms(definition))
+            return marker.withdraw(context, definition, change_id, until_ms)
+        case Method.CRT:
+            until_ms = _until_ms(context, definition, key, context.token_life_ms)
+            return token.withdraw(context, definition, change_id, until_ms)
+        case Method.SET:
+            return token_set.withdraw(context, definition, change_id)
+        case _:
+            raise BadSetting(
+                f"counter {definition.counter!r} is of method {definition.method}, which cannot "
+                "withdraw a key: marker, crt and set can"
+            )
+
+
+def _until_ms(
+    context: MethodContext, definition: Definition, key: str | IdempotencyKey, life_ms: int
+) -> int | None:
+    """Until when a key with a time is surely remembered; None: a bare key has none."""
+    if not isinstance(key, IdempotencyKey):
+        return None
+    what = f"idempotency key {key.key!r} of counter {definition.counter!r}"
+    check_key_age(what, key.at_ms, context.clock.now_ms(), life_ms, context.clock_skew_ms)
+    return key.at_ms + life_ms
+
+
+def _begin(
+    context: MethodContext, definition: Definition, change: StrictChange, prefer: str | None
+) -> PendingChange:
+    match definition.method:
+        case Method.CRT:
+            return CrtChange.begin(context, definition, change)
+        case Method.MARKER:
+            return MarkerChange.begin(context, definition, change)
+        case Method.SET:
+            return SetChange.begin(context, definition, change)
+        case _:
+            chosen = Prefer(prefer or Prefer.UNDER)
+            return AtomicChange.begin(context, definition, change, chosen)
+
+
+def _check_choices(
+    definition: Definition, change: StrictChange, prefer: str | None, known: StrictState | None
+) -> None:
+    """Refuse what the method would ignore, because a caller relies on it.
+
+    Raises:
+        BadKey, BadNote, BadSetting: naming it.
+    """
+    counter, method = definition.counter, definition.method
+    if method is Method.ATOMIC and change.key is not None:
+        raise BadKey(
+            f"counter {counter!r} is of method atomic, which remembers no keys: leave the key out, "
+            "or create the counter with another method"
+        )
+    if change.note is not None and method is not Method.MARKER:
+        raise BadNote(f"counter {counter!r} is of method {method}; only marker keeps notes")
+    if prefer is not None and (method is not Method.ATOMIC or prefer not in list(Prefer)):
+        raise BadSetting(
+            f"prefer {prefer!r} for counter {counter!r} of method {method}: it is `under` or "
+            "`over`, and only for method atomic, which cannot find out"
+        )
+    if known is not None and method not in _OPTIMISTIC:
+        raise BadSetting(f"counter {counter!r} is of method {method}, which needs no known state")
+
+
+def apply_at_places(
+    context: MethodContext, definition: Definition, change: StrictChange, pending: PendingChange
+) -> Steps[StrictOutcome]:
+    """Apply a change at the first place, or split over the places, that has the headroom.
+
+    Raises:
+        StaleDefinition: the counter was deleted or recreated.
+    """
+    refused: Refusal | None = None
+    elsewhere = False
+    for place in first_places(definition, change, context.random):
+        try:
+            outcome = yield from pending.at([Part(place, change.delta)])
+        except TokenMismatch:
+            elsewhere = True
+            continue
+        if not isinstance(outcome, BoundReached):
+            return outcome
+        refused = outcome
+    if elsewhere:
+        return Unknown(change.counter, _TAKEN_ELSEWHERE)
+    if definition.bins > 1:
+        return (yield from _split_over_bins(context, definition, change, pending))
+    if refused is None:
+        raise AssertionError("a counter has at least one place")
+    return (yield from pending.confirm_refusal(refused))
+
+
+def first_places(definition: Definition, change: StrictChange, random: Random) -> Sequence[Key]:
+    """The places to try first."""
+    if definition.method is Method.CRT:
+        random = Random(change.id)  # noqa: S311 - spreads load, guards nothing
+    places = definition.places
+    return random.sample(places, min(_PLACES, len(places)))
+
+
+def _split_over_bins(
+    context: MethodContext, definition: Definition, change: StrictChange, pending: PendingChange
+) -> Steps[StrictOutcome]:
+    """Each round is another plan from another reading, with the attempts of the same call."""
+    for _ in range(_SPLITS):
+        try:
+            parts = yield from split_over_bins(context, definition, change.delta)
+        except Throttled as error:
+            return (
+                yield from pending.confirm_refusal(Contended(change.counter, _PLACES, str(error)))
+            )
+        if isinstance(parts, BoundReached):
+            return (yield from pending.confirm_refusal(parts))
+        try:
+            outcome = yield from pending.at(parts)
+        except TokenMismatch:
+            return Unknown(change.counter, _TAKEN_ELSEWHERE)
+        if not isinstance(outcome, BoundReached):
+            return outcome
+    busy = "other changes took the headroom each time before this one could"
+    return (yield from pending.confirm_refusal(Contended(change.counter, _SPLITS, busy)))
