@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from countledger.ledger import amount
 from countledger.ledger.amount import Amount
 from countledger.ledger.attributes import Item
+from countledger.ledger.expressions import Assign
 from countledger.ledger.operations import Update
 from countledger.producers.strict.bins import deal_state, whole_of
 from countledger.producers.strict.definition import define
@@ -80,3 +81,15 @@ def test_a_change_in_between_refuses_it() -> None:
 
 def _present(state: StrictState) -> Item:
     return {name: value for name, value in encode_state(state).items() if value is not None}
+
+
+def test_without_a_time_no_time_is_written() -> None:
+    """A token's transaction must be the same in every process that repeats it."""
+    definition = define("n:c", "made", "crt")
+    state = StrictState("made", 3, 5, 0, None)
+
+    (timeless,) = plan_value("t", definition, [state], 7, None)
+    (timed,) = plan_value("t", definition, [state], 7, 1)
+
+    assert set(timed.clauses) - set(timeless.clauses) == {Assign("updated_at", 1)}
+    assert len(timed.clauses) == len(timeless.clauses) + 1

@@ -1,0 +1,48 @@
+"""Method `crt`: what a token that is already taken says of a refused change."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from countledger.ledger.attempts import Send, run
+from countledger.ledger.errors import TokenMismatch
+from countledger.ledger.ids import new_id
+from countledger.ledger.operations import Transact
+from countledger.producers.strict.change import make_change
+from countledger.producers.strict.context import MethodContext
+from countledger.producers.strict.definition import define
+from countledger.producers.strict.outcome import Applied, BoundReached, Unknown
+from countledger.producers.strict.token import CrtChange
+from tests.unit.ledger.clocks import NOW_MS, ManualClock
+from tests.unit.ledger.memory import MemoryClient
+
+if TYPE_CHECKING:
+    from countledger.ledger.attempts import Step
+    from countledger.ledger.attributes import Item
+
+COUNTER = "n:c"
+
+
+@pytest.mark.parametrize(("key", "expected"), [(None, Applied), ("order-1", Unknown)])
+def test_with_bins_only_a_call_without_a_key_owns_the_token_that_is_taken(
+    key: str | None, expected: type
+) -> None:
+    """A call with a key may have met another call of the key, with another amount."""
+    client = MemoryClient()
+    context = MethodContext(client, client, "t", ManualClock(), Random(1))
+    definition = define(COUNTER, "i-1", "crt", bins=2)
+    change = make_change(COUNTER, 2, key, None, now_ms=NOW_MS, new_id=new_id)
+    pending = CrtChange.begin(context, definition, change)
+    pending.attempts.maybe_applied = True
+
+    def perform(step: Step) -> Item:
+        assert isinstance(step, Send)
+        if isinstance(step.operation, Transact):
+            raise TokenMismatch("the token is taken")
+        return {"incarnation": "i-1"}
+
+    refused = BoundReached(COUNTER, 9, "upper", 10, 2)
+    assert type(run(pending.confirm_refusal(refused), perform)) is expected
