@@ -257,7 +257,7 @@ def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     mark = namespace_rules.DueMarker.mark
 
     def shy(marker: namespace_rules.DueMarker, total: Any) -> None:  # noqa: ANN401
-        if marker.now_ms % 10 == 0:
+        if marker.now_ms % 3 == 0:
             mark(marker, total)
 
     patch.setattr(namespace_rules.DueMarker, "mark", shy)
