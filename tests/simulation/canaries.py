@@ -29,7 +29,7 @@ from countledger.consumers.proof import Prover
 from countledger.consumers.verify import Verifier
 from countledger.ledger import attempts, exact
 from countledger.ledger import due as due_index
-from countledger.ledger.exact_accumulator import ExactAccumulator
+from countledger.ledger.exact import ExactAccumulator
 from countledger.ledger.expressions import Absent, Assign
 from countledger.ledger.operations import Put, Update
 from countledger.producers import sender
