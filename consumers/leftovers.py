@@ -1,11 +1,11 @@
-"""What is kept of a counter beside its numbers: alert states, the alert log, memberships, markers.
+"""The items of a counter beside its numbers: alert states, the alert log, memberships, markers.
 
-Removed once the counter itself is gone. By then the name may be in use again, and what is kept
-beside the counter that uses it stays. Of a ledger counter that is decided by time: nothing of it
-was made after its removal, nothing of the next one before. A counter of another kind goes at once,
-so there is no time in between: what was seen before it went is removed, as it was seen. A marker
-names the incarnation of its counter: it is removed if that is not the incarnation that has the name
-now, whatever any clock says.
+They are deleted after the counter itself. By then the name may be in use again, and the items of
+the new counter must stay. For a ledger counter the time decides: its items are older than its
+deletion, those of the new counter are not. A counter of another kind is deleted at once, so no time
+separates the two: the items that were read before the deletion are deleted, if they are unchanged.
+A marker names the incarnation of its counter. It is deleted if that is not the current incarnation,
+whatever the clocks say.
 """
 
 from __future__ import annotations

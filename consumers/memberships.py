@@ -106,7 +106,7 @@ class Memberships:
     new_id: Callable[[], str] = lambda: uuid4().hex
 
     def groups_of(self, counter: str) -> Iterator[str]:
-        """The groups of a counter by name: half a read unit for each 4 KB of memberships."""
+        """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
         condition = Compare("member", "=", keys.check_counter(counter))
         for page in self.dynamo.pages(Query(self.table, condition, index=_INDEX)):
             yield from (item["counter"].removeprefix(keys.GROUP_PREFIX) for item in page)
@@ -117,12 +117,15 @@ class Memberships:
         return [_decode(item) for item in self.dynamo.get_many(self.table, wanted, consistent=True)]
 
     def join(self, group: str, counter: str) -> tuple[Membership, bool]:
-        """Write a membership: a write unit, two if it is there. The one written; whether it is new.
+        """Write a membership: one write unit, two if the counter is a member already.
 
-        One that is there becomes this one, so no clean-up takes it.
+        An existing membership gets the new id, so no clean-up of the old one removes it.
+
+        Returns:
+            The membership written, and whether the counter was no member before.
 
         Raises:
-            ServiceFailed: the request would leave so late that a clean-up could mistake it.
+            ServiceFailed: the request would leave so late that a clean-up could remove it.
         """
         made = Membership(group, counter, self.new_id(), self.clock.now_ms())
         key = keys.member_key(group, counter)
@@ -134,12 +137,12 @@ class Memberships:
         return made, new
 
     def leave(self, group: str, counter: str) -> bool:
-        """Remove the membership that is there when this call reads it: a read and a write unit.
+        """Remove the membership that this call reads: one read unit and one write unit.
 
-        A request that lands late, or is sent again, takes none that was written since.
+        A request that lands late or is sent again does not remove a later membership.
 
         Returns:
-            Whether there was one.
+            Whether the counter was a member.
         """
         key = keys.member_key(group, counter)
         item = self.dynamo.get(self.table, key, consistent=True)
@@ -149,13 +152,13 @@ class Memberships:
         return self._wrote(Delete(self.table, key, same))
 
     def end(self, membership: Membership) -> bool:
-        """Remove this membership and no later one: a write unit. Whether it was there."""
+        """Remove this membership and no later one: one write unit. Whether it existed."""
         key = keys.member_key(membership.group, membership.counter)
         return self._wrote(Delete(self.table, key, Compare("id", "=", membership.id)))
 
     def _refuse_if_late(self, at_ms: int) -> None:
         if self.clock.now_ms() - at_ms > MEMBERSHIP_LEAVES_MS:
-            raise ServiceFailed("this process stood still; add the counter to the group again")
+            raise ServiceFailed("this process was suspended; add the counter to the group again")
 
     def _wrote(self, write: Put | Delete) -> bool:
         try:

@@ -1,18 +1,18 @@
-"""Repair: a total becomes what its ledger says, behind the same proof as a verdict.
+"""Repair: set a total to the exact sum of its ledger, with the same proof as a verdict.
 
-A record is in the exact sum, or it will be delivered after the repair; never both:
+A record is in the exact sum, or it is delivered after the repair; never both:
 
-- when the exact read ended, every record that the stream had made was handled (the proof);
-- the total's version has not moved from before that read until this write (its condition), so
-  none of them, and none after them, was added in the meantime;
-- the watermark of each shard that was handled lately is raised to what the proof found handled, in
-  the same write, so that no record before it can be added by an invocation that is still under way
-  or by a request that lands late: neither one that lay in the quarantine, nor one of a total that
-  was lost together with its watermarks. What is delivered again later is dropped by the shard's
-  progress.
+- each record that the stream had created when the exact read ended was handled (the proof);
+- the total's version did not change between that read and this write (the write's condition), so no
+  record was added to the total in the meantime;
+- the same write raises the watermark of each recently handled shard to the position that the proof
+  found handled. So an invocation that is still under way, or a request that lands late, cannot add
+  an earlier record: neither a quarantined one, nor one of a total that was deleted together with
+  its watermarks. Records that are delivered again are dropped by the shard's progress.
 
-A total that is made, or has more entries now, may be worth a compaction: behind its write it is put
-into the due index, as the materializer does. So is one that is exact, for a crash may lie between.
+A created or repaired total may have enough entries to compact, so it is put into the due index
+after the write, as the materializer does. An exact total is put there as well, because an earlier
+repair may have crashed between the two writes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from countledger.ledger.due import DueRule
     from countledger.ledger.expressions import Clause, Condition
 
-# What one expression has room for.
+# The size limit of one expression.
 _RAISED_MAX: Final = 300
 
 
@@ -103,10 +103,10 @@ class Repairer:
     _known: TtlCache[DueRule | None] = field(default_factory=new_memory, repr=False)
 
     def repair(self, counters: Iterable[str]) -> Iterator[Repair]:
-        """Set the totals that drifted to their exact sums, and make those that are missing.
+        """Set totals that drifted to their exact sums, and create missing totals.
 
-        As `Verifier.verify`, a write unit for each KB of each total that is written, two for each
-        that is put into the due index, and half a read unit a minute for each namespace.
+        Costs as `Verifier.verify`; one write unit for each KB of each total written, two for each
+        counter put into the due index, and half a read unit a minute for each namespace.
 
         Raises:
             BadCounterName: a name breaks the grammar.
@@ -129,7 +129,7 @@ class Repairer:
                 item = self.verifier.totals.dynamo.update(plan)
         except ConditionFailed as failed:
             if not _is_applied(plan, failed.item):
-                reason = "its total moved at the last moment; try again"
+                reason = "its total changed just before the write; try again"
                 return Repair(verdict.counter, Remedy.SKIPPED, verdict, reason)
             item = failed.item
         except SetupError:
@@ -139,7 +139,7 @@ class Repairer:
         return self._indexed(Repair(verdict.counter, remedy, verdict, verdict.proof), item)
 
     def _indexed(self, done: Repair, total: Item | None) -> Repair:
-        """The same, once the total lies in the due index if it belongs there."""
+        """The same result, after the total was put into the due index if it has enough entries."""
         if total is None:
             return done
         dynamo, table = self.verifier.totals.dynamo, self.verifier.totals.table
@@ -154,9 +154,9 @@ class Repairer:
         return done
 
     def _refuse_if_old(self, finding: Evidence) -> None:
-        """Its version may be that of a total made anew after the counter was deleted."""
+        """The version may be that of another total, created after the counter was deleted."""
         if self.verifier.clock.now_ms() - finding.since_ms > RUN_LIFE_MS:
-            raise ServiceFailed("what was found is half a day old by now; try again")
+            raise ServiceFailed("the verification is more than 12 hours old; try again")
 
 
 def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
@@ -167,11 +167,11 @@ def unrepaired(verifier: Verifier, counter: str, error: CorruptItem) -> Repair:
 
 
 def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
-    """The write that heals what was found, or why there is none. Pure."""
+    """The write that repairs a total, or the reason why nothing is written. Pure."""
     verdict, stored, exact, proof = finding.verdict, finding.stored, finding.exact, finding.proof
     if verdict.verdict in (Judgement.EXACT, Judgement.BUSY):
         return verdict.proof
-    # A total that cannot be read is healed as well, if its version can tell that it rests.
+    # A total that cannot be read is repaired as well, if its version shows whether it changed.
     if proof is None or not isinstance(exact, ExactSum) or stored.version is None:
         return verdict.proof
     if not amount.fits(exact.sum):
@@ -200,9 +200,9 @@ def plan_of(table: str, finding: Evidence, now_ms: int) -> Update | str:
 
 
 def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
-    """More cannot be compacted than there is: it was of a ledger that was restored since.
+    """Remove `compacted` if it exceeds the entries: the ledger was restored to an earlier state.
 
-    The compactor, which never takes it back, would find the counter due for ever.
+    The compactor never lowers it, and would find the counter due for ever.
     """
     compacted = (item or {}).get("compacted")
     if isinstance(compacted, int) and compacted > exact.entries:
@@ -210,21 +210,21 @@ def _outlived(item: Item | None, exact: ExactSum) -> Iterator[Drop]:
 
 
 def _unmoved(stored: StoredTotal) -> Condition:
-    """It is as it was found: no update, and no other repair, came in between."""
+    """The total is as it was found: no update and no other repair came in between."""
     if stored.item is None:
         return Absent("part")
     readable = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
-    # A total that was deleted by hand, and made anew, may come to the same version.
+    # A total that was deleted by hand and created again may come to the same version.
     at = stored.item.get("updated_at")
     same = Compare("updated_at", "=", at) if at is not None else Absent("updated_at")
     return AllOf(readable, Compare("version", "=", stored.version), same)
 
 
 def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
-    """The watermarks to raise: below what was handled, of shards that were handled lately.
+    """The watermarks to raise: lower than the handled position, of recently handled shards.
 
-    Of the others no write can land any more: what is delivered again is compared with their
-    progress, and what was sent before that has landed.
+    For the other shards no write can land any more: records delivered again are compared with their
+    progress, and all earlier requests have landed.
     """
     for shard, handled in proof.handled.items():
         found = watermark.sequence_in(item, shard)
@@ -233,7 +233,7 @@ def _raised(item: Item | None, proof: Proof) -> Iterator[tuple[str, int]]:
 
 
 def _is_applied(plan: Update, item: Item | None) -> bool:
-    """Whether the very write that failed was carried out by an attempt whose answer was lost."""
+    """Whether an earlier attempt of this write was applied and its answer lost."""
     return item is not None and all(
         item.get(clause.name) == clause.value
         for clause in plan.clauses

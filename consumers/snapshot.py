@@ -1,9 +1,9 @@
 """Snapshots: the totals of several counters as of one moment, by one TransactGetItems.
 
-What is current in `counters` is read as of one moment: a strict counter's value, bins included, is
-exact; a ledger counter's total is what the materializer had written by then, so that the totals of
-two ledger counters may stand at different places of the stream. For more counters than one
-transaction reads, `totals` reads them without that promise.
+The items of `counters` are read at one moment. A strict counter's value, with its bins, is exact. A
+ledger counter's total is what the materializer had written by then, so the totals of two ledger
+counters may be at different positions of the stream. `totals` reads more counters than one
+transaction can, but not at one moment.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Snapshot:
 
     @property
     def read_at(self) -> datetime:
-        """The same, in UTC."""
+        """`read_at_ms` as a datetime in UTC."""
         return to_datetime(self.read_at_ms)
 
     @property
     def as_materialized(self) -> tuple[str, ...]:
-        """The counters that a stream keeps: exact up to its lag, and not to this moment.
+        """The counters that the materializer keeps: exact up to its lag, not to this moment.
 
-        One that has no total yet is among them: what was recorded of it may be under way.
+        A counter without a total is among them: its first entries may be under way.
         """
         return tuple(one.counter for one in self.totals.values() if one.method is None)
 
@@ -67,8 +67,8 @@ class SnapshotReader:
     Attributes:
         dynamo: a DynamoDB client; the SDK may retry its reads.
         table: the table `counters`.
-        clock: waits between the tries, and tells the time.
-        random: what the jitter of those waits is drawn from.
+        clock: the time; waits between attempts.
+        random: the source of the jitter of these waits.
     """
 
     dynamo: DynamoClient
@@ -79,14 +79,14 @@ class SnapshotReader:
     def read(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters as of one moment: two read units each.
 
-        A strict counter with bins counts as one more for each bin; if there is one, all of it is
+        A strict counter with bins counts as one more for each bin. If there are bins, everything is
         read a second time, with the bins.
 
         Raises:
-            TooManyCounters: they, or they and their bins, do not fit into one transaction.
+            TooManyCounters: the counters and their bins do not fit into one transaction.
             BadCounterName: a name breaks the grammar.
             CorruptItem: a total cannot be read.
-            Throttled: writes were in the way of every attempt.
+            Throttled: conflicting writes made each attempt fail.
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         _check_size(len(names), "counters")
@@ -101,7 +101,7 @@ class SnapshotReader:
                 whole = {name: _whole(totals[name], found) for name in names}
                 return Snapshot(whole, self.clock.now_ms())
             bins = needed
-        raise Throttled("strict counters with bins are being made again all the time")
+        raise Throttled("strict counters with bins were recreated during each read; try again")
 
     def _items(self, wanted: Sequence[Key]) -> list[Item | None]:
         if not wanted:

@@ -3,14 +3,14 @@
     ledger    every entry and head of `ledger` names a counter; of these, those without a total
     totals    every item `total` of `counters` names one too
 
-The ledger comes first. A counter that gets its total during the walk is found there, or has its
-total when the totals are read; the other way round it could be missed by both. What was named from
-the ledger is left out of the totals, unless the walk was interrupted in between.
+The ledger comes first. A counter that gets its total during the walk is found in the ledger, or has
+its total when the totals are read; in the other order both could miss it. A counter found in the
+ledger is not named again from the totals, unless the walk was interrupted in between.
 
-A round reads a page of every segment that is not at its end. The bookmark behind a round says how
-far each segment has come, so that another process can go on there. What a round names may be
-named again after an interruption; a verdict given twice does no harm. A name that breaks the
-grammar was written by somebody else: nobody could record, read or repair such a counter.
+A round reads one page of each segment that is not at its end. The bookmark after a round says how
+far each segment has come, so another process can continue there. After an interruption a counter
+may be named twice; a second verdict does no harm. Names that break the grammar are skipped: another
+program wrote them, and no such counter can be recorded, read or repaired.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SEGMENTS_MAX: Final = 64
 SEGMENTS_DEFAULT: Final = 4
 _TOTALS_PER_PAGE: Final = 200
-# Entries; at the worst each of them names another counter whose total is missing.
+# Entries; at worst each names another counter whose total is missing.
 _ENTRIES_PER_PAGE: Final = 1_000
 
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
@@ -93,7 +93,7 @@ def start(segments: int = SEGMENTS_DEFAULT) -> Bookmark:
     """The bookmark before the first page.
 
     Raises:
-        BadSetting: so many segments cannot be.
+        BadSetting: the number of segments is not from 1 to 64.
     """
     if not 1 <= segments <= SEGMENTS_MAX:
         raise BadSetting(f"{segments} segments: give 1 to {SEGMENTS_MAX}")
@@ -108,7 +108,7 @@ class WalkRound:
 
     Attributes:
         counters: their names, each once.
-        bookmark: to be kept once they have been dealt with.
+        bookmark: to store once these counters have been handled.
     """
 
     counters: tuple[str, ...]
@@ -123,8 +123,8 @@ class Walker:
         dynamo: a DynamoDB client; the SDK may retry its reads.
         ledger: the table `ledger`.
         totals: the table `counters`.
-        page_size: how many totals of each segment make a round. More of them share a proof, and
-            more of them move while it is waited for.
+        page_size: how many totals of each segment are in a round. A larger round shares one proof
+            among more counters, and more of them change while it waits for the proof.
     """
 
     dynamo: DynamoClient
@@ -178,12 +178,12 @@ class Walker:
 
 
 def _next(pages: Iterator[list[Item]]) -> list[Item] | None:
-    """The next page, or None behind the last."""
+    """The next page; None after the last."""
     return next(pages, None)
 
 
 def _moved(bookmark: Bookmark, source: WalkedTable, read: dict[int, list[Item] | None]) -> Bookmark:
-    """The bookmark behind these pages."""
+    """The bookmark after these pages."""
 
     def lane_after(lane: WalkSegment) -> WalkSegment:
         if lane.source is not source or lane.segment not in read:

@@ -52,7 +52,6 @@ _CAUGHT_LATE: Final = frozenset(
         "alerts: re-arm levels",
         "await",
         "covers of the first head",
-        "due marks are set again",
         "nothing is sent after a key has expired",
         "repair on condition of the version",
         "the head is read twice",

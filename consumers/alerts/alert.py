@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One crossing, as it is told.
+    """One crossing, as it is published.
 
     Attributes:
         rule: the rule's name.
@@ -37,11 +37,11 @@ class Alert:
         through: of a range (more than a hundred thresholds in one update) the last; else None.
         count: how many thresholds that are.
         old: the total before the update.
-        new: the total behind it.
-        version: of the total behind it.
+        new: the total after it.
+        version: of the total after the update.
         region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
-        test: whether somebody only tries the way to the target.
+        test: whether it only tests the way to the target.
     """
 
     rule: str
@@ -60,7 +60,7 @@ class Alert:
 
     @property
     def id(self) -> str:
-        """What makes it this alert and no other; the same at each delivery."""
+        """The identity of the alert; the same at each delivery."""
         threshold = to_text(self.threshold)
         rule = f"{self.rule}@{self.revision}"
         parts = (self.region, rule, str(self.version), threshold, str(self.direction), self.counter)
@@ -68,7 +68,7 @@ class Alert:
 
     @property
     def dedup(self) -> str:
-        """The id in 64 hex digits, for readers that keep what they have seen."""
+        """The SHA-256 of the id: 64 hex digits, for readers that keep the ids they have seen."""
         return sha256(self.id.encode()).hexdigest()
 
     @property
@@ -101,18 +101,18 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """All that one update of a total sets off under one rule: written once, told together.
+    """All alerts of one update of a total under one rule: stored in one write, published together.
 
     Attributes:
         rule: the rule's name.
         revision: which revision of it.
         target: where its alerts go.
         counter: whose total.
-        direction: which way the total moved.
-        crossings: what it crossed, in the order in which it did.
+        direction: rising or falling.
+        crossings: the thresholds that it crossed, in order.
         old: the total before the update.
-        new: the total behind it.
-        version: of the total behind it.
+        new: the total after it.
+        version: of the total after the update.
         region: where it was evaluated.
         at_ms: when the stream made the update's record, in whole seconds.
     """
@@ -154,7 +154,7 @@ class Firing:
 def firing_of(
     rule: Rule, change: TotalChange, direction: Direction, crossings: tuple[Crossing, ...]
 ) -> Firing:
-    """What a change sets off under a rule."""
+    """The firing of a change under a rule."""
     return Firing(
         rule.name,
         rule.revision,
@@ -171,9 +171,9 @@ def firing_of(
 
 
 def trial_alert(rule: Rule, counter: str, at_ms: int) -> Alert:
-    """A marked alert of a rule at its threshold, to try the way to its target.
+    """An alert that is marked as a test, at the threshold of a rule.
 
-    No total has a version for it: the time stands in its place, so that each trial has its own id.
+    Its version is the time, so that each test has an id of its own.
     """
     return Alert(
         rule=rule.name,

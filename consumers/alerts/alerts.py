@@ -1,4 +1,4 @@
-"""The alerts of a stack, as users handle them: rules, their trial, what was told, dead letters."""
+"""The alerts of a stack for users: rules, tests, the alert log, dead letters."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class RuleChange(StrEnum):
 class Alerts:
     """The alerts that are evaluated in one region.
 
-    A change of a rule takes effect five seconds after it was made, for updates that are made then
-    or later; `effective_from_ms` of the rule tells when.
+    A change of a rule is effective five seconds after it was made, for updates that are made then
+    or later: see `effective_from_ms` of the rule.
 
     Attributes:
         rules: as they are stored.
@@ -71,11 +71,11 @@ class Alerts:
     ) -> Rule:
         """Make a rule. Four write units; two read units, and one for each 4 KB of rules.
 
-        A counter that is beyond the threshold already does not alert before it crosses it anew.
+        A counter that is beyond the threshold already alerts only when it crosses it again.
 
         Args:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
-            now: wait until the rule is in force, and alert for counters that are beyond by then:
+            now: wait until the rule is effective, and alert for counters that are beyond then:
                 one read unit for each, for a prefix also a scan of the table `counters`.
             evaluate_in: the region whose totals it watches; None: the home region. It must be the
                 one that this client works in: rules are kept where they are evaluated.
@@ -84,11 +84,11 @@ class Alerts:
 
         Raises:
             BadRule, BadCounterName: a value breaks its rule, or a topic is not for this evaluator.
-            RuleExists: there is one of that name.
+            RuleExists: a rule of that name exists.
             WrongKind: a strict counter with bins, which has no single total.
             WrongRegion: it would be evaluated elsewhere.
             TargetRefused: the bus or topic does not exist, or refuses.
-            ServiceFailed: it could not be written; or, with `now`, not all of it was told.
+            ServiceFailed: it was not written; or, with `now`, the initial scan is incomplete.
         """
         wanted = self._checked(rule_of(name, self._evaluate_in(evaluate_in), spec))
         created = self.rules.create(wanted)
@@ -219,15 +219,15 @@ class Alerts:
         return self.services.resender.resend(limit)
 
     def initial_scan(self, rule: Rule) -> int:
-        """Wait until a rule is in force, and alert for counters that are beyond it by then.
+        """Wait until a rule is effective, and alert for counters that are beyond it then.
 
-        As `create` with `now`; again it goes on where it failed.
+        As `create` with `now`; a repeated call goes on where the last one failed.
 
         Returns:
-            How many alerts were told.
+            The number of alerts published.
 
         Raises:
-            ServiceFailed: some counters could not be evaluated.
+            ServiceFailed: some counters failed.
         """
         return self.services.initial_scan.run(rule)
 
@@ -254,8 +254,8 @@ class Alerts:
         if total is not None and total.bins > 1:
             raise WrongKind(
                 f"counter {rule.counter!r} is a strict counter with {total.bins} bins: its value "
-                "lies in many items, and no update shows the whole of it; make it without bins, or "
-                "watch it where you read it"
+                "is spread over many items, and no update contains all of it; create it without "
+                "bins, or compare it where you read it"
             )
 
 

@@ -74,7 +74,7 @@ class Lag:
 
 
 @dataclass
-class Run:
+class DemoRun:
     """One run over one repository.
 
     Attributes:

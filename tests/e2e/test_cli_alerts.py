@@ -114,7 +114,7 @@ def test_a_strict_counter_with_bins_is_refused_with_the_reason(command: Command,
     )
 
     assert refused.code == 2
-    assert "4 bins: its value lies in many items" in refused.err
+    assert "4 bins: its value is spread over many items" in refused.err
 
 
 def test_another_region_is_refused_where_no_stack_is(command: Command, name: str) -> None:
