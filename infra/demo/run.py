@@ -28,7 +28,7 @@ from countledger.ledger.limits import SECOND_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from countledger import CountLedger, Event, Pending, Total
+    from countledger import CountLedger, Event, PendingEntry, Total
     from countledger.infra.demo.git import View
     from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
@@ -221,8 +221,8 @@ class DemoRun:
         An event that comes a second time is a retry of the entry that holds it: that very entry is
         sent again.
         """
-        first: dict[object, Pending] = {}
-        waiting: deque[tuple[Pending, bool]] = deque()
+        first: dict[object, PendingEntry] = {}
+        waiting: deque[tuple[PendingEntry, bool]] = deque()
         with self.client.buffered(Buffering(coalesce=True)) as producer:
             for event in events:
                 again = event.key in first
@@ -235,7 +235,7 @@ class DemoRun:
             for pending, again in waiting:
                 yield self._coalesced_outcome(pending, again)
 
-    def _coalesced_outcome(self, pending: Pending, again: bool) -> Outcome:  # noqa: FBT001 - of a pair
+    def _coalesced_outcome(self, pending: PendingEntry, again: bool) -> Outcome:  # noqa: FBT001 - of a pair
         outcome = pending.wait()
         if again and pending.entry is not None and isinstance(outcome, Receipt):
             return self.client.resend(pending.entry)
