@@ -50,9 +50,8 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claim import Claim
     from countledger.producers.compensation import Correction
-    from countledger.producers.event import Event
+    from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
-    from countledger.producers.receipt import Receipt, Status
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
@@ -140,8 +139,8 @@ _MODULES: Final = {
     "ItemChange": "countledger.producers.own_items",
     "ItemRemoval": "countledger.producers.own_items",
     "NewItem": "countledger.producers.own_items",
-    "Receipt": "countledger.producers.receipt",
-    "Status": "countledger.producers.receipt",
+    "Receipt": "countledger.producers.event",
+    "Status": "countledger.producers.event",
     "Collection": "countledger.producers.sequences.collection",
 }
 _SUBMODULES: Final = {

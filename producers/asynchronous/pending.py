@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
-    from countledger.producers.receipt import Receipt
+    from countledger.producers.event import Receipt
     from countledger.producers.sender import Outcome
 
 

@@ -24,8 +24,7 @@ from countledger.ledger.ids import new_id
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.namespace import Kind
 from countledger.ledger.performer import DynamoPerformer
-from countledger.producers.event import make_entry
-from countledger.producers.receipt import Receipt, unacknowledged
+from countledger.producers.event import Receipt, make_entry, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

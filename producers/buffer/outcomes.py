@@ -12,7 +12,7 @@ from countledger.ledger.amount import Amount, add, may_be_added
 from countledger.ledger.forks import this_process
 from countledger.producers.buffer.buffering import BufferTally, Wait
 from countledger.producers.buffer.errors import Failure, ProducerClosed
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

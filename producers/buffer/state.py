@@ -16,7 +16,7 @@ from countledger.producers.buffer.buffering import BufferStatistics
 from countledger.producers.buffer.delivery import keep, may_coalesce
 from countledger.producers.buffer.errors import BufferFull, Failure, ProducerClosed, StillBuffered
 from countledger.producers.buffer.queue import SendQueue, size_of
-from countledger.producers.receipt import unacknowledged
+from countledger.producers.event import unacknowledged
 
 if TYPE_CHECKING:
     from countledger.ledger.amount import Amount

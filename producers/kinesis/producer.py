@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.errors import CountledgerError, SetupError, Unacknowledged
 from countledger.ledger.ids import new_id
-from countledger.producers.event import make_entry
+from countledger.producers.event import complete, make_entry
 from countledger.producers.kinesis.message import bound
 from countledger.producers.kinesis.sender import KinesisOutcome, KinesisSender, Sent
-from countledger.producers.receipt import complete
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

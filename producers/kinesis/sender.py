@@ -27,8 +27,8 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.limits import HORIZON_MIN_MS
 from countledger.ledger.service_errors import translated
+from countledger.producers.event import unacknowledged
 from countledger.producers.kinesis.aggregate import Aggregate, pack
-from countledger.producers.receipt import unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

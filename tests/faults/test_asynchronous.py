@@ -14,7 +14,7 @@ from countledger.ledger.errors import KeyExpired, Unreachable
 from countledger.ledger.expressions import Absent
 from countledger.ledger.operations import Put
 from countledger.producers.asynchronous.dynamo import open_client
-from countledger.producers.receipt import Status
+from countledger.producers.event import Status
 from tests.engines.store import Store
 from tests.faults.injection import Attempts, Fault, Kind
 from tests.faults.test_buffered import expect

@@ -23,8 +23,7 @@ from countledger.producers.buffer.errors import (
     SpoolRefused,
     StillBuffered,
 )
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Event, Receipt
 from tests.simulation import threads
 from tests.simulation.buffer_operations import drawn, note, take_back
 from tests.simulation.event_account import Fate

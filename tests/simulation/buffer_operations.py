@@ -20,8 +20,7 @@ from countledger.producers.buffer.errors import (
     StillBuffered,
 )
 from countledger.producers.buffer.producer import BufferedProducer
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Event, Receipt
 from countledger.producers.sender import Sender
 from tests.simulation import threads
 from tests.simulation.event_account import Fate

@@ -33,8 +33,7 @@ from countledger.producers.buffer.errors import (
 )
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.state import BufferState
-from countledger.producers.event import Event
-from countledger.producers.receipt import Status
+from countledger.producers.event import Event, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS

@@ -33,8 +33,7 @@ from countledger.producers.buffer.errors import (
 )
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.threaded import ThreadedBuffer
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Event, Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
