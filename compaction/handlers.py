@@ -39,7 +39,7 @@ _MARGIN_MS: Final = 20 * SECOND_MS
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _CompactionParts:
     connection: Connection
     regions: Regions
     namespaces: Namespaces
@@ -48,11 +48,11 @@ class _Parts:
 
 
 @cache
-def _parts() -> _Parts:
+def _parts() -> _CompactionParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     namespaces = namespaces_of(connection)
-    return _Parts(connection, Regions.of(connection), namespaces, Logger(), Metrics())
+    return _CompactionParts(connection, Regions.of(connection), namespaces, Logger(), Metrics())
 
 
 def dispatch(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def log_report(logger: Logger, report: CompactionReport) -> None:
         logger.debug("compacted", **fields)
 
 
-def _report(parts: _Parts, tally: BatchResult) -> None:
+def _report(parts: _CompactionParts, tally: BatchResult) -> None:
     for message, reason in tally.bad.items():
         parts.logger.error("a message could not be processed", message_id=message, reason=reason)
     numbers: dict[str, Any] = {

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _EvaluatorParts:
     rules: RuleCache
     evaluator: Evaluator
     logger: Logger
@@ -39,7 +39,7 @@ class _Parts:
 
 
 @cache
-def _parts() -> _Parts:
+def _parts() -> _EvaluatorParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
@@ -47,7 +47,7 @@ def _parts() -> _Parts:
     rules = RuleCache(Rules(dynamo, table, connection.region))
     url = connection.setting("quarantine_queue_url")
     queue = MessageQueue(queues, url, "the quarantine")
-    return _Parts(
+    return _EvaluatorParts(
         rules,
         Evaluator(
             dynamo,
@@ -96,7 +96,7 @@ def answer_of(outcome: EvaluationOutcome, records: Sequence[Mapping[str, Any]]) 
     return {"batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
-def _report(parts: _Parts, outcome: EvaluationOutcome, context: LambdaContext) -> None:
+def _report(parts: _EvaluatorParts, outcome: EvaluationOutcome, context: LambdaContext) -> None:
     for (counter, rule), error in outcome.failed.items():
         if not isinstance(error, OutOfTime):
             parts.logger.error(

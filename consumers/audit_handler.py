@@ -38,7 +38,7 @@ _LOGGED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _AuditParts:
     verifier: Verifier
     namespaces: Namespaces
     logger: Logger
@@ -46,12 +46,12 @@ class _Parts:
 
 
 @cache
-def _parts() -> _Parts:
+def _parts() -> _AuditParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo = connection.dynamo("standard")
     ledger = connection.setting("ledger_table")
-    return _Parts(
+    return _AuditParts(
         Verifier(
             TotalsReader(dynamo, connection.setting("counters_table")),
             ExactReader(dynamo, ledger),
@@ -98,7 +98,7 @@ def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return answer
 
 
-def _walk(parts: _Parts, mode: str, has_time: Callable[[], bool]) -> Audit[Repair]:
+def _walk(parts: _AuditParts, mode: str, has_time: Callable[[], bool]) -> Audit[Repair]:
     totals, exact = parts.verifier.totals, parts.verifier.exact
     return Audit(
         Walker(exact.dynamo, exact.table, totals.table),

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _MaterializerParts:
     materializer: Materializer
     logger: Logger
     metrics: Metrics
 
 
 @cache
-def _parts() -> _Parts:
+def _parts() -> _MaterializerParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
@@ -47,7 +47,7 @@ def _parts() -> _Parts:
         connection.queues(), connection.setting("quarantine_queue_url"), "the quarantine"
     )
     quarantine = StoredQuarantine(QuarantineStore(dynamo, table), queue, QuarantineSource.LEDGER)
-    return _Parts(
+    return _MaterializerParts(
         Materializer(
             dynamo,
             table,
@@ -116,7 +116,9 @@ def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> di
     return {"state": {}, "batchItemFailures": failures_from(records, outcome.retry_from)}
 
 
-def _report(parts: _Parts, outcome: BatchOutcome, shard: ShardName, context: LambdaContext) -> None:
+def _report(
+    parts: _MaterializerParts, outcome: BatchOutcome, shard: ShardName, context: LambdaContext
+) -> None:
     for counter, error in outcome.failed.items():
         if not isinstance(error, OutOfTime):
             parts.logger.error("a counter could not be written", counter=counter, reason=str(error))

@@ -46,13 +46,12 @@ if TYPE_CHECKING:
     from countledger.ledger.total import Total
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claim import Claim
     from countledger.producers.compensation import Correction
-    from countledger.producers.event import Event
+    from countledger.producers.event import Event, Receipt, Status
     from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
-    from countledger.producers.receipt import Receipt, Status
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
@@ -82,7 +81,7 @@ __all__ = [
     "Kind",
     "Namespace",
     "NewItem",
-    "Pending",
+    "PendingEntry",
     "Ranked",
     "Receipt",
     "Remedy",
@@ -131,7 +130,7 @@ _MODULES: Final = {
     "Total": "countledger.ledger.total",
     "Buffering": "countledger.producers.buffer.buffering",
     "Failure": "countledger.producers.buffer.errors",
-    "Pending": "countledger.producers.buffer.outcomes",
+    "PendingEntry": "countledger.producers.buffer.outcomes",
     "BufferedProducer": "countledger.producers.buffer.producer",
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",
@@ -140,8 +139,8 @@ _MODULES: Final = {
     "ItemChange": "countledger.producers.own_items",
     "ItemRemoval": "countledger.producers.own_items",
     "NewItem": "countledger.producers.own_items",
-    "Receipt": "countledger.producers.receipt",
-    "Status": "countledger.producers.receipt",
+    "Receipt": "countledger.producers.event",
+    "Status": "countledger.producers.event",
     "Collection": "countledger.producers.sequences.collection",
 }
 _SUBMODULES: Final = {

@@ -32,7 +32,7 @@ _CONNECTING: Final = frozenset({HTTPConnection.connect.__code__, HTTPSConnection
 
 
 @dataclass(slots=True)
-class Attempts:
+class SentAttempts:
     """What is known of the attempts of one call.
 
     Attributes:
@@ -45,7 +45,7 @@ class Attempts:
     maybe_applied: bool = False
 
 
-_ATTEMPTS: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
+_ATTEMPTS: ContextVar[SentAttempts | None] = ContextVar("attempts", default=None)
 _LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 
@@ -64,9 +64,9 @@ def guarded(look: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def attempts_noted() -> Iterator[Attempts]:
+def attempts_noted() -> Iterator[SentAttempts]:
     """Note the attempts of the one call that the block makes."""
-    attempts = Attempts()
+    attempts = SentAttempts()
     before = _ATTEMPTS.set(attempts)
     try:
         yield attempts

@@ -20,24 +20,30 @@ a read that took half a day starts over.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from countledger.ledger import amount, keys
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.entry import decode_entry
 from countledger.ledger.errors import ServiceFailed
-from countledger.ledger.exact_accumulator import ExactAccumulator
 from countledger.ledger.expressions import AllOf, BeginsWith, Compare
 from countledger.ledger.head import Head, decode_head
 from countledger.ledger.limits import RUN_LIFE_MS
 from countledger.ledger.operations import Query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from countledger.ledger.amount import Amount
     from countledger.ledger.dynamo import DynamoClient
+    from countledger.ledger.entry import Entry
 
 # Each attempt is beaten only by a compactor that publishes twice while it reads.
 _ATTEMPTS: Final = 20
+# Time, and the lengths of sort key and of the text that tells delta and events.
+_FIXED: Final = Struct(">qBH")
+_SIZE: Final = _FIXED.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +133,56 @@ class ExactReader:
             for item in page:
                 seen.note(item["entry"], decode_entry(item))
         return seen
+
+
+@dataclass(slots=True)
+class ExactAccumulator:
+    """The entries of one read, those that the first head covers left out.
+
+    Attributes:
+        first: the head that was read before them.
+        sum: of their deltas.
+        events: how many events they carry.
+        entries: how many they are.
+        read: how many were read, covered ones included.
+    """
+
+    first: Head
+    sum: Amount = 0
+    events: int = 0
+    entries: int = 0
+    read: int = 0
+    _packed: bytearray = field(default_factory=bytearray, repr=False)
+
+    def note(self, key: str, entry: Entry) -> None:
+        """One more entry."""
+        self.read += 1
+        if self.first.has_merged(key, entry.at_ms):
+            return
+        self.sum = amount.add(self.sum, entry.delta)
+        self.events += entry.events
+        self.entries += 1
+        name, text = key.encode(), f"{entry.events} {amount.to_text(entry.delta)}".encode()
+        self._packed += _FIXED.pack(entry.at_ms, len(name), len(text))
+        self._packed += name
+        self._packed += text
+
+    def leave_out(self, second: Head) -> None:
+        """Take out what the second head covers: it is in that head's sum."""
+        if not second.covers or second.generation == self.first.generation:
+            return
+        for key, at_ms, text in self._unpacked():
+            if second.has_merged(key, at_ms):
+                events, delta = text.split(" ")
+                self.sum = amount.add(self.sum, amount.negated(amount.from_number(delta)))
+                self.events -= int(events)
+                self.entries -= 1
+
+    def _unpacked(self) -> Iterator[tuple[str, int, str]]:
+        packed, start = self._packed, 0
+        while start < len(packed):
+            at_ms, name_size, text_size = _FIXED.unpack_from(packed, start)
+            name_end = start + _SIZE + name_size
+            end = name_end + text_size
+            yield packed[start + _SIZE : name_end].decode(), at_ms, packed[name_end:end].decode()
+            start = end

@@ -19,8 +19,7 @@ from countledger.ledger.entry import check_note
 from countledger.ledger.errors import BadDelta, BadNote, IdempotencyKeyReused, shown
 from countledger.ledger.ids import IdempotencyKey, check_key, id_of_key
 from countledger.ledger.namespace import Kind
-from countledger.producers.event import Event
-from countledger.producers.receipt import Status
+from countledger.producers.event import Event, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,8 +23,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import BATCH_WRITE_ITEMS
 from countledger.ledger.namespace import Kind
-from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Receipt, complete
+from countledger.producers.event import Event, Receipt, complete, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

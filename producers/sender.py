@@ -41,7 +41,7 @@ from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS
 from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Put, PutBatch
 from countledger.ledger.performer import DynamoPerformer
-from countledger.producers.receipt import Receipt, Status, judge_existing, unacknowledged
+from countledger.producers.event import Receipt, Status, judge_existing, unacknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import Bars, open_progress, show_json
 from countledger.infra.demo.checks import Report, problems
 from countledger.infra.demo.history import GitUnusable, count_commits, open_repository
-from countledger.infra.demo.run import Run, Via
+from countledger.infra.demo.run import DemoRun, Via
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.limits import SECOND_MS
@@ -93,7 +93,7 @@ def demo(
             materialized.set(done, max(recorded, done))
 
         own_engine = not options.names_a_stack
-        run = Run(client, view, clock, on_progress, via, coalesce, drain, fresh=own_engine)
+        run = DemoRun(client, view, clock, on_progress, via, coalesce, drain, fresh=own_engine)
         report = run.report(started_s)
     if options.json:
         show_json(report)

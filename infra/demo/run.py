@@ -21,7 +21,7 @@ from countledger.ledger.limits import SECOND_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from countledger import CountLedger, Event, Pending, Total
+    from countledger import CountLedger, Event, PendingEntry, Total
     from countledger.infra.demo.history import View
     from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
@@ -62,7 +62,7 @@ class Lag:
 
 
 @dataclass
-class Run:
+class DemoRun:
     """One run over one repository; `fresh` if nothing was ever counted on the stack.
 
     `on_progress` is called with the commits sent, the events recorded and those materialized.
@@ -189,8 +189,8 @@ class Run:
 
         An event that comes a second time is a retry: the very entry that holds it is sent again.
         """
-        first: dict[object, Pending] = {}
-        waiting: deque[tuple[Pending, bool]] = deque()
+        first: dict[object, PendingEntry] = {}
+        waiting: deque[tuple[PendingEntry, bool]] = deque()
 
         def outcome() -> Outcome:
             pending, again = waiting.popleft()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from countledger.ledger.errors import BadSetting, shown
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, DAY_MS, HORIZON_MIN_MS, SECOND_MS
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
     from pathlib import Path

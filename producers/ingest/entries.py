@@ -26,9 +26,9 @@ from countledger.ledger.errors import (
 from countledger.ledger.keys import namespace_of
 from countledger.ledger.limits import BATCH_WRITE_ITEMS, SECOND_MS, TIME_LIMIT_MS
 from countledger.ledger.namespace import Kind
+from countledger.producers.event import Receipt, Status
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
-from countledger.producers.receipt import Receipt, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _IngestParts:
     ingest: Ingest
     logger: Logger
     metrics: Metrics
 
 
 @cache
-def _parts() -> _Parts:
+def _parts() -> _IngestParts:
     """Built at the first invocation, from the function's environment."""
     connection = Connection.open()
     sender = sender_of(connection, namespaces_of(connection))
@@ -48,7 +48,9 @@ def _parts() -> _Parts:
     )
     store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
     quarantine = IngestQuarantine(store, queues)
-    return _Parts(Ingest(EntryWriter(sender), quarantine, connection.region), Logger(), Metrics())
+    return _IngestParts(
+        Ingest(EntryWriter(sender), quarantine, connection.region), Logger(), Metrics()
+    )
 
 
 def ingest(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
@@ -98,7 +100,9 @@ def source_of(records: list[dict[str, Any]]) -> tuple[str, str]:
         ) from None
 
 
-def _report(parts: _Parts, outcome: IngestOutcome, shard: str, context: LambdaContext) -> None:
+def _report(
+    parts: _IngestParts, outcome: IngestOutcome, shard: str, context: LambdaContext
+) -> None:
     for error in outcome.errors:
         parts.logger.error("records will be delivered again", reason=error)
     quarantined = {str(kind): count for kind, count in outcome.quarantined.items()}

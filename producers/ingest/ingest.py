@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from countledger.ledger.errors import CountledgerError, KeyExpired
+from countledger.producers.event import Status
 from countledger.producers.ingest.entries import (
     DecodedEntry,
     RejectedEvent,
@@ -23,7 +24,6 @@ from countledger.producers.ingest.entries import (
     read,
 )
 from countledger.producers.ingest.quarantine import is_expired, messages_of
-from countledger.producers.receipt import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

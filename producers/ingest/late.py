@@ -35,7 +35,7 @@ from countledger.ledger.limits import (
     SIGNED_REQUEST_LIFE_MS,
 )
 from countledger.ledger.namespace import Kind
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Receipt, Status
 
 if TYPE_CHECKING:
     from countledger.ledger.attributes import Item

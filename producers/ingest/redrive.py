@@ -14,12 +14,12 @@ from countledger.ledger.message_queue import MessageQueue
 from countledger.ledger.quarantine_record import HandledHow, QuarantineHandling
 from countledger.ledger.quarantine_service import RedriveAnswer
 from countledger.ledger.quarantine_store import QuarantineStore, quarantine_ids_in
+from countledger.producers.event import Status
 from countledger.producers.ingest.entries import EntryWriter, RejectionKind
 from countledger.producers.ingest.late import LateEntry, LateResender, LateStatus
 from countledger.producers.ingest.quarantine import FORMAT
 from countledger.producers.kinesis.aggregate import BrokenAggregate, unpack
 from countledger.producers.kinesis.message import decode
-from countledger.producers.receipt import Status
 from countledger.producers.sender import sender_of
 
 if TYPE_CHECKING:

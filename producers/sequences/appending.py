@@ -54,7 +54,7 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingAppend:
     """An item on its way into its collection.
 
     Attributes:
@@ -87,11 +87,11 @@ class Appending:
     """A call that puts an item."""
 
     context: MethodContext
-    pending: Pending
+    pending: PendingAppend
     attempts: Attempts
 
     @classmethod
-    def begin(cls, context: MethodContext, pending: Pending) -> Appending:
+    def begin(cls, context: MethodContext, pending: PendingAppend) -> Appending:
         """Nothing sent yet by this call."""
         in_doubt = pending.in_doubt is not None
         attempts = Attempts(context.clock, context.random, CROWDED, maybe_applied=in_doubt)

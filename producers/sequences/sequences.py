@@ -15,7 +15,7 @@ from countledger.ledger.namespace import Kind
 from countledger.ledger.operations import Delete
 from countledger.producers.item_rules import check_item
 from countledger.producers.sequences import drawing
-from countledger.producers.sequences.appending import Appending, Pending
+from countledger.producers.sequences.appending import Appending, PendingAppend
 from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.sequences.lease import Lease
 from countledger.producers.sequences.sequence import (
@@ -191,9 +191,9 @@ class Sequences:
         """
         check_item(item, besides=collection.own_names)
         tag = self.context.new_id(self.context.clock.now_ms())
-        return Appending.begin(self.context, Pending(collection, dict(item), tag)).carry_out()
+        return Appending.begin(self.context, PendingAppend(collection, dict(item), tag)).carry_out()
 
-    def resume(self, pending: Pending) -> Numbered:
+    def resume(self, pending: PendingAppend) -> Numbered:
         """Go on with an item of which nobody could tell whether it was put; it is put once.
 
         As `append`, and a read unit for each 4 KB of what was put since. Any process may do it,

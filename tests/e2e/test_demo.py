@@ -11,7 +11,7 @@ import pytest
 
 from countledger import CountLedger
 from countledger.infra.demo.history import counter_name, open_repository
-from countledger.infra.demo.run import Run
+from countledger.infra.demo.run import DemoRun
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock
 from countledger.ledger.settings import Settings
@@ -215,7 +215,7 @@ def test_a_materializer_that_stands_still_is_reported_and_not_awaited_for_ever(
     own_stack.pump.stop()
     try:
         with open_repository(made.path) as view:
-            report = Run(client_of(own_stack), view, HastyClock()).report(started_s=0.0)
+            report = DemoRun(client_of(own_stack), view, HastyClock()).report(started_s=0.0)
     finally:
         own_stack.pump.start()
 
@@ -234,7 +234,7 @@ def test_a_file_that_passes_a_thousand_lines_alerts(own_stack: LocalStack, tmp_p
         made.commit({b"long": b"line\n" * lines})
 
     with open_repository(made.path) as view:
-        run = Run(client_of(own_stack), view, SystemClock())
+        run = DemoRun(client_of(own_stack), view, SystemClock())
         report = run.report(started_s=0.0)
 
     assert run.alerts.good

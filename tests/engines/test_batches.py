@@ -9,8 +9,7 @@ from countledger.ledger.errors import IdempotencyKeyReused, KeyExpired, Unacknow
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.keys import total_key
 from countledger.ledger.operations import Put
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Event, Receipt
 from tests.engines.clock import HandClock
 from tests.engines.differences import Difference
 from tests.engines.store import Store

@@ -18,8 +18,7 @@ from countledger.ledger.expressions import Absent, Add, Assign, Compare
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS, SECOND_MS
 from countledger.ledger.operations import Put, Update
-from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Status
+from countledger.producers.event import Event, Status, make_entry
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 

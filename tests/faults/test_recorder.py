@@ -20,8 +20,7 @@ from countledger.ledger.errors import (
 from countledger.ledger.ids import new_id
 from countledger.ledger.operations import Put, PutBatch
 from countledger.producers import sender
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Event, Receipt, Status
 from tests.engines.clock import HandClock
 from tests.engines.store import Store
 from tests.faults.canary import Rule, judged

@@ -8,8 +8,7 @@ from countledger.ledger.clock import to_datetime
 from countledger.ledger.errors import CountledgerError
 from countledger.ledger.ids import IdempotencyKey
 from countledger.ledger.keys import namespace_of
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Event, Receipt
 from countledger.producers.recorder import Recorder
 
 Record = Callable[[Recorder, str], list[Receipt | CountledgerError]]

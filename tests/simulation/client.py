@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.claims.claim import Claim
     from countledger.producers.event import Event
-    from countledger.producers.sequences.appending import Pending
+    from countledger.producers.sequences.appending import PendingAppend
     from tests.simulation.auditor import Auditor
     from tests.simulation.operation import Operation
     from tests.simulation.process import Process
@@ -60,7 +60,7 @@ class Memory:
     corrupt: list[int] = field(default_factory=lambda: list(range(DELTAS)))
     malformed: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     joint: dict[IdempotencyKey, Mapping[str, int]] = field(default_factory=dict)
-    unnumbered: list[Pending] = field(default_factory=list)
+    unnumbered: list[PendingAppend] = field(default_factory=list)
     keyed: list[Event] = field(default_factory=list)
     message_ids: list[tuple[str, str]] = field(default_factory=list)
     streamed: list[tuple[Entry, int]] = field(default_factory=list)

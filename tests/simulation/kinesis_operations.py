@@ -17,11 +17,10 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import BARE_KEY_PREFIX, IdempotencyKey
 from countledger.ledger.limits import SECOND_MS
-from countledger.producers.event import Event
+from countledger.producers.event import Event, Status
 from countledger.producers.ingest.late import LateStatus
 from countledger.producers.kinesis import aggregate, message, sender
 from countledger.producers.kinesis.sender import Sent
-from countledger.producers.receipt import Status
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import draw_counter, draw_delta
 from tests.simulation.sums import Wrong
@@ -101,7 +100,7 @@ def forge(client: Client) -> None:
         counter=counter,
         id=message_id,
         delta=delta,
-        at_ms=message.made_ms(message_id),
+        at_ms=message.created_ms(message_id),
         origin=client.region,
     )
     (outcome,) = _way(client).producer(client.process).sender.send_batch([message.bound(made)])

@@ -19,8 +19,7 @@ from countledger.ledger.errors import (
     Unacknowledged,
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key
-from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Event, Receipt, make_entry
 from tests.simulation.ledger_account import STOCK, counted
 from tests.simulation.sums import Wrong
 

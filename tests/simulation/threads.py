@@ -4,7 +4,7 @@ A buffered producer starts threads that wait for something to be due. Here each 
 all of them runs at a time, whoever takes a lock may be overtaken, a wait for a time takes virtual
 time. The product's code is as it is; the names that its modules import stand for these.
 
-    desk, outcomes, state, producer    Thread, Lock, Condition, monotonic, get_ident
+    threaded, outcomes, state, producerThread, Lock, Condition, monotonic, get_ident
     asynchronous                          Lock, monotonic
     lease                                 Lock, this_process
     producer                              the spool, and no care for the end of Python

@@ -51,19 +51,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
     "optimism: reads, decides anew and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",
         "consumers/alerts/evaluator.py": "_finish",
-        "consumers/alerts/rules.py": "_change",
         "consumers/total_writer.py": "_apply",
-    },
-    "not converted to the driver yet": {
-        "producers/strict/atomic.py": "_at_one",
-        "producers/strict/creator.py": "_transact",
-        "producers/strict/exact_value.py": "carry_out",
-        "producers/strict/keyed_write.py": "at withdraw",
-        "producers/strict/optimistic.py": "_find_out carry_out",
-        "producers/strict/spread.py": "bin_items",
-        "producers/strict/stepwise.py": "_write",
-        "producers/strict/token_set.py": "at withdraw",
-        "producers/strict/tokens.py": "transact_parts use_up",
     },
 }
 

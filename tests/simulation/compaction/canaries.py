@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from countledger.compaction import plan
 from countledger.compaction.run import Run
 from countledger.ledger import exact
-from countledger.ledger.exact_accumulator import ExactAccumulator
+from countledger.ledger.exact import ExactAccumulator
 from countledger.ledger.head import Covered
 from tests.simulation import deletion_canaries as deletions
 from tests.simulation.canaries import Canary

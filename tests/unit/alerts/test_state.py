@@ -138,6 +138,10 @@ def _checked_cells(kind: str) -> set[tuple[AlertStatus, AlertInput]]:
             _check_write(state, change, one, step)
         if cell[0] in (AlertStatus.DISARMED, AlertStatus.RECREATED):
             assert one.rearm is not None
+        if cell[0] is AlertStatus.DISARMED and action is AlertAction.REARM:
+            assert is_back(change.old, one) or is_back(change.new, one)
+        if cell == (AlertStatus.ARMED, AlertInput.PUBLISHED_BY_SCAN):
+            assert step is None
     return met
 
 

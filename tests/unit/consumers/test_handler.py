@@ -56,7 +56,7 @@ def dynamo(monkeypatch: pytest.MonkeyPatch) -> MemoryClient:
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
     dynamo = opened(SHARD, MemoryClient(plan=_refusing))
     _refused.clear()
-    parts = handler._Parts(
+    parts = handler._MaterializerParts(
         Materializer(dynamo, COUNTERS, Kept(), ManualClock()), Logger(), Metrics()
     )
     monkeypatch.setattr(handler, "_parts", lambda: parts)

@@ -43,7 +43,7 @@ from countledger.ledger.errors import (
     Unclear,
     Unreachable,
 )
-from countledger.ledger.operations import Get, Put, Transact, Update
+from countledger.ledger.operations import Get, Put, Update
 from countledger.ledger.performer import DynamoPerformer
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import MemoryClient
@@ -349,8 +349,6 @@ def test_the_performer_asks_the_client_of_each_kind() -> None:
     assert perform(Send(Update("table", READ.key, (), returning="ALL_NEW"))) == WRITE.item
     assert perform(Send(READ)) == WRITE.item
     assert perform(Pause(5)) is None
-    with pytest.raises(RequestRejected):
-        perform(Send(Transact([WRITE], "token")))
 
     assert (writes.calls, reads.calls) == (["put", "update"], ["get"])
     assert clock.slept_ms == [5]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from countledger.ledger import keys
 from countledger.ledger.entry import Entry, encode_entry
 from countledger.ledger.errors import BadCounterName, CorruptItem, ServiceFailed
-from countledger.ledger.exact import ExactReader, moved_too_far
-from countledger.ledger.exact_accumulator import ExactAccumulator
+from countledger.ledger.exact import ExactAccumulator, ExactReader, moved_too_far
 from countledger.ledger.head import Covered, Head, decode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.operations import Put, Query, Scan

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger import amount
 from countledger.ledger.entry import Entry
-from countledger.ledger.exact_accumulator import ExactAccumulator
+from countledger.ledger.exact import ExactAccumulator
 from countledger.ledger.head import NO_HEAD, Covered, Head
 
 _AMOUNTS = st.one_of(

@@ -33,8 +33,7 @@ from countledger.producers.buffer.errors import (
 )
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.threaded import ThreadedBuffer
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Event, Receipt, Status
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.buffers import PATIENT_MS, producer_on
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 
@@ -173,7 +172,7 @@ def test_a_failure_is_told_once() -> None:
 
     with producer_on(dynamo) as producer:
         pending = producer.add("a:b", 2)
-        heard: list[Pending] = []
+        heard: list[PendingEntry] = []
         called = producer.add("a:b", 3)
         called.add_done_callback(heard.append)
         with pytest.raises(NotRecorded):
@@ -290,7 +289,7 @@ def test_an_interrupted_add_holds_no_room(
     producer.add("a:b", 1)
     take = ThreadedBuffer._take
 
-    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[Pending]) -> list[Pending]:
+    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         if taken:
             take(buffer, pendings)
         raise KeyboardInterrupt

@@ -18,8 +18,7 @@ from countledger.ledger.errors import (
     IdempotencyKeyReused,
 )
 from countledger.ledger.ids import IdempotencyKey, id_of_key, new_id
-from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Receipt, Status, judge_existing
+from countledger.producers.event import Event, Receipt, Status, judge_existing, make_entry
 from tests.unit.ledger.clocks import NOW_MS
 
 _AT = datetime(2030, 1, 31, 12, tzinfo=UTC)

@@ -11,8 +11,7 @@ from countledger.ledger.before_send import leave
 from countledger.ledger.errors import ClockSkew, KeyExpired
 from countledger.ledger.ids import new_id
 from countledger.ledger.limits import CLOCK_SKEW_DEFAULT_MS, HORIZON_DEFAULT_MS, SECOND_MS
-from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Receipt
+from countledger.producers.event import Event, Receipt, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import MemoryClient
 from tests.unit.producers.senders import REGION, entries_in, sender_on

@@ -18,8 +18,7 @@ from countledger.ledger.errors import (
     WrongKind,
 )
 from countledger.ledger.namespace import Kind, Namespace, Namespaces
-from countledger.producers.event import Event
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Event, Receipt, Status
 from countledger.producers.recorder import Recorder
 from tests.unit.ledger.clocks import ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient

@@ -24,8 +24,7 @@ from countledger.ledger.errors import (
 )
 from countledger.ledger.ids import IdempotencyKey, new_id
 from countledger.ledger.limits import HORIZON_DEFAULT_MS
-from countledger.producers.event import Event, make_entry
-from countledger.producers.receipt import Receipt, Status
+from countledger.producers.event import Event, Receipt, Status, make_entry
 from tests.unit.ledger.clocks import NOW_MS, ManualClock
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.senders import REGION, TABLE, entries_in, sender_on
@@ -265,4 +264,4 @@ def test_what_a_batch_has_written_is_recorded_whatever_becomes_of_the_rest() -> 
     outcomes = sender.send_batch(entries)
 
     assert [type(outcome) for outcome in outcomes] == [Receipt, Receipt, Unacknowledged]
-    assert entries_in(dynamo) == [1, 2]
+    assert set(entries_in(dynamo)) == {1, 2}

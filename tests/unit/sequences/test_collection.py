@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.errors import BadInput, BadItem, BadSequence, SequenceExhausted
 from countledger.ledger.operations import Put
-from countledger.producers.sequences.appending import Appending, Numbered, Pending
+from countledger.producers.sequences.appending import Appending, Numbered, PendingAppend
 from countledger.producers.sequences.collection import DIGITS_MAX, Collection
 from countledger.producers.sequences.sequence import check_number, check_size
 from countledger.producers.strict.context import MethodContext
@@ -87,7 +87,7 @@ def test_a_full_collection_says_so() -> None:
     dynamo.put(Put("posts", {"counter": "p-1", "part": "c#9"}))
 
     with pytest.raises(SequenceExhausted, match="last number is 9"):
-        Appending.begin(_means(dynamo), Pending(collection, {}, "tag")).carry_out()
+        Appending.begin(_means(dynamo), PendingAppend(collection, {}, "tag")).carry_out()
 
 
 def test_other_items_of_the_partition_do_not_count() -> None:
@@ -98,7 +98,7 @@ def test_other_items_of_the_partition_do_not_count() -> None:
         dynamo.put(Put("posts", {"counter": "p-1", "part": other}))
 
     told = [
-        Appending.begin(_means(dynamo), Pending(collection, {"n": n}, f"tag {n}")).carry_out()
+        Appending.begin(_means(dynamo), PendingAppend(collection, {"n": n}, f"tag {n}")).carry_out()
         for n in range(3)
     ]
 
@@ -111,7 +111,7 @@ def test_a_number_that_another_writer_takes_meanwhile_keeps_its_item() -> None:
     collection = Collection(**PLACE, prefix="c#", digits=3)
 
     def append(tag: str) -> Numbered:
-        return Appending.begin(_means(dynamo), Pending(collection, {}, tag)).carry_out()
+        return Appending.begin(_means(dynamo), PendingAppend(collection, {}, tag)).carry_out()
 
     others = [lambda: append("other")]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from countledger.ledger.errors import Throttled, Unclear, Unnumbered
 from countledger.producers.sequences import drawing
-from countledger.producers.sequences.appending import Appending, Pending
+from countledger.producers.sequences.appending import Appending, PendingAppend
 from countledger.producers.sequences.collection import Collection
 from countledger.producers.sequences.expecting import ExpectedDraw
 from countledger.producers.strict.context import MethodContext
@@ -73,7 +73,7 @@ def test_expectation_loses_no_number_where_nobody_else_draws(course: list[Fault 
 def test_every_item_is_put_once_and_without_a_gap(course: list[Fault | None], items: int) -> None:
     """What stays unclear is resumed, in turn with the others, until it is told."""
     context = _means(course)
-    left = [Pending(COLLECTION, {"text": n}, f"tag-{n}") for n in range(items)]
+    left = [PendingAppend(COLLECTION, {"text": n}, f"tag-{n}") for n in range(items)]
     told: dict[int, int] = {}
     while left:
         pending = left.pop(0)
@@ -97,7 +97,8 @@ def test_a_page_without_items_is_not_the_end_of_a_collection() -> None:
     context = replace(_means([]), dynamo=dynamo, reads=dynamo)
 
     put = [
-        Appending.begin(context, Pending(COLLECTION, {}, f"tag-{n}")).carry_out() for n in (1, 2)
+        Appending.begin(context, PendingAppend(COLLECTION, {}, f"tag-{n}")).carry_out()
+        for n in (1, 2)
     ]
 
     assert [one.number for one in put] == [1, 2]

@@ -14,9 +14,9 @@ from countledger.ledger.head import NO_HEAD, Head, encode_head
 from countledger.ledger.ids import id_of_key
 from countledger.ledger.limits import HORIZON_DEFAULT_MS, HOUR_MS, MINUTE_MS
 from countledger.ledger.operations import Put
+from countledger.producers.event import Status
 from countledger.producers.ingest.late import LateResender, LateStatus, late_status
 from countledger.producers.ingest.redrive import entries_in
-from countledger.producers.receipt import Status
 from tests.unit.ledger.clocks import NOW_MS
 from tests.unit.ledger.memory import Fault, MemoryClient
 from tests.unit.producers.ingest.world import World
