@@ -90,8 +90,7 @@ class Groups:
     def remove(self, group: str, counters: Iterable[str]) -> list[str]:
         """Remove counters from a group: two write units and two read units for each.
 
-        For a ranked group two write units and a read unit more. Removing a counter that is no
-        member is no error.
+        For a ranked group two write units and a read unit more. Other counters are skipped.
 
         Returns:
             The counters that were members.

@@ -180,7 +180,7 @@ def test_what_an_older_revision_tells_arms_no_newer_one(world: World) -> None:
     assert world.passed == [(4, 100), (5, 90)]
 
 
-def test_what_the_last_revision_has_still_to_evaluator_is_not_lost(world: World) -> None:
+def test_what_the_last_revision_has_still_to_evaluate_is_not_lost(world: World) -> None:
     """The stream lags; meanwhile the rule was changed, and the total told by the new revision."""
     first = world.rule(counter="a:1")
     world.clock.at_ms = first.effective_from_ms
