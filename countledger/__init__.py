@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from countledger.ledger.total import Total
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claim import Claim
     from countledger.producers.compensation import Correction
     from countledger.producers.event import Event, Receipt, Status
-    from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
+    from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
@@ -76,12 +76,12 @@ __all__ = [
     "Head",
     "IdempotencyKey",
     "ItemChange",
-    "ItemRemoval",
+    "ItemDeletion",
     "Judgement",
     "Kind",
     "Namespace",
     "NewItem",
-    "Pending",
+    "PendingEntry",
     "Ranked",
     "Receipt",
     "Remedy",
@@ -130,14 +130,14 @@ _MODULES: Final = {
     "Total": "countledger.ledger.total",
     "Buffering": "countledger.producers.buffer.buffering",
     "Failure": "countledger.producers.buffer.errors",
-    "Pending": "countledger.producers.buffer.outcomes",
+    "PendingEntry": "countledger.producers.buffer.outcomes",
     "BufferedProducer": "countledger.producers.buffer.producer",
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",
     "Correction": "countledger.producers.compensation",
     "Event": "countledger.producers.event",
     "ItemChange": "countledger.producers.own_items",
-    "ItemRemoval": "countledger.producers.own_items",
+    "ItemDeletion": "countledger.producers.own_items",
     "NewItem": "countledger.producers.own_items",
     "Receipt": "countledger.producers.event",
     "Status": "countledger.producers.event",

@@ -1,4 +1,4 @@
-"""Sending entries into the stream: packed, by PutRecords, what failed again and nothing else."""
+"""Sends packed entries into the stream with PutRecords; only records that failed are repeated."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.entry import Entry
 
-# What one call of the service takes: so many records, and so many bytes with their keys.
+# The limits of one call: the number of records, and their bytes with partition keys.
 CALL_RECORDS: Final = 500
 CALL_BYTES: Final = 5 * 1024 * 1024
-# The sequence number of a record, or why it has none.
+# The sequence number of a record, or its error.
 _Answer: TypeAlias = str | CountledgerError
 
 
 class Sent(NamedTuple):
-    """The acknowledgement of the stream: it holds the entry, which will be in the ledger.
+    """The acknowledgement of the stream: it has the entry, and the ingest will write it.
 
-    A refusal by the ledger (a key used with another delta, a strict counter) cannot be known here:
-    such an entry goes to the ingest's quarantine.
+    If the ledger refuses the entry (a key used with another delta, a strict counter), that is not
+    known here: the ingest quarantines the entry.
     """
 
     counter: str
@@ -70,18 +70,20 @@ class RecordsProgress:
     Attributes:
         pending: the numbers of the records to send.
         answers: the last answer to each record.
-        lost: the records of which an attempt got no answer and may have been stored.
+        maybe_stored: the records of which an attempt got no answer and may have been stored.
     """
 
     pending: tuple[int, ...]
     answers: Mapping[int, _Answer] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    maybe_stored: frozenset[int] = frozenset()
 
     def after(self, answers: Mapping[int, _Answer]) -> RecordsProgress:
         """The same after these answers."""
-        lost = {number for number, answer in answers.items() if isinstance(answer, Unclear)}
+        maybe_stored = {number for number, answer in answers.items() if isinstance(answer, Unclear)}
         pending = (number for number, answer in answers.items() if isinstance(answer, PASSING))
-        return RecordsProgress(tuple(pending), {**self.answers, **answers}, self.lost | lost)
+        return RecordsProgress(
+            tuple(pending), {**self.answers, **answers}, self.maybe_stored | maybe_stored
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,14 @@ class KinesisSender:
     """Sends entries into a stream.
 
     Attributes:
-        client: of Kinesis; its SDK does not retry.
+        client: a Kinesis client whose SDK does not retry.
         stream: the stream's ARN or name.
         clock: waits between the attempts.
-        random: what the jitter is drawn from.
-        backoff: how often a record is sent, and how long between.
-        again_ms: for how long behind its first attempt a record is sent again. A bare key counts as
-            made when its record arrives: by a process that stood still in between it would be
-            another one, of a time when the first may be merged.
+        random: the source of the jitter.
+        backoff: the number of attempts, and the pauses between them.
+        retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
+            key is the arrival of its record: after a long pause of this process, the second record
+            would be another entry, at a time when the first may be merged already.
     """
 
     client: KinesisClient
@@ -104,15 +106,15 @@ class KinesisSender:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
-    again_ms: int = HORIZON_MIN_MS // 2
+    retry_period_ms: int = HORIZON_MIN_MS // 2
 
     def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
 
-        Sent again, an entry is known again by the ingest: it cannot count twice.
+        The ingest recognises an entry that is sent again: it cannot count twice.
 
         Returns:
-            One outcome for each entry, in their order; an error is this entry's own.
+            One outcome for each entry, in their order; an error is the outcome of its entry only.
         """
         outcomes: list[KinesisOutcome] = []
         for call in calls(pack(entries)):
@@ -121,8 +123,8 @@ class KinesisSender:
         return outcomes
 
     def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
-        """Each record's sequence number, or why it has none."""
-        until_ms = self.clock.now_ms() + self.again_ms
+        """The sequence number of each record, or its error."""
+        until_ms = self.clock.now_ms() + self.retry_period_ms
         steps = attempt(
             RecordsProgress(tuple(range(len(records)))),
             lambda progress: Send([records[number] for number in progress.pending]),
@@ -132,7 +134,7 @@ class KinesisSender:
         )
         progress = run(steps, self._perform)
         answers = dict(progress.answers)
-        for number in progress.lost:
+        for number in progress.maybe_stored:
             answer = answers[number]
             if not isinstance(answer, str):
                 answers[number] = Unclear(str(answer))
@@ -171,15 +173,17 @@ class KinesisSender:
                 Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
                 **place,
             )
-        told: Any = answer.get("Records", [])
-        if len(told) != len(records):
-            # botocore takes whatever comes with status 200 for a success.
-            raise Unclear(f"{what}: no clear answer (it tells of {len(told)} records)")
-        return [_told(one, what) for one in told]
+        results: Any = answer.get("Records", [])
+        if len(results) != len(records):
+            # botocore accepts any body with status 200 as a success.
+            raise Unclear(
+                f"{what}: no clear answer (it has {len(results)} of {len(records)} records)"
+            )
+        return [_record_answer(one, what) for one in results]
 
 
 def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
-    """The records, as many to a call as it takes."""
+    """The records, grouped into calls within the limits."""
     held: list[Aggregate] = []
     size = 0
     for record in records:
@@ -192,8 +196,8 @@ def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
         yield held
 
 
-def _told(answer: dict[str, str], what: str) -> _Answer:
-    """What the service says of one record of a call."""
+def _record_answer(answer: dict[str, str], what: str) -> _Answer:
+    """The answer of the service for one record of a call."""
     code = answer.get("ErrorCode")
     if code == "ProvisionedThroughputExceededException":
         return Throttled(f"{what}: the shard is busy")

@@ -225,8 +225,9 @@ def refused_by(definition: Definition, part: Part, item: Item | None) -> BoundRe
     Raises:
         StaleDefinition: it is gone, or belongs to another incarnation of the counter.
     """
-    state = decode_state(definition.expect(item))
-    refused = refusal(definition.counter, state, part.delta)
+    if item is None or not definition.is_of(item):
+        raise definition.stale()
+    refused = refusal(definition.counter, decode_state(item), part.delta)
     if refused is None:
         raise CorruptItem(
             f"strict counter {definition.counter!r}: total, bounds and headroom contradict each "

@@ -114,7 +114,7 @@ def forget_before_the_answer(patch: pytest.MonkeyPatch) -> None:
     def forgetful(pendings: Any, kept: Any) -> None:  # noqa: ANN401 - handed on
         keep(pendings, kept)
         if kept is not None:
-            kept.settle([row for one in pendings for row in one.rows or []], [])
+            kept.update([row for one in pendings for row in one.rows or []], [])
 
     patch.setattr(delivery, "keep", forgetful)
 
@@ -168,9 +168,9 @@ def markers_by_age(patch: pytest.MonkeyPatch) -> None:
         now_ms = max((marker["at"] for marker in markers), default=0)
         for marker in markers:
             key = {name: marker[name] for name in ("counter", "part")}
-            leftovers._delete(key, Compare("at", "<=", now_ms))
+            leftovers._delete_item(key, Compare("at", "<=", now_ms))
 
-    patch.setattr(Leftovers, "_remove_old", remove)
+    patch.setattr(Leftovers, "_delete_old", remove)
 
 
 # ---- sequences ----
@@ -365,4 +365,4 @@ def forks_share_a_lease(patch: pytest.MonkeyPatch) -> None:
 
 def forks_keep_events(patch: pytest.MonkeyPatch) -> None:
     """A child sends what its parent had in hand."""
-    patch.setattr(BufferedProducer, "start_anew", lambda _producer: None)
+    patch.setattr(BufferedProducer, "restart_in_fork", lambda _producer: None)

@@ -145,7 +145,7 @@ def test_a_counter_that_moved_at_the_last_moment_is_left_alone(world: World) -> 
     (repair,) = repairer.repair([COUNTER])
 
     assert repair.remedy is Remedy.SKIPPED
-    assert "at the last moment" in repair.reason
+    assert "just before the write" in repair.reason
     assert world.total()["total"] == 13
     assert world.repair().remedy is Remedy.REPAIRED
     assert world.total()["total"] == 12

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 
@@ -172,7 +172,7 @@ def test_a_failure_is_told_once() -> None:
 
     with producer_on(dynamo) as producer:
         pending = producer.add("a:b", 2)
-        heard: list[Pending] = []
+        heard: list[PendingEntry] = []
         called = producer.add("a:b", 3)
         called.add_done_callback(heard.append)
         with pytest.raises(NotRecorded):
@@ -247,7 +247,7 @@ def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
     producer = producer_on(gated, Buffering(max_entries=25, when_full="error"))
     for _ in range(25):
         producer.add("a:b", 1)
-    with pytest.raises(BufferFull, match="25 entries wait"):
+    with pytest.raises(BufferFull, match="25 entries are not acknowledged"):
         producer.add("a:b", 1)
     patient = producer_on(gated, Buffering(max_entries=25))
     adder = threading.Thread(target=lambda: [patient.add("a:c", 1) for _ in range(60)])
@@ -289,7 +289,7 @@ def test_an_interrupted_add_holds_no_room(
     producer.add("a:b", 1)
     take = ThreadedBuffer._take
 
-    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[Pending]) -> list[Pending]:
+    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         if taken:
             take(buffer, pendings)
         raise KeyboardInterrupt
@@ -313,7 +313,7 @@ def test_failures_that_nobody_asks_after_are_bounded() -> None:
     while not last.done:
         threading.Event().wait(0.001)
 
-    with pytest.raises(BufferFull, match="nobody asked after them"):
+    with pytest.raises(BufferFull, match="their errors were not read"):
         producer.add("a:b", 1)
     with pytest.raises(NotRecorded):
         producer.flush()
