@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from countledger.ledger.total import Total
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.producer import BufferedProducer
     from countledger.producers.claims.claim import Claim
     from countledger.producers.compensation import Correction
@@ -81,7 +81,7 @@ __all__ = [
     "Kind",
     "Namespace",
     "NewItem",
-    "Pending",
+    "PendingEntry",
     "Ranked",
     "Receipt",
     "Remedy",
@@ -130,7 +130,7 @@ _MODULES: Final = {
     "Total": "countledger.ledger.total",
     "Buffering": "countledger.producers.buffer.buffering",
     "Failure": "countledger.producers.buffer.errors",
-    "Pending": "countledger.producers.buffer.outcomes",
+    "PendingEntry": "countledger.producers.buffer.outcomes",
     "BufferedProducer": "countledger.producers.buffer.producer",
     "BufferStatistics": "countledger.producers.buffer.buffering",
     "Claim": "countledger.producers.claims.claim",

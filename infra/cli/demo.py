@@ -16,8 +16,7 @@ from countledger.infra.cli.engine import require_engine
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import Bars, open_progress, show_json
 from countledger.infra.demo.checks import Report, problems
-from countledger.infra.demo.git import GitUnusable, open_repository
-from countledger.infra.demo.history import count_commits
+from countledger.infra.demo.history import GitUnusable, count_commits, open_repository
 from countledger.infra.demo.run import DemoRun, Via
 from countledger.ledger.amount import to_text
 from countledger.ledger.clock import SystemClock

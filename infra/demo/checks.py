@@ -8,17 +8,18 @@ above must have alerted, nothing else may have, and every file that ends above t
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from countledger.consumers.stream import LedgerStream
+from countledger.consumers.stream import LedgerStream, made_at_ms
 from countledger.infra.demo.history import LINES
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from countledger import CountLedger, Rule, Total
+    from countledger import CountLedger, Total
     from countledger.consumers.alerts.alert import Alert
     from countledger.ledger.clock import Clock
 
@@ -43,15 +44,13 @@ class AlertCheck(NamedTuple):
     """The alerts of a run, oldest first, and what is wrong with them.
 
     `missing` are updates that passed the threshold without an alert, `unexpected` alerts of others,
-    `silent` files that end above it and never alerted; `latencies_s` reach from the acknowledged
-    event that passed the threshold to the alert.
+    `silent` files that end above it and never alerted.
     """
 
     alerts: tuple[Alert, ...] = ()
     missing: tuple[TotalUpdate, ...] = ()
     unexpected: tuple[Alert, ...] = ()
     silent: tuple[str, ...] = ()
-    latencies_s: tuple[float, ...] = ()
 
     @property
     def good(self) -> bool:
@@ -59,68 +58,56 @@ class AlertCheck(NamedTuple):
         return not (self.missing or self.unexpected or self.silent)
 
 
-@dataclass
 class LongFiles:
     """The rule of one run, and what the run saw of it.
 
-    On a `fresh` stack, where nothing was ever counted, the rule may be effective at once, since no
+    `latencies_s` reach from the acknowledged event that passed the threshold to the alert. On a
+    `fresh` stack, where nothing was ever counted, the rule may be effective at once, since no
     evaluator knows older rules; and every long file must alert.
     """
 
-    client: CountLedger
-    clock: Clock
-    fresh: bool = False
-    _passed_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    _updates: list[TotalUpdate] = field(default_factory=list)
-    _read_to: dict[str, str] = field(default_factory=dict)
-
-    def begin(self) -> Rule:
+    def __init__(self, client: CountLedger, clock: Clock, *, fresh: bool) -> None:
         """Make the rule, unless it exists, and wait until it is effective."""
-        alerts = self.client.alerts
-        if self.fresh:
+        self.client, self.fresh = client, fresh
+        self._passed_s: dict[str, list[float]] = defaultdict(list)
+        self._updates: list[TotalUpdate] = []
+        self._read_to: dict[str, str] = {}
+        alerts = client.alerts
+        if fresh:
             alerts = replace(alerts, rules=replace(alerts.rules, delay_ms=0))
-        ((rule, _),) = alerts.apply(
+        ((self._rule, _),) = alerts.apply(
             {RULE: {"prefix": _PREFIX, "threshold": THRESHOLD, "direction": "rising"}}
         )
         # The stream's clock may be another one; on this machine it is ours.
-        margin_ms = 0 if self.fresh else SECOND_MS
-        self.clock.sleep_ms(max(rule.effective_from_ms + margin_ms - self.clock.now_ms(), 0))
-        return rule
+        margin_ms = 0 if fresh else SECOND_MS
+        clock.sleep_ms(max(self._rule.effective_from_ms + margin_ms - clock.now_ms(), 0))
 
     def acknowledged(self, counter: str, old: int, new: int, at_s: float) -> None:
         """An event was acknowledged that takes a counter from the old to the new value."""
         if counter.startswith(_PREFIX) and old < THRESHOLD <= new:
             self._passed_s[counter].append(at_s)
 
-    def check(self, rule: Rule, totals: Mapping[str, Total]) -> AlertCheck:
+    def check(self, totals: Mapping[str, Total]) -> AlertCheck:
         """Compare the alerts so far with what the stream of totals shows by now."""
-        alerts: list[Alert] = []
-        latencies_s: list[float] = []
-        for logged in self.client.alerts.log():
-            if logged.alert.at_ms < rule.effective_from_ms:
-                break
-            if logged.alert.revision == rule.revision:
-                alerts.insert(0, logged.alert)
-                at_s = logged.published_at_ms / SECOND_MS
-                passed_s = [s for s in self._passed_s[logged.alert.counter] if s < at_s]
-                latencies_s += [at_s - s for s in passed_s[-1:]]
-        self._read_on(rule)
-        long = [n for n, t in totals.items() if n.startswith(_PREFIX) and t.total >= THRESHOLD]
-        found = compare(alerts, self._updates, long, fresh=self.fresh)
-        return found._replace(latencies_s=tuple(latencies_s))
-
-    def _read_on(self, rule: Rule) -> None:
-        """Read the stream on: every update of a file's total since the rule is effective."""
+        begun_ms, log = self._rule.effective_from_ms, self.client.alerts.log()
+        since = takewhile(lambda one: one.alert.at_ms >= begun_ms, log)
+        logged = [one for one in since if one.alert.revision == self._rule.revision][::-1]
+        self.latencies_s: list[float] = []
+        for one in logged:
+            at_s = one.published_at_ms / SECOND_MS
+            passed_s = self._passed_s[one.alert.counter]
+            self.latencies_s += [at_s - s for s in passed_s if s < at_s][-1:]
+        # The stream is read on: every update of a file's total since the rule is effective.
         connection = self.client.connection
         stream = LedgerStream(connection.streams(), connection.setting("counters_stream_arn"))
-        for one in stream.shards():
-            for record in stream.after(one.shard, self._read_to.get(one.shard.id)):
-                change = record["dynamodb"]
-                self._read_to[one.shard.id] = change["SequenceNumber"]
-                made_ms = change["ApproximateCreationDateTime"].timestamp() * SECOND_MS
-                update = update_in(change)
-                if update is not None and made_ms >= rule.effective_from_ms:
+        for shard in (one.shard for one in stream.shards()):
+            for record in stream.after(shard, self._read_to.get(shard.id)):
+                self._read_to[shard.id] = record["dynamodb"]["SequenceNumber"]
+                update = update_in(record["dynamodb"])
+                if update is not None and made_at_ms(record) >= begun_ms:
                     self._updates.append(update)
+        long = [n for n, t in totals.items() if n.startswith(_PREFIX) and t.total >= THRESHOLD]
+        return compare([one.alert for one in logged], self._updates, long, fresh=self.fresh)
 
 
 def compare(
@@ -131,12 +118,12 @@ def compare(
     below = {one.counter for one in updates if one.old < THRESHOLD}
     due = {(one.counter, one.version): one for one in updates if one.old < THRESHOLD <= one.new}
     # A file that nobody saw below the threshold may have passed it before the rule.
-    must = [name for name in sorted(long) if fresh or name in below]
+    must = set(long) if fresh else below.intersection(long)
     return AlertCheck(
         alerts=tuple(alerts),
         missing=tuple(due[place] for place in sorted(due.keys() - alerted)),
         unexpected=tuple(one for one in alerts if (one.counter, one.version) not in due),
-        silent=tuple(name for name in must if name not in {counter for counter, _ in alerted}),
+        silent=tuple(sorted(must - {counter for counter, _ in alerted})),
     )
 
 
@@ -152,17 +139,14 @@ def update_in(change: Mapping[str, Any]) -> TotalUpdate | None:
 
 def problems(report: Report) -> list[str]:
     """What is wrong, a clause each; nothing for a good run."""
-    found = []
-    if report["wrong"]:
-        found.append(f"{report['wrong']:,} totals are not what git says")
-    if report["missing"]:
-        found.append(f"{report['missing']:,} events did not reach their totals")
-    alerts = report["alerts_missing"], report["alerts_unexpected"], len(report["alerts_silent"])
-    if any(alerts):
-        text = "{:,} alerts are missing, {:,} were not due, {:,} long files never alerted"
-        found.append(text.format(*alerts))
-    # Kinesis does not say which sendings the ledger knew.
-    if report["duplicates"] is not None and report["duplicates"] < report["resent"]:
-        known = report["duplicates"]
-        found.append(f"only {known:,} of {report['resent']:,} retries were recognised")
-    return found
+    silent, resent, known = len(report["alerts_silent"]), report["resent"], report["duplicates"]
+    alerts = report["alerts_missing"], report["alerts_unexpected"], silent
+    alerts_wrong = "{:,} alerts are missing, {:,} were not due, {:,} long files never alerted"
+    found = {
+        f"{report['wrong']:,} totals are not what git says": report["wrong"],
+        f"{report['missing']:,} events did not reach their totals": report["missing"],
+        alerts_wrong.format(*alerts): any(alerts),
+        # Kinesis does not say which sendings the ledger knew.
+        f"only {known} of {resent:,} retries were recognised": known is not None and known < resent,
+    }
+    return [clause for clause, holds in found.items() if holds]

@@ -18,51 +18,174 @@ the tree of HEAD, `git shortlog` the commits of authors.
 A counter is named after the bytes that git has. Those that a counter name may not hold are written
 as `%XX` and `%` as `%25`; nothing is `%`; a name of more than 512 bytes is cut and ends in `%~` and
 its SHA-256. So different names give different counters.
+
+What git prints depends on more than the history: on configuration, attributes, mail maps,
+replacement refs and the environment. A count must not. So the history is read through a *view*: an
+empty bare repository in a temporary directory that borrows the objects and the shallow boundary of
+the real one, which is asked only where its objects are and what HEAD is.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections import deque
-from dataclasses import dataclass, field
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Event
+from countledger.ledger.errors import SetupError
 from countledger.ledger.keys import has_control_characters
 from countledger.ledger.limits import COUNTER_NAME_MAX_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from countledger.infra.demo.git import View
+    from collections.abc import Iterator, Sequence
 
 LINES: Final = "lines"
 COMMITS: Final = "commits"
-# One event in so many is sent twice, after so many others, as a retry would be.
-RESEND_EVERY: Final = 10
-RESEND_DELAY: Final = 250
-
-_HALF_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
+_CHUNK_BYTES: Final = 1 << 16
+# One command line has space for so many.
+_OBJECTS_AT_ONCE: Final = 500
+_SHA256_HEX_DIGITS: Final = 64
+_PLAIN: Final = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+}
+# Since 2.43 a bare repository may take its attributes from a tree, and always its mail map.
+_OPTIONS: Final = ("-c", "attr.tree=none-of-them", "-c", "mailmap.blob=none-of-them")
+_PARTIAL: Final = "in a partial clone, `git fetch --refetch --no-filter` brings the missing objects"
 _SUBMODULE: Final = "160000"
 # What shortlog prints for a commit whose author line cannot be read; for log it is nobody.
 _UNREADABLE_AUTHOR: Final = b"%aN"
 _LOG: Final = (
     *("log", "--first-parent", "-m", "--reverse", "--no-show-signature", "--encoding=UTF-8"),
     *("--format=tformat:>%H%x00%an", "-z", "--raw", "--numstat", "--no-abbrev", "--no-renames"),
-    *("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short"),
-    "--ignore-submodules=none",
+    *("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"),
 )
-# Mode and object of a path, in hex, on one side of a commit.
-_Side: TypeAlias = "tuple[str, str]"
+# A commit's change of a path: mode and object before and after, in hex; git's delta.
+_Change: TypeAlias = "tuple[tuple[str, str], tuple[str, str], int | None]"
 
 
-@dataclass(slots=True)
-class _Commit:
-    oid: str
-    author: bytes
-    sides: dict[bytes, tuple[_Side, _Side]] = field(default_factory=dict)
-    deltas: dict[bytes, int] = field(default_factory=dict)
+class GitUnusable(SetupError):
+    """Git, the repository, its first commit or an object is missing; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A repository up to the commit `head` (in hex); from a boundary on if it is `shallow`."""
+
+    root: Path
+    head: str
+    shallow: bool
+    environment: dict[str, str]
+
+    def tokens(self, *arguments: str, end: bytes = b"\0") -> Iterator[bytes]:
+        """The output of a git command, cut at each end mark.
+
+        Raises:
+            GitUnusable: the command failed; the text is git's own.
+        """
+        problem = f"git {arguments[0]} failed in {self.root} ({_PARTIAL})"
+        git_dir = Path(self.environment["GIT_DIR"])
+        return _output((*_OPTIONS, *arguments), git_dir, self.environment, problem, end)
+
+    def lines(self, objects: Sequence[str]) -> dict[str, int]:
+        """The lines of objects as git counts them, by object; 0 for a binary one.
+
+        A last line without a newline is a line.
+        """
+        counts = dict.fromkeys(objects, 0)
+        count = ("grep", "-I", "--count", "--null", "--no-color", "-e", "")
+        for n in range(0, len(objects), _OBJECTS_AT_ONCE):
+            chosen = objects[n : n + _OBJECTS_AT_ONCE]
+            for token in self.tokens(*count, *chosen, end=b"\n"):
+                oid, _, lines = token.partition(b"\0")
+                counts[oid.decode()] = int(lines)
+        return counts
+
+
+@contextmanager
+def open_repository(path: Path) -> Iterator[View]:
+    """The repository that holds the path, bare or not, from any of its directories.
+
+    Raises:
+        GitUnusable: git is not installed, the path is in no repository that git opens, or HEAD
+            names no commit.
+    """
+    if not path.is_dir():
+        raise GitUnusable(f"{path} is not a directory: give the path of a git repository")
+    objects, shallow = (path / _ask(path, "--git-path", name) for name in ("objects", "shallow"))
+    try:
+        head = _ask(path, "--verify", "--quiet", "HEAD^{commit}")
+    except GitUnusable:
+        raise GitUnusable(f"{path} has no commit at HEAD: nothing can be counted") from None
+    with tempfile.TemporaryDirectory(prefix="countledger-git-") as name:
+        # Another home hides the user's own configuration and attributes.
+        places = {"GIT_DIR": name, "HOME": name, "XDG_CONFIG_HOME": name}
+        environment = _environment() | _PLAIN | places
+        form = ["--object-format=sha256"] if len(head) == _SHA256_HEX_DIGITS else []
+        init = ("init", "--quiet", "--bare", "--template=", *form)
+        list(_output(init, Path(name), environment, "git cannot make a view", b"\0"))
+        if shallow.exists():
+            Path(name, "shallow").write_bytes(shallow.read_bytes())
+        environment["GIT_OBJECT_DIRECTORY"] = str(objects.resolve())
+        yield View(path, head, shallow.exists(), environment)
+
+
+def _ask(path: Path, *arguments: str) -> str:
+    """One fact of the real repository, found from this path whatever the environment says."""
+    environment = _environment("GIT_CONFIG", "GIT_CEILING", "GIT_DISCOVERY") | {"LC_ALL": "C"}
+    problem = f"{path} cannot be opened"
+    (answer,) = _output(("rev-parse", *arguments), path, environment, problem, b"\0")
+    return os.fsdecode(answer.removesuffix(b"\n"))
+
+
+def _output(
+    arguments: Sequence[str], directory: Path, environment: dict[str, str], problem: str, end: bytes
+) -> Iterator[bytes]:
+    """What git prints, cut at each end mark. It is kept on disk: a history may be large."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            done = subprocess.run(  # noqa: S603 - arguments are ours, and no shell reads them
+                ["git", *arguments],  # noqa: S607 - the user's git, from PATH
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.PIPE,
+                cwd=directory,
+                env=environment,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise GitUnusable("git was not found: install git, the demo needs it") from None
+        except OSError as error:
+            raise GitUnusable(f"{problem}: {error.strerror}") from error
+        # Grep ends with 1 where no file has a line.
+        if done.returncode and not (done.returncode == 1 and "grep" in arguments):
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            reason = lines[0].removeprefix("fatal: ") if lines else "git gave no reason"
+            raise GitUnusable(f"{problem}: {reason}")
+        output.seek(0)
+        rest = b""
+        while chunk := output.read(_CHUNK_BYTES):
+            *whole, rest = (rest + chunk).split(end)
+            yield from whole
+        if rest:
+            yield rest
+
+
+def _environment(*keep: str) -> dict[str, str]:
+    """The environment without what would point git elsewhere or change what it prints."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(keep or ("GIT_EXEC_PATH",))
+    }
 
 
 def count_commits(view: View) -> int:
@@ -73,78 +196,51 @@ def count_commits(view: View) -> int:
 
 def read_events(view: View) -> Iterator[list[Event]]:
     """The events of the history, oldest first, a commit at a time."""
-    for commit in _parse_log(view.tokens(*_LOG, view.head)):
-        events = [Event(counter_name(COMMITS, commit.author), 1, key=commit.oid)]
-        for path, delta in (commit.deltas | _counted(view, commit)).items():
+    for oid, author, changes in _parse_log(view.tokens(*_LOG, view.head)):
+        events = [Event(counter_name(COMMITS, author), 1, key=oid)]
+        for path, delta in _deltas(view, changes).items():
             if delta:
                 # The counter's spelling of the path: valid in a key, and never too long.
                 counter = counter_name(LINES, path)
-                key = f"{commit.oid}:{counter.removeprefix(LINES + ':')}"
-                events.append(Event(counter, delta, key=key))
+                events.append(Event(counter, delta, key=f"{oid}:{counter[len(LINES) + 1 :]}"))
         yield events
 
 
-def _parse_log(tokens: Iterator[bytes]) -> Iterator[_Commit]:
-    r"""Commits from what `git log -z --raw --numstat` prints in this module's format.
+def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[str, bytes, dict[bytes, _Change]]]:
+    r"""Commits (name, author, changes) from what `git log` prints in this module's format.
 
     The pieces between NULs, in order: `>commit`, author; then for each path
     `:mode mode oid oid letter` (the first of a commit after a newline) and the path itself;
     then for each path `added\tremoved\tpath`, with `-` for numbers that git does not print.
     """
-    commit: _Commit | None = None
-    for token in tokens:
-        if token.startswith(b">"):
-            if commit is not None:
-                yield commit
-            commit = _Commit(token[1:].decode(), next(tokens))
-            continue
-        if commit is None:
-            raise AssertionError(f"git log began with {token!r}")
-        fact = token.removeprefix(b"\n")
-        if fact.startswith(b":"):
-            old_mode, new_mode, old_oid, new_oid, _ = fact[1:].decode().split(" ")
-            commit.sides[next(tokens)] = (old_mode, old_oid), (new_mode, new_oid)
-        else:
-            added, removed, path = fact.split(b"\t", 2)
-            if added != b"-":
-                commit.deltas[path] = int(added) - int(removed)
-    if commit is not None:
-        yield commit
+    token = next(tokens, b"")
+    while token:
+        if not token.startswith(b">"):
+            raise AssertionError(f"git log printed {token!r} for a commit")
+        oid, author = token[1:].decode(), next(tokens)
+        changes: dict[bytes, _Change] = {}
+        while (token := next(tokens, b"")) and not token.startswith(b">"):
+            fact = token.removeprefix(b"\n")
+            if fact.startswith(b":"):
+                old_mode, new_mode, old, new, _ = fact[1:].decode().split(" ")
+                changes[next(tokens)] = (old_mode, old), (new_mode, new), None
+            else:
+                added, removed, path = fact.split(b"\t", 2)
+                before, after, _ = changes[path]
+                if added != b"-" and _SUBMODULE not in (before[0], after[0]):
+                    changes[path] = before, after, int(added) - int(removed)
+        yield oid, author, changes
 
 
-def _counted(view: View, commit: _Commit) -> dict[bytes, int]:
-    """The deltas of paths for which git's diff has no such number, counted in the objects."""
-    unknown = {
-        path: sides
-        for path, sides in commit.sides.items()
-        if path not in commit.deltas or any(mode == _SUBMODULE for mode, _ in sides)
-    }
-    files = {oid for sides in unknown.values() for mode, oid in sides if _is_file(mode, oid)}
-    lines = view.lines(sorted(files))
+def _deltas(view: View, changes: dict[bytes, _Change]) -> dict[bytes, int]:
+    """The delta of each path: git's own, or counted in the objects where its diff has none."""
+    sides = {side for *both, delta in changes.values() if delta is None for side in both}
+    # Neither nothing nor a submodule has content here.
+    lines = view.lines([oid for mode, oid in sides if mode != _SUBMODULE and oid.strip("0")])
     return {
-        path: lines.get(new, 0) - lines.get(old, 0)
-        for path, ((_, old), (_, new)) in unknown.items()
+        path: lines.get(new, 0) - lines.get(old, 0) if delta is None else delta
+        for path, ((_, old), (_, new), delta) in changes.items()
     }
-
-
-def _is_file(mode: str, oid: str) -> bool:
-    """Whether git keeps content here: neither nothing nor a submodule."""
-    return mode != _SUBMODULE and oid.strip("0") != ""
-
-
-def with_resends(
-    events: Iterable[Event], *, every: int = RESEND_EVERY, delay: int = RESEND_DELAY
-) -> Iterator[tuple[Event, bool]]:
-    """All events in their order, and every so-many-th once more, later; true for the second."""
-    waiting: deque[tuple[int, Event]] = deque()
-    for number, event in enumerate(events, start=1):
-        yield event, False
-        if number % every == 0:
-            waiting.append((number + delay, event))
-        while waiting and waiting[0][0] <= number:
-            yield waiting.popleft()[1], True
-    for _, event in waiting:
-        yield event, True
 
 
 def read_truth(view: View) -> dict[str, int]:
@@ -152,8 +248,8 @@ def read_truth(view: View) -> dict[str, int]:
     files: dict[bytes, str] = {}
     for token in view.tokens("ls-tree", "-r", "-z", "--full-tree", view.head):
         facts, _, path = token.partition(b"\t")
-        mode, _, oid = facts.decode().split(" ")
-        if _is_file(mode, oid):
+        _, kind, oid = facts.decode().split(" ")
+        if kind == "blob":
             files[path] = oid
     lines_of = view.lines(sorted(set(files.values())))
     truth = {counter_name(LINES, path): lines_of[oid] for path, oid in files.items()}
@@ -172,7 +268,7 @@ def counter_name(namespace: str, name: bytes) -> str:
     if len(rest.encode()) > limit:
         digest = f"%~{sha256(name).hexdigest()}"
         cut = rest.encode()[: limit - len(digest)].decode(errors="ignore")
-        rest = _HALF_ESCAPE.sub("", cut) + digest
+        rest = re.sub(r"%[0-9A-F]?$", "", cut) + digest
     return f"{namespace}:{rest}"
 
 

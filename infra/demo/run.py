@@ -1,38 +1,32 @@
 """The demo's run: a repository's history goes in, and every total is checked against git.
 
-rule         a file that passes 1,000 lines alerts
-emit         every event, every tenth a second time, later
-wait         until the totals have all of them, or nothing moves any more
-check        every counter of the history and of git's truth; every alert
+Each event is sent, every tenth a second time, later. When the totals have all of them, or nothing
+moves any more, every counter of the history and of git's truth is checked, and every alert.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain, tee
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from countledger import Buffering, CountledgerError, Receipt
 from countledger.infra.demo.checks import AlertCheck, LongFiles, Report, problems
-from countledger.infra.demo.history import (
-    LINES,
-    read_events,
-    read_truth,
-    with_resends,
-)
+from countledger.infra.demo.history import COMMITS, LINES, read_events, read_truth
 from countledger.ledger.limits import SECOND_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from countledger import CountLedger, Event, Pending, Total
-    from countledger.infra.demo.git import View
+    from countledger import CountLedger, Event, PendingEntry, Total
+    from countledger.infra.demo.history import View
     from countledger.ledger.clock import Clock
     from countledger.producers.kinesis.sender import Sent
 
+    Sending: TypeAlias = tuple[Event, bool]
     Outcome: TypeAlias = Receipt | Sent | CountledgerError
 
 # A look at the materializer's progress costs a few reads.
@@ -54,39 +48,25 @@ class Via(StrEnum):
 
 @dataclass
 class Lag:
-    """How far totals lag behind what was acknowledged, from counts on one clock.
-
-    A sample is the age of the oldest acknowledged event that is not in its total yet, or 0.
-    """
+    """Samples of the age of the oldest acknowledged event that is not in its total yet, or 0."""
 
     samples_s: list[float] = field(default_factory=list)
-    _counts: list[int] = field(default_factory=lambda: [0])
-    _at_s: list[float] = field(default_factory=lambda: [0.0])
+    _missing: deque[tuple[int, float]] = field(default_factory=deque)
 
     def sample(self, acknowledged: int, materialized: int, at_s: float) -> None:
         """By now so many events were acknowledged, and so many are in their totals."""
-        if acknowledged > self._counts[-1]:
-            self._counts.append(acknowledged)
-            self._at_s.append(at_s)
-        oldest_missing = bisect_left(self._counts, materialized + 1)
-        late = oldest_missing < len(self._counts)
-        self.samples_s.append(at_s - self._at_s[oldest_missing] if late else 0.0)
+        self._missing.append((acknowledged, at_s))
+        while self._missing and self._missing[0][0] <= materialized:
+            self._missing.popleft()
+        self.samples_s.append(at_s - self._missing[0][1] if self._missing else 0.0)
 
 
 @dataclass
 class DemoRun:
-    """One run over one repository.
+    """One run over one repository; `fresh` if nothing was ever counted on the stack.
 
-    Attributes:
-        client: of the stack to count on.
-        view: the repository.
-        clock: gives the time, and waits.
-        on_progress: is called with the commits read, the events recorded and those materialized.
-        via: how events reach the ledger.
-        coalesce: whether events of one counter share entries.
-        drain: returns once nothing is on its way any more, where that can be known.
-        fresh: whether nothing was ever counted on the stack.
-        alerts: what was found of alerts.
+    `on_progress` is called with the commits sent, the events recorded and those materialized.
+    `drain` returns once nothing is on its way any more, where that can be known.
     """
 
     client: CountLedger
@@ -101,8 +81,6 @@ class DemoRun:
     _facts: Counter[str] = field(default_factory=Counter)
     _events_of: Counter[str] = field(default_factory=Counter)
     _sum_of: Counter[str] = field(default_factory=Counter)
-    _sent: deque[tuple[Event, bool]] = field(default_factory=deque)
-    _entries: set[str] = field(default_factory=set)
     _lag: Lag = field(default_factory=Lag)
     _looked_s: float = 0.0
 
@@ -117,7 +95,6 @@ class DemoRun:
         """
         self._before = self._handled()
         self._long_files = LongFiles(self.client, self.clock, fresh=self.fresh)
-        rule = self._long_files.begin()
         units_before, begun_s = self.client.write_units, self._now_s()
         self._emit()
         emitted_s = self._now_s()
@@ -130,7 +107,7 @@ class DemoRun:
         totals |= self.client.totals(sorted(truth.keys() - totals.keys()))
 
         def alerts_arrived() -> int | None:
-            self.alerts = self._long_files.check(rule, totals)
+            self.alerts = self._long_files.check(totals)
             return None if self.alerts.good else len(self.alerts.alerts)
 
         self._await(alerts_arrived)
@@ -142,7 +119,7 @@ class DemoRun:
         ]
         producer = (self.client.write_units - units_before) / events
         materializer = (self._handled()[1] - self._before[1]) / events
-        latencies_s = self.alerts.latencies_s
+        latencies_s = self._long_files.latencies_s
         report: Report = {
             "repo": str(self.view.root),
             "via": str(self.via),
@@ -178,17 +155,20 @@ class DemoRun:
         return {n: round(v, 3) if isinstance(v, float) else v for n, v in report.items()}
 
     def _emit(self) -> None:
-        for outcome in self._outcomes(self._events()):
+        sent, sending = tee(with_resends(chain.from_iterable(read_events(self.view))))
+        entries: set[str] = set()
+        # One outcome for each sent event, in their order.
+        for outcome, (event, again) in zip(self._outcomes(sending), sent, strict=False):
             if isinstance(outcome, CountledgerError):
                 raise outcome
-            event, again = self._sent.popleft()
             known = outcome.status == "duplicate" if isinstance(outcome, Receipt) else again
-            another = not known and not (self.coalesce and outcome.id in self._entries)
+            another = not known and outcome.id not in entries
             self._facts.update(resent=again, duplicates=known, recorded=another, events=not again)
             if self.coalesce:
-                self._entries.add(outcome.id)
+                entries.add(outcome.id)
             if not again:
                 name, before = event.counter, self._sum_of[event.counter]
+                self._facts["commits"] += name.startswith(f"{COMMITS}:")
                 self._events_of[name] += 1
                 self._sum_of[name] += int(event.delta)
                 self._long_files.acknowledged(name, before, self._sum_of[name], self._now_s())
@@ -196,50 +176,37 @@ class DemoRun:
                 self._look()
         self._look()
 
-    def _events(self) -> Iterator[Event]:
-        """The events as they are sent; each is kept until its outcome comes."""
-        for event, again in with_resends(self._history()):
-            self._sent.append((event, again))
-            yield event
-
-    def _history(self) -> Iterator[Event]:
-        for events in read_events(self.view):
-            self._facts["commits"] += 1
-            yield from events
-
-    def _outcomes(self, events: Iterator[Event]) -> Iterator[Outcome]:
-        """Send events; one outcome for each, in their order."""
+    def _outcomes(self, sending: Iterator[Sending]) -> Iterator[Outcome]:
         if self.coalesce:
-            return self._coalesced(events)
+            return self._coalesced(sending)
+        events = (event for event, _ in sending)
         if self.via is Via.KINESIS:
             return self.client.kinesis.send_stream(events)
         return self.client.record_stream(events)
 
-    def _coalesced(self, events: Iterator[Event]) -> Iterator[Outcome]:
+    def _coalesced(self, sending: Iterator[Sending]) -> Iterator[Outcome]:
         """Send events through a buffer, without their keys, which a coalesced entry cannot keep.
 
-        An event that comes a second time is a retry of the entry that holds it: that very entry is
-        sent again.
+        An event that comes a second time is a retry: the very entry that holds it is sent again.
         """
-        first: dict[object, Pending] = {}
-        waiting: deque[tuple[Pending, bool]] = deque()
+        first: dict[object, PendingEntry] = {}
+        waiting: deque[tuple[PendingEntry, bool]] = deque()
+
+        def outcome() -> Outcome:
+            pending, again = waiting.popleft()
+            outcome, entry = pending.wait(), pending.entry
+            return self.client.resend(entry) if again and entry is not None else outcome
+
         with self.client.buffered(Buffering(coalesce=True)) as producer:
-            for event in events:
-                again = event.key in first
+            for event, again in sending:
                 if not again:
                     first[event.key] = producer.add(event.counter, event.delta)
-                waiting.append((first.pop(event.key) if again else first[event.key], again))
+                waiting.append((first[event.key], again))
                 while waiting and (waiting[0][0].done or len(waiting) > _AHEAD):
-                    yield self._coalesced_outcome(*waiting.popleft())
+                    yield outcome()
             producer.flush()
-            for pending, again in waiting:
-                yield self._coalesced_outcome(pending, again)
-
-    def _coalesced_outcome(self, pending: Pending, again: bool) -> Outcome:  # noqa: FBT001 - of a pair
-        outcome = pending.wait()
-        if again and pending.entry is not None and isinstance(outcome, Receipt):
-            return self.client.resend(pending.entry)
-        return outcome
+            while waiting:
+                yield outcome()
 
     def _await(self, arrived: Callable[[], int | None]) -> None:
         """Return once all has arrived (None), or once the number that has stays the same."""
@@ -278,9 +245,22 @@ class DemoRun:
         return self.clock.now_ms() / SECOND_MS
 
 
+def with_resends(events: Iterable[Event], every: int = 10, delay: int = 250) -> Iterator[Sending]:
+    """All events in order; every so-many-th again after so many others, with true, as a retry."""
+    waiting: deque[tuple[int, Event]] = deque()
+    for number, event in enumerate(events, start=1):
+        yield event, False
+        if number % every == 0:
+            waiting.append((number + delay, event))
+        while waiting and waiting[0][0] <= number:
+            yield waiting.popleft()[1], True
+    for _, event in waiting:
+        yield event, True
+
+
 def largest(totals: dict[str, Total]) -> dict[str, int]:
     """The biggest totals: of files, then of authors."""
     by_size = sorted(totals.values(), key=lambda total: (-total.total, total.counter))
-    files = [one for one in by_size if one.counter.startswith(f"{LINES}:")]
-    authors = [one for one in by_size if not one.counter.startswith(f"{LINES}:")]
-    return {one.counter: int(one.total) for one in files[:_LARGEST] + authors[: _LARGEST // 2]}
+    files = [one for one in by_size if one.counter.startswith(f"{LINES}:")][:_LARGEST]
+    authors = [one for one in by_size if one.counter.startswith(f"{COMMITS}:")]
+    return {one.counter: int(one.total) for one in files + authors[: _LARGEST // 2]}

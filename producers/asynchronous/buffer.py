@@ -13,7 +13,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from countledger.ledger.forks import this_process
-from countledger.producers.asynchronous.pending import AsyncOutcomes, AsyncPending, ChangeSignal
+from countledger.producers.asynchronous.pending import (
+    AsyncOutcomes,
+    AsyncPendingEntry,
+    ChangeSignal,
+)
 from countledger.producers.buffer.delivery import undeliverable
 from countledger.producers.buffer.errors import ProducerClosed
 from countledger.producers.buffer.state import BufferState, not_sent, ticks_ms
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.buffering import Buffering, Wait
     from countledger.producers.buffer.delivery import Delivered, EntryMaker
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
 
 
@@ -59,7 +63,7 @@ class AsyncBuffer:
     # ---- processes ----
 
     @property
-    def is_parents(self) -> bool:
+    def belongs_to_parent(self) -> bool:
         """Whether this is a fork of the process that it belongs to."""
         return self._process != this_process()
 
@@ -69,7 +73,7 @@ class AsyncBuffer:
         Raises:
             ProducerClosed: this is a fork of that one.
         """
-        if self.is_parents:
+        if self.belongs_to_parent:
             raise ProducerClosed(
                 "the producer was opened before this process was forked: open one with "
                 "`async with` on an event loop of this process"
@@ -77,7 +81,7 @@ class AsyncBuffer:
 
     # ---- taking ----
 
-    async def take_in(self, pendings: Sequence[Pending]) -> list[AsyncPending]:
+    async def accept(self, pendings: Sequence[PendingEntry]) -> list[AsyncPendingEntry]:
         """Take events in, once there is room; each one's own pending, or the one that it joined.
 
         Raises:
@@ -107,13 +111,13 @@ class AsyncBuffer:
             raise
         taken = [state.take(pending) for pending in pendings]
         self.wake()
-        return [pending for pending in taken if isinstance(pending, AsyncPending)]
+        return [pending for pending in taken if isinstance(pending, AsyncPendingEntry)]
 
     # ---- sending ----
 
     def wake(self) -> None:
         """Send what is due, and mind the time."""
-        if self.is_parents:
+        if self.belongs_to_parent:
             return
         buffer, now_ms = self.state.queue, ticks_ms()
         while (batch := self.state.next_batch(now_ms)) is not None:
@@ -129,17 +133,17 @@ class AsyncBuffer:
         self.wake()
 
     async def _deliver(self, batch: EntryBatch) -> None:
-        if self.is_parents:
+        if self.belongs_to_parent:
             return
         spool, attempts = self.state.spool, self.buffering.attempts
         delivered = await self.sender.deliver(batch, spool, attempts)
-        if not self.is_parents:
+        if not self.belongs_to_parent:
             self._end(batch, delivered)
 
     def _ended(self, batch: EntryBatch, task: asyncio.Task[None]) -> None:
         """A batch's task is done; if it was cancelled, also before it began, the batch ends too."""
         self._tasks.discard(task)
-        if self.is_parents:
+        if self.belongs_to_parent:
             return
         if task.cancelled() and not all(pending.done for pending in batch.pendings):
             cancelled = asyncio.CancelledError("the task that sent it was cancelled")
@@ -148,8 +152,8 @@ class AsyncBuffer:
     def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
         state = self.state
         with self._lock:
-            state.outcomes.settle(batch.pendings, delivered.outcomes)
-        state.outcomes.tell(batch.pendings)
+            state.outcomes.resolve(batch.pendings, delivered.outcomes)
+        state.outcomes.notify(batch.pendings)
         state.ended(batch, delivered)
         self._changes.signal()
         self.wake()
@@ -165,9 +169,9 @@ class AsyncBuffer:
         """
         self.refuse_in_fork()
         buffer, wait = self.state.queue, self.state.wait(timeout_s)
-        mark = buffer.hurry()
+        mark = buffer.make_due()
         self.wake()
-        if not await self._until(lambda: buffer.settled_through(mark), wait):
+        if not await self._until(lambda: buffer.finished_through(mark), wait):
             raise self.state.still_buffered(timeout_s)
         return self.state.outcomes.take_failures()
 
@@ -176,11 +180,11 @@ class AsyncBuffer:
         wait = self.state.wait(timeout_s)
         self.state.closed = True
         self._changes.signal()
-        self.state.queue.hurry()
+        self.state.queue.make_due()
         self.wake()
         await self._until(lambda: not self.state.queue.entries, wait)
 
-    def let_go(self) -> tuple[Failure, ...]:
+    def hand_back(self) -> tuple[Failure, ...]:
         """Hand back whatever is left; the failures that nobody could be told of."""
         under_way = self.state.queue.pending_under_way()
         with self._lock:
@@ -192,7 +196,7 @@ class AsyncBuffer:
         for pending in under_way:
             pending.outcome = not_sent(pending)
         outcomes = self.state.outcomes
-        outcomes.tell([*left, *under_way])
+        outcomes.notify([*left, *under_way])
         return (*failures, *outcomes.report(lost))
 
     async def _until(self, holds: Callable[[], bool], wait: Wait) -> bool:

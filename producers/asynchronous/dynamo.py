@@ -28,7 +28,7 @@ class AsyncDynamoClient(DynamoClient):
 
     __slots__ = ()
 
-    async def put_soon(self, write: Put) -> None:
+    async def put_async(self, write: Put) -> None:
         """As `put`."""
         what = f"PutItem on {write.table}"
         client: Any = self.client
@@ -36,7 +36,7 @@ class AsyncDynamoClient(DynamoClient):
             answer = await client.put_item(**write.arguments(), **METERED)
         self.meter.written(consumed_in(answer, what))
 
-    async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+    async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
         """As `put_batch`."""
         requests: Any = [{"PutRequest": {"Item": encode(item)}} for item in items]
         what = f"BatchWriteItem on {table}"

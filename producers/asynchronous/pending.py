@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from countledger.producers.buffer.outcomes import Outcomes, Pending
+from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from countledger.producers.sender import Outcome
 
 
-class AsyncPending(Pending):
+class AsyncPendingEntry(PendingEntry):
     """An entry on its way; `await` it for its receipt. `result()` knows it once it is `done`."""
 
     __slots__ = ("_awaiting", "_future")
 
-    def __init__(self, fates: Outcomes, counter: str, delta: Amount, entry: Entry | None) -> None:
-        super().__init__(fates, counter, delta, entry)
+    def __init__(
+        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
+    ) -> None:
+        super().__init__(outcomes, counter, delta, entry)
         self._future: asyncio.Future[None] | None = None
         self._awaiting = 0  # by how many
 
@@ -33,9 +35,9 @@ class AsyncPending(Pending):
             ProducerClosed: this is a fork of the process that the entry belongs to.
             CountledgerError: what `CountLedger.record` raises.
         """
-        self.seen = True
+        self.reported = True
         if self.outcome is None:
-            self._fates.refuse_in_a_fork()
+            self._outcomes.refuse_in_a_fork()
             if self._future is None:
                 self._future = asyncio.get_running_loop().create_future()
             self._awaiting += 1
@@ -43,8 +45,8 @@ class AsyncPending(Pending):
                 # Of several who wait for it, one may be cancelled.
                 yield from asyncio.shield(self._future)
             except asyncio.CancelledError:
-                # Where that was the last of them, a failure is to be told to others.
-                self.seen = self._awaiting > 1
+                # Where that was the last of them, a failure is to be notified to others.
+                self.reported = self._awaiting > 1
                 raise
             finally:
                 self._awaiting -= 1
@@ -59,11 +61,11 @@ class AsyncPending(Pending):
 class AsyncOutcomes(Outcomes):
     """Outcomes that are awaited."""
 
-    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> AsyncPending:
+    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> AsyncPendingEntry:
         """A new entry on its way."""
-        return AsyncPending(self, counter, delta, entry)
+        return AsyncPendingEntry(self, counter, delta, entry)
 
-    def outcome_of(self, pending: Pending, timeout_s: float | None) -> Outcome:  # noqa: ARG002 - it never waits
+    def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:  # noqa: ARG002 - it never waits
         """An entry's outcome, if it is known; to wait for it would hold up who is to send it.
 
         Raises:
@@ -71,15 +73,15 @@ class AsyncOutcomes(Outcomes):
         """
         if pending.outcome is None:
             raise TimeoutError(f"no outcome of an entry of {pending.counter!r} yet: await it")
-        pending.seen = True
+        pending.reported = True
         return pending.outcome
 
-    def tell(self, pendings: Iterable[Pending]) -> None:
+    def notify(self, pendings: Iterable[PendingEntry]) -> None:
         """Call whoever wants to be called, and wake whoever waits."""
-        told = list(pendings)
-        super().tell(told)
-        for pending in told:
-            if isinstance(pending, AsyncPending):
+        notified = list(pendings)
+        super().notify(notified)
+        for pending in notified:
+            if isinstance(pending, AsyncPendingEntry):
                 pending.wake()
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.ledger.ids import IdempotencyKey
     from countledger.ledger.namespace import Namespaces
-    from countledger.producers.asynchronous.pending import AsyncPending
+    from countledger.producers.asynchronous.pending import AsyncPendingEntry
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.errors import Failure
 
@@ -78,9 +78,9 @@ class AsyncBufferedProducer:
         self._open_spool = open_spool
         self._maker = maker
         self._on_failure = on_failure
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """Nothing is in hand, and nothing is open."""
         self._buffer = AsyncBuffer(self.buffering, self._maker, self._on_failure)
         self._stack = AsyncExitStack()
@@ -92,9 +92,9 @@ class AsyncBufferedProducer:
             SetupError: aiobotocore is not installed, there is no such stack, or the spool cannot
                 be used.
         """
-        if self._buffer.is_parents:
+        if self._buffer.belongs_to_parent:
             abandon(vars(self).copy())
-            self._begin()
+            self._reset()
         buffer, state = self._buffer, self._buffer.state
         async with AsyncExitStack() as stack:
             buffer.sender = await stack.enter_async_context(self._open_sender())
@@ -104,7 +104,7 @@ class AsyncBufferedProducer:
             state.closed = False
             left = state.left_in_spool()
             if left:
-                await buffer.take_in(left)
+                await buffer.accept(left)
             self._stack = stack.pop_all()
         abandon_in_forks(self)
         return self
@@ -126,7 +126,7 @@ class AsyncBufferedProducer:
         key: str | IdempotencyKey | None = None,
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
-    ) -> AsyncPending:
+    ) -> AsyncPendingEntry:
         """Add to a counter, soon; it waits for nothing but room.
 
         One write unit for each KB of its entry; coalesced events share theirs.
@@ -140,7 +140,7 @@ class AsyncBufferedProducer:
         (pending,) = await self._take([Event(counter, delta, key, occurred_at, note)])
         return pending
 
-    async def add_many(self, events: Iterable[Event]) -> list[AsyncPending]:
+    async def add_many(self, events: Iterable[Event]) -> list[AsyncPendingEntry]:
         """Add many events, each as `add`; with a spool much cheaper than one by one.
 
         Cancelled, it has taken those that found room; if you must know which, `add` one by one.
@@ -148,7 +148,7 @@ class AsyncBufferedProducer:
         Raises:
             BufferFull, SpoolRefused, ProducerClosed: as `BufferedProducer.add_many`.
         """
-        taken: list[AsyncPending] = []
+        taken: list[AsyncPendingEntry] = []
         every = list(events)
         most = min(_CHUNK, self.buffering.max_entries)
         for start in range(0, len(every), most):
@@ -159,9 +159,9 @@ class AsyncBufferedProducer:
                 raise
         return taken
 
-    async def resend(self, entry: Entry) -> AsyncPending:
+    async def resend(self, entry: Entry) -> AsyncPendingEntry:
         """Add an entry that came back with an error, as it is; it cannot count twice."""
-        (pending,) = await self._buffer.take_in([self._buffer.state.pending_again(entry)])
+        (pending,) = await self._buffer.accept([self._buffer.state.pending_again(entry)])
         return pending
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -180,24 +180,24 @@ class AsyncBufferedProducer:
         Raises:
             NotRecorded: as `BufferedProducer.close`; logged, where this is cancelled.
         """
-        if self._buffer.is_parents:
+        if self._buffer.belongs_to_parent:
             abandon(self)
             return
         try:
             await self._buffer.close(timeout_s)
         except asyncio.CancelledError:
-            failures = await self._let_go()
+            failures = await self._hand_back()
             if failures:
                 number, told = len(failures), NotRecorded(failures)
                 _LOG.error("%d entries were in hand as a close was cancelled: %s", number, told)
             raise
-        failures = await self._let_go()
+        failures = await self._hand_back()
         if failures:
             raise NotRecorded(failures)
 
-    async def _let_go(self) -> tuple[Failure, ...]:
+    async def _hand_back(self) -> tuple[Failure, ...]:
         """Hand back whatever is left, and close what was opened."""
-        failures = self._buffer.let_go()
+        failures = self._buffer.hand_back()
         await self._stack.aclose()
         return failures
 
@@ -206,12 +206,10 @@ class AsyncBufferedProducer:
         """What was done so far, and what waits."""
         return self._buffer.state.statistics()
 
-    async def _take(self, events: Sequence[Event]) -> list[AsyncPending]:
+    async def _take(self, events: Sequence[Event]) -> list[AsyncPendingEntry]:
         if not events:
             return []
-        return await self._buffer.take_in(
-            [self._buffer.state.pending_of(event) for event in events]
-        )
+        return await self._buffer.accept([self._buffer.state.pending_of(event) for event in events])
 
 
 def async_producer(

@@ -16,8 +16,8 @@ from countledger.producers.buffer.delivery import (
     ReadNamespace,
     delivered,
     kept,
-    lost,
     sending,
+    unknown_outcomes,
 )
 from countledger.producers.sender import Sender
 
@@ -43,7 +43,7 @@ class AsyncSender(Sender):
 
     async def deliver(self, batch: EntryBatch, spool: Spool | None, attempts: int) -> Delivered:
         """As `BatchDelivery.deliver`. It raises nothing of its own."""
-        perform = PauseCounter(self._perform_soon)
+        perform = PauseCounter(self._perform_async)
         refused = kept(batch, spool)
         if refused is not None:
             return refused
@@ -51,10 +51,10 @@ class AsyncSender(Sender):
             outcomes = await run_async(sending(batch, self, attempts), perform)
         # Any error, also a bug here: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
-            outcomes = lost(batch, error)
+            outcomes = unknown_outcomes(batch, error)
         return delivered(batch, spool, outcomes, perform.pauses)
 
-    async def _perform_soon(self, step: Step) -> Answer:
+    async def _perform_async(self, step: Step) -> Answer:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.wait_ms / 1_000)
         operation = step.operation
@@ -63,8 +63,8 @@ class AsyncSender(Sender):
         dynamo = cast("AsyncDynamoClient", self.dynamo)
         with guarded(step.before_send):
             if isinstance(operation, PutBatch):
-                return await dynamo.put_batch_soon(operation.table, operation.items)
-            return await dynamo.put_soon(operation)
+                return await dynamo.put_batch_async(operation.table, operation.items)
+            return await dynamo.put_async(operation)
 
     async def _read(self, counter: str) -> None:
         name = namespace_of(counter)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from countledger.ledger.attempts import Answer, Step, Steps
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
@@ -67,7 +67,7 @@ class EntryMaker:
         """The entry of one event."""
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
 
-    def make(self, pendings: Iterable[Pending]) -> None:
+    def make(self, pendings: Iterable[PendingEntry]) -> None:
         """Make the entries of coalesced events.
 
         A sum may be 0: its entry is written all the same, for the number of its events.
@@ -83,17 +83,17 @@ class EntryMaker:
                     origin=self.region,
                     events=draft.events,
                 )
-                draft.loose = draft.rows is not None
+                draft.unfrozen = draft.rows is not None
 
 
-def keep(pendings: Iterable[Pending], spool: Spool | None) -> None:
+def keep(pendings: Iterable[PendingEntry], spool: Spool | None) -> None:
     """Replace events by their entries in the spool, before the entries are first sent.
 
     Raises:
         SpoolRefused: the entries are not kept and must not be sent. Their events are still in the
             spool, and become entries with another id at the next start.
     """
-    drafts = [pending for pending in pendings if pending.loose]
+    drafts = [pending for pending in pendings if pending.unfrozen]
     if not drafts or spool is None:
         return
     try:
@@ -104,7 +104,7 @@ def keep(pendings: Iterable[Pending], spool: Spool | None) -> None:
         raise
     finally:
         for draft in drafts:
-            draft.loose = False
+            draft.unfrozen = False
 
 
 # ---- batches ----
@@ -172,7 +172,7 @@ class BatchDelivery:
             outcomes = run(sending(batch, self.sender, self.attempts), perform)
         # Any error, also a bug here: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
-            outcomes = lost(batch, error)
+            outcomes = unknown_outcomes(batch, error)
         return delivered(batch, spool, outcomes, perform.pauses)
 
     def _perform(self, step: Step) -> Answer:
@@ -220,7 +220,7 @@ def sending(batch: EntryBatch, sender: Sender, attempts: int) -> Steps[list[Outc
     return [outcomes[number] for number in range(len(entries))]
 
 
-def lost(batch: EntryBatch, error: BaseException) -> list[Outcome]:
+def unknown_outcomes(batch: EntryBatch, error: BaseException) -> list[Outcome]:
     """The outcomes of a batch that ended with an error which is not one of ours."""
     return [unacknowledged(entry, repr(error)) for entry in _entries(batch)]
 
@@ -232,7 +232,7 @@ def undeliverable(batch: EntryBatch, spool: Spool | None, error: BaseException) 
         return refused
     if isinstance(error, CountledgerError):
         return Delivered([error] * len(batch.pendings), 0)
-    return Delivered(lost(batch, error), 0)
+    return Delivered(unknown_outcomes(batch, error), 0)
 
 
 def delivered(
@@ -248,7 +248,9 @@ def delivered(
     return Delivered(outcomes, waits)
 
 
-def _update_spool(spool: Spool, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
+def _update_spool(
+    spool: Spool, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]
+) -> None:
     acknowledged: list[int] = []
     refused: list[tuple[str, int]] = []
     for pending, outcome in zip(pendings, outcomes, strict=True):
@@ -258,7 +260,7 @@ def _update_spool(spool: Spool, pendings: Sequence[Pending], outcomes: Sequence[
         elif isinstance(outcome, _FINAL_REFUSALS):
             refused += [(str(outcome), row) for row in rows[:1]]
     try:
-        spool.settle(acknowledged, refused)
+        spool.update(acknowledged, refused)
     except CountledgerError:
         # They stay in the spool. Sent again at the next start, they count once.
         _LOG.warning("a spool could not be updated", exc_info=True)

@@ -17,7 +17,7 @@ from countledger.ledger.errors import BadInput, CountledgerError, ServiceFailed,
 
 if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 
 class Failure(NamedTuple):
@@ -41,7 +41,7 @@ class NotTaken(CountledgerError):
             had been taken before: the first so many, in their order. They are sent.
     """
 
-    taken: tuple[Pending, ...] = ()
+    taken: tuple[PendingEntry, ...] = ()
 
 
 class ProducerClosed(NotTaken, BadInput):

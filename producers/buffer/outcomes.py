@@ -24,7 +24,7 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class Pending:
+class PendingEntry:
     """An entry on its way. Of events that were coalesced, all have the same one.
 
     Attributes:
@@ -36,24 +36,26 @@ class Pending:
     """
 
     __slots__ = (
-        "_fates",
+        "_outcomes",
         "callbacks",
         "counter",
         "delta",
         "entry",
         "events",
         "handed_back",
-        "loose",
         "number",
         "outcome",
+        "reported",
         "rows",
-        "seen",
         "since_ms",
         "size",
+        "unfrozen",
     )
 
-    def __init__(self, fates: Outcomes, counter: str, delta: Amount, entry: Entry | None) -> None:
-        self._fates = fates
+    def __init__(
+        self, outcomes: Outcomes, counter: str, delta: Amount, entry: Entry | None
+    ) -> None:
+        self._outcomes = outcomes
         self.counter = counter
         self.delta = delta
         self.entry = entry
@@ -64,10 +66,10 @@ class Pending:
         self.since_ms = 0.0
         self.size = 0
         self.rows: list[int] | None = None  # where it lies in the spool
-        self.loose = False  # whether the spool holds its events still, and not its entry
-        self.seen = False  # whether somebody has been told of its outcome
+        self.unfrozen = False  # whether the spool holds its events still, and not its entry
+        self.reported = False  # whether somebody has been told of its outcome
         self.handed_back = False  # whether the producer's end reported it while it was under way
-        self.callbacks: list[Callable[[Pending], object]] | None = None
+        self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     @property
     def done(self) -> bool:
@@ -92,14 +94,14 @@ class Pending:
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
         """As `result`, with an error of this entry as a value."""
-        return self._fates.outcome_of(self, timeout_s)
+        return self._outcomes.outcome_of(self, timeout_s)
 
-    def add_done_callback(self, callback: Callable[[Pending], object]) -> None:
+    def add_done_callback(self, callback: Callable[[PendingEntry], object]) -> None:
         """Have a function called with this, on a sender's thread, once the outcome is known.
 
         At once and here if it is known already. What it raises is logged.
         """
-        self._fates.call_when_done(self, callback)
+        self._outcomes.call_when_done(self, callback)
 
     def join(self, delta: Amount) -> bool:
         """Take in one more event of the counter; False where the sum is too long for an entry."""
@@ -125,7 +127,7 @@ class Outcomes:
         self._process = this_process()
         self._abandoned = False
         self._on_failure = on_failure
-        self._failed: deque[Pending] = deque()
+        self._failed: deque[PendingEntry] = deque()
         # The rows in the spool of entries that failed, should they be added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
 
@@ -138,11 +140,11 @@ class Outcomes:
         """From now on they are those of a parent."""
         self._abandoned = True
 
-    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:
+    def pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
         """A new entry on its way."""
-        return Pending(self, counter, delta, entry)
+        return PendingEntry(self, counter, delta, entry)
 
-    def settle(self, pendings: Sequence[Pending], outcomes: Sequence[Outcome]) -> None:
+    def resolve(self, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]) -> None:
         """Note outcomes; called under the lock."""
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
@@ -152,7 +154,7 @@ class Outcomes:
                 if self._on_failure is None:
                     self._failed.append(pending)
                 else:
-                    pending.seen = True
+                    pending.reported = True
             if pending.rows and pending.entry:
                 identity = pending.entry.counter, pending.entry.id
                 if isinstance(outcome, Receipt):
@@ -161,7 +163,7 @@ class Outcomes:
                     self._rows[identity] = pending.rows[:1]
         self.changed.notify_all()
 
-    def tell(self, pendings: Iterable[Pending]) -> None:
+    def notify(self, pendings: Iterable[PendingEntry]) -> None:
         """Call whoever wants to be called; outside of the lock."""
         for pending in pendings:
             for callback in pending.callbacks or ():
@@ -180,7 +182,7 @@ class Outcomes:
             _call(self._on_failure, failure)
         return ()
 
-    def outcome_of(self, pending: Pending, timeout_s: float | None) -> Outcome:
+    def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:
         """Wait for an entry's outcome.
 
         Raises:
@@ -190,17 +192,17 @@ class Outcomes:
         if pending.outcome is None:
             self.refuse_in_a_fork()
             until_s = None if timeout_s is None else monotonic() + timeout_s
-            pending.seen = True  # by whom it is waited for, it is not told to others
+            pending.reported = True  # by whom it is waited for, it is not told to others
             try:
                 with self.changed:
                     for _ in self.waiting(until_s):
                         if pending.done:
                             break
             finally:
-                pending.seen = pending.done  # also where the wait was interrupted
+                pending.reported = pending.done  # also where the wait was interrupted
         if pending.outcome is None:
             raise TimeoutError(f"no outcome of an entry of {pending.counter!r} in {timeout_s} s")
-        pending.seen = True
+        pending.reported = True
         return pending.outcome
 
     def waiting(self, until_s: float | None) -> Iterator[None]:
@@ -225,7 +227,9 @@ class Outcomes:
                 return
             self.changed.wait(left_s)
 
-    def call_when_done(self, pending: Pending, callback: Callable[[Pending], object]) -> None:
+    def call_when_done(
+        self, pending: PendingEntry, callback: Callable[[PendingEntry], object]
+    ) -> None:
         """Have a function called once the outcome is known; here and now if it is.
 
         Raises:
@@ -237,7 +241,7 @@ class Outcomes:
             if pending.outcome is None:
                 pending.callbacks = [*(pending.callbacks or ()), callback]
                 return
-        pending.seen = True
+        pending.reported = True
         _call(callback, pending)
 
     def refuse_in_a_fork(self) -> None:
@@ -251,9 +255,9 @@ class Outcomes:
                 "the entry was added before this process was forked: ask its parent"
             )
 
-    def unseen(self) -> int:
+    def unreported(self) -> int:
         """How many failures nobody has asked after; called under the lock."""
-        while self._failed and self._failed[0].seen:
+        while self._failed and self._failed[0].reported:
             self._failed.popleft()
         return len(self._failed)
 
@@ -262,7 +266,7 @@ class Outcomes:
         failures = tuple(
             Failure(pending.entry, pending.outcome)
             for pending in self._failed
-            if not pending.seen
+            if not pending.reported
             and pending.outcome is not None
             and not isinstance(pending.outcome, Receipt)
         )

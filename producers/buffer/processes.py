@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         def close(self, timeout_s: float | None = ...) -> None:
             """Send what is left."""
 
-        def start_anew(self) -> None:
+        def restart_in_fork(self) -> None:
             """Begin again in a fork, with nothing in hand."""
 
 
@@ -66,10 +66,10 @@ def _close_all() -> None:
             _LOG.exception("entries were in hand as the process ended")
 
 
-def _start_anew() -> None:
+def _restart_all() -> None:
     """A fork has none of the threads, its locks may be held for ever, the events are not its."""
     for producer in list(_OPEN):
-        producer.start_anew()
+        producer.restart_in_fork()
     util = _multiprocessing()
     if _OPEN and util is not None:
         # It drops the finalizers of its parent behind this, and calls then what is named here.
@@ -112,4 +112,4 @@ def _time_left_s(arguments: tuple[Any, ...]) -> float | None:
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
+    os.register_at_fork(after_in_child=_restart_all)

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from countledger.ledger.ids import IdempotencyKey
     from countledger.producers.buffer.buffering import Buffering, BufferStatistics
     from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.processes import P, R
     from countledger.producers.sender import Outcome
 
 # Events that are spooled by one commit.
 _CHUNK: Final = 500
 # How many events `record_stream` adds before it waits for the first of them.
-_AHEAD: Final = 20_000
+_AHEAD_MAX: Final = 20_000
 # Held while a fork begins again: of several threads that come first, one does.
-_BEGINNING: Final = lock_open_in_forks()
+_RESET_LOCK: Final = lock_open_in_forks()
 
 
 class BufferedProducer:
@@ -86,12 +86,12 @@ class BufferedProducer:
             self._spool = Spool.open(buffering.spool, ledger=ledger, fsync=buffering.fsync)
         self._closed = False
         self._joins = buffering.coalesce and self._spool is None
-        self._begin()
+        self._reset()
         opened(self)
         try:
             left = self._buffer.state.left_in_spool()
             if left:
-                self._buffer.take_in(left)
+                self._buffer.accept(left)
         except BaseException:
             # Else nobody could open the spool again before this process ends.
             closed(self)
@@ -107,7 +107,7 @@ class BufferedProducer:
         key: str | IdempotencyKey | None = None,
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
-    ) -> Pending:
+    ) -> PendingEntry:
         """Add to a counter, soon: as `CountLedger.record`, without waiting for it.
 
         One write unit for each KB of its entry; coalesced events share theirs.
@@ -127,7 +127,7 @@ class BufferedProducer:
                 return joined
         return self._take([Event(counter, delta, key, occurred_at, note)])[0]
 
-    def add_many(self, events: Iterable[Event]) -> list[Pending]:
+    def add_many(self, events: Iterable[Event]) -> list[PendingEntry]:
         """Add many events; with a spool much cheaper than one by one.
 
         They are gathered first: if that fails, nothing was taken.
@@ -139,7 +139,7 @@ class BufferedProducer:
             BufferFull, SpoolRefused, ProducerClosed: as `add`; `taken` has the entries of the
                 events that were taken, which are the first ones.
         """
-        taken: list[Pending] = []
+        taken: list[PendingEntry] = []
         every = list(events)
         most = min(_CHUNK, self.buffering.max_entries)
         for start in range(0, len(every), most):
@@ -167,25 +167,25 @@ class BufferedProducer:
         Yields:
             One outcome for each event, in their order.
         """
-        waiting: deque[Pending | NotTaken] = deque()
+        waiting: deque[PendingEntry | NotTaken] = deque()
         for event in events:
             try:
                 waiting.extend(self._take([event]))
             except NotTaken as error:
                 waiting.append(error)
-            while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD):
+            while waiting and (_is_known(waiting[0]) or len(waiting) > _AHEAD_MAX):
                 yield _outcome(waiting.popleft())
-        self._buffer.hurry()
+        self._buffer.make_due()
         while waiting:
             yield _outcome(waiting.popleft())
 
-    def resend(self, entry: Entry) -> Pending:
+    def resend(self, entry: Entry) -> PendingEntry:
         """Add an entry that came back with an error, as it is; it cannot count twice.
 
         Raises:
             As `add`.
         """
-        return self._buffer.take_in([self._buffer.state.pending_again(entry)])[0]
+        return self._buffer.accept([self._buffer.state.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send all that was added so far, and wait until it is acknowledged.
@@ -260,37 +260,37 @@ class BufferedProducer:
         if self._spool is not None:
             self._spool.forget([row.row for row, _ in self._spool.refused()])
 
-    def start_anew(self) -> None:
+    def restart_in_fork(self) -> None:
         """Begin again in a fork, with nothing in hand."""
         _, parents = self._mine
         parents.outcomes.abandon()
         abandon(parents)
-        self._begin()
+        self._reset()
 
     @property
     def _buffer(self) -> ThreadedBuffer:
         """The one of this process; a fork that Python has not seen begins again here."""
         if self._mine[0] != this_process():
-            with _BEGINNING:
+            with _RESET_LOCK:
                 if self._mine[0] != this_process():
-                    self.start_anew()
+                    self.restart_in_fork()
         return self._mine[1]
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         lock = Lock()
         outcomes = Outcomes(lock, self._on_failure)
         spool, is_closed = self._spool, self._closed
         state = BufferState(self.buffering, self._maker, spool, outcomes, closed=is_closed)
         self._mine = this_process(), ThreadedBuffer(state, lock, self._make_delivery)
 
-    def _take(self, events: Sequence[Event]) -> list[Pending]:
+    def _take(self, events: Sequence[Event]) -> list[PendingEntry]:
         own = self._buffer
-        return own.take_in([own.state.pending_of(event) for event in events]) if events else []
+        return own.accept([own.state.pending_of(event) for event in events]) if events else []
 
 
-def _is_known(one: Pending | NotTaken) -> bool:
+def _is_known(one: PendingEntry | NotTaken) -> bool:
     return isinstance(one, NotTaken) or one.done
 
 
-def _outcome(one: Pending | NotTaken) -> Outcome:
+def _outcome(one: PendingEntry | NotTaken) -> Outcome:
     return one if isinstance(one, NotTaken) else one.wait()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from countledger.ledger.amount import Amount
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Buffering
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 # Roughly what an entry takes beside its texts.
 _ENTRY_BYTES: Final = 400
@@ -38,7 +38,7 @@ class EntryBatch:
         keyed: whether it is one entry to go by conditional put.
     """
 
-    pendings: list[Pending]
+    pendings: list[PendingEntry]
     keyed: bool
 
 
@@ -68,11 +68,11 @@ class SendQueue:
     entries: int = 0
     size: int = 0
     limit: float = 0
-    _window: dict[str, Pending] = field(default_factory=dict)
+    _window: dict[str, PendingEntry] = field(default_factory=dict)
     _window_events: int = 0
     _window_since_ms: float = 0
-    _plain: deque[Pending] = field(default_factory=deque)
-    _keyed: deque[Pending] = field(default_factory=deque)
+    _plain: deque[PendingEntry] = field(default_factory=deque)
+    _keyed: deque[PendingEntry] = field(default_factory=deque)
     _under_way: dict[EntryBatch, None] = field(default_factory=dict)
     _last: int = 0
     _due_through: int = 0
@@ -118,12 +118,12 @@ class SendQueue:
         self.entries = sum(entries for entries, _ in sizes)
         self.size = sum(size for _, size in sizes)
 
-    def put(self, pending: Pending, now_ms: float) -> None:
+    def put(self, pending: PendingEntry, now_ms: float) -> None:
         """Take an entry that is made, into room that is reserved."""
         pending.since_ms = now_ms
         self._queue(pending)
 
-    def join(self, counter: str, delta: Amount) -> Pending | None:
+    def join(self, counter: str, delta: Amount) -> PendingEntry | None:
         """Take one more event into the window; None where none of its counter is there."""
         pending = self._window.get(counter)
         if pending is None:
@@ -137,7 +137,7 @@ class SendQueue:
             self._close_window()
         return pending
 
-    def open(self, pending: Pending, now_ms: float) -> None:
+    def open(self, pending: PendingEntry, now_ms: float) -> None:
         """Take a counter's first event into the window, into room that is reserved."""
         if not self._window:
             self._window_since_ms = now_ms
@@ -183,7 +183,7 @@ class SendQueue:
             ready += -(-len(self._plain) // BATCH_WRITE_ITEMS)
         return min(ready, int(self.limit) - len(self._under_way))
 
-    def settle(self, batch: EntryBatch, *, slow_down: bool) -> None:
+    def finish(self, batch: EntryBatch, *, slow_down: bool) -> None:
         """A batch came to its end: its room is free.
 
         Args:
@@ -199,19 +199,19 @@ class SendQueue:
 
     # ---- hurrying ----
 
-    def hurry(self) -> int:
-        """Make all that was taken due now; a mark for `settled_through`."""
+    def make_due(self) -> int:
+        """Make all that was taken due now; a mark for `finished_through`."""
         self._close_window()
         self._due_through = self._last
         return self._last
 
-    def settled_through(self, mark: int) -> bool:
+    def finished_through(self, mark: int) -> bool:
         """Whether all that was there at a mark has come to its end."""
         first = [queue[0].number for queue in (self._plain, self._keyed) if queue]
         first += [batch.pendings[0].number for batch in self._under_way]
         return all(number > mark for number in first)
 
-    def withdraw(self) -> list[Pending]:
+    def withdraw(self) -> list[PendingEntry]:
         """Take out all that waits and is not under way."""
         self._close_window()
         waiting = [*self._plain, *self._keyed]
@@ -220,7 +220,7 @@ class SendQueue:
         self.release(len(waiting), sum(one.size for one in waiting))
         return waiting
 
-    def pending_under_way(self) -> list[Pending]:
+    def pending_under_way(self) -> list[PendingEntry]:
         """The entries that are on their way."""
         return [pending for batch in self._under_way for pending in batch.pendings]
 
@@ -231,7 +231,7 @@ class SendQueue:
 
     # ---- inside ----
 
-    def _queue(self, pending: Pending) -> None:
+    def _queue(self, pending: PendingEntry) -> None:
         self._last += 1
         pending.number = self._last
         keyed = pending.entry is not None and pending.entry.key is not None

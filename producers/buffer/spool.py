@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 # "ctls", so that no other program's database is taken for a spool.
 _APPLICATION: Final = 0x63746C73
@@ -99,7 +99,7 @@ class Spool:
         _OPEN.add(spool)
         return spool
 
-    def append(self, pendings: Sequence[Pending]) -> None:
+    def append(self, pendings: Sequence[PendingEntry]) -> None:
         """Keep pending entries, or events, each in a row of its own: one commit.
 
         Raises:
@@ -113,7 +113,7 @@ class Spool:
             self.connection.executemany("INSERT INTO rows (row, body) VALUES (?, ?)", rows)
             self.next_row += len(rows)
 
-    def freeze(self, pendings: Iterable[Pending]) -> None:
+    def freeze(self, pendings: Iterable[PendingEntry]) -> None:
         """Keep the entries that were made of events, in place of these: one commit.
 
         Raises:
@@ -130,7 +130,7 @@ class Spool:
                 )
                 self._delete(pending.rows[1:])
 
-    def settle(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
+    def update(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
         """Forget what is acknowledged, and put aside what can never be: one commit.
 
         If the spool is closed nothing is done: all of it comes again at the next start.
@@ -168,13 +168,13 @@ class Spool:
             self._delete(rows)
 
     @property
-    def is_parents(self) -> bool:
+    def belongs_to_parent(self) -> bool:
         """Whether this is a fork of the process that it belongs to."""
         return self.process != this_process()
 
     def close(self) -> None:
         """Let go of the file; in a fork it is left alone."""
-        if self.is_parents:
+        if self.belongs_to_parent:
             abandon(self.connection)
             return
         with self._lock, _refusing(self.path):
@@ -193,7 +193,7 @@ class Spool:
             raise SpoolRefused(f"spool {self.path!r} holds what is no entry: {error}") from error
 
     def _refuse_in_a_fork(self) -> None:
-        if self.is_parents:
+        if self.belongs_to_parent:
             raise SpoolRefused(
                 f"spool {self.path!r} is that of the process that this one was forked from: make a "
                 "producer here, with a spool of its own"
@@ -225,7 +225,7 @@ class Spool:
 def _leave_to_the_parent() -> None:
     """In a fork: nothing may touch or close what was open, not even Python as it ends."""
     for spool in _OPEN:
-        if spool.is_parents:
+        if spool.belongs_to_parent:
             abandon(spool.connection)
 
 

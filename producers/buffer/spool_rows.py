@@ -9,7 +9,7 @@ from countledger.ledger.amount import Amount, from_number, to_text
 from countledger.ledger.entry import Entry
 
 if TYPE_CHECKING:
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 
 class Spooled(NamedTuple):
@@ -28,7 +28,7 @@ class Spooled(NamedTuple):
     entry: Entry | None
 
 
-def encode_row(pending: Pending) -> str:
+def encode_row(pending: PendingEntry) -> str:
     """The text of a pending entry, or of the one event that it was added for."""
     entry = pending.entry
     if entry is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.buffering import Buffering, Wait
     from countledger.producers.buffer.delivery import Delivered, EntryMaker
-    from countledger.producers.buffer.outcomes import Outcomes, Pending
+    from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.spool import Spool
     from countledger.producers.event import Event
@@ -36,7 +36,7 @@ def ticks_ms() -> float:
     return monotonic() * 1_000
 
 
-def not_sent(pending: Pending) -> CountledgerError:
+def not_sent(pending: PendingEntry) -> CountledgerError:
     """Why an entry comes back at the end."""
     if pending.entry is None:
         return ProducerClosed(f"events of {pending.counter!r} stay in the spool: {_CLOSED}")
@@ -74,19 +74,19 @@ class BufferState:
 
     # ---- taking ----
 
-    def pending_of(self, event: Event) -> Pending:
+    def pending_of(self, event: Event) -> PendingEntry:
         """The pending entry of an event: made at once, unless it is to be coalesced."""
         coalesced = self.buffering.coalesce and may_coalesce(event)
         entry = None if coalesced else self.maker.of_event(event)
         return self._pending(event.counter, event.delta, entry)
 
-    def pending_again(self, entry: Entry) -> Pending:
+    def pending_again(self, entry: Entry) -> PendingEntry:
         """The pending entry of one that came back; in the spool it keeps its row."""
         pending = self._pending(entry.counter, entry.delta, entry)
         pending.rows = self.outcomes.rows_of(entry.counter, entry.id)
         return pending
 
-    def left_in_spool(self) -> list[Pending]:
+    def left_in_spool(self) -> list[PendingEntry]:
         """What an earlier process left; events that were to be coalesced are so, if that is on.
 
         Raises:
@@ -105,7 +105,7 @@ class BufferState:
         return pendings
 
     def has_headroom(self, entries: int, size: int, *, over: bool = False) -> bool:
-        """Reserve room; without it, what is in hand is to hurry, and its owner to wait.
+        """Reserve room; without it, what is in hand is to make_due, and its owner to wait.
 
         Raises:
             ProducerClosed: no more is taken.
@@ -113,7 +113,7 @@ class BufferState:
         """
         if self.closed:
             raise ProducerClosed("the producer is closed: it takes no more events")
-        failed = self.outcomes.unseen()
+        failed = self.outcomes.unreported()
         if failed >= self.buffering.max_entries:
             raise BufferFull(
                 f"{failed} entries failed and nobody asked after them: call flush, or make the "
@@ -122,7 +122,7 @@ class BufferState:
         if self.queue.reserve(entries, size, over=over):
             return True
         # Who is waiting for room is not to wait for company as well.
-        self.queue.hurry()
+        self.queue.make_due()
         return False
 
     def full(self) -> BufferFull:
@@ -132,7 +132,7 @@ class BufferState:
             "the producer takes: try again later"
         )
 
-    def take(self, pending: Pending) -> Pending:
+    def take(self, pending: PendingEntry) -> PendingEntry:
         """Queue a pending entry, or let its event join one that is there, and answer that."""
         now_ms = ticks_ms()
         self.events += pending.events
@@ -147,7 +147,7 @@ class BufferState:
                 return joined
             self.queue.open(pending, now_ms)
         if self.closed:
-            self.queue.hurry()
+            self.queue.make_due()
         return pending
 
     # ---- sending ----
@@ -169,9 +169,9 @@ class BufferState:
         """A batch came to its end; its room is free."""
         self.batches += 1
         self.waits += delivered.waits
-        self.queue.settle(batch, slow_down=delivered.waits > 0)
+        self.queue.finish(batch, slow_down=delivered.waits > 0)
 
-    def hand_back(self) -> tuple[list[Pending], tuple[Failure, ...], tuple[Failure, ...]]:
+    def hand_back(self) -> tuple[list[PendingEntry], tuple[Failure, ...], tuple[Failure, ...]]:
         """Give up whatever is left, and under way.
 
         Returns:
@@ -184,13 +184,15 @@ class BufferState:
         try:
             keep(left, self.spool)
         except CountledgerError as error:
-            self.outcomes.settle(
+            self.outcomes.resolve(
                 left, [error if one.entry is None else not_sent(one) for one in left]
             )
         else:
-            self.outcomes.settle(left, [not_sent(one) for one in left])
+            self.outcomes.resolve(left, [not_sent(one) for one in left])
         # Of what has no entry that the spool knows, the events stay there, and come again.
-        lost = tuple(Failure(None if one.loose else one.entry, not_sent(one)) for one in under_way)
+        lost = tuple(
+            Failure(None if one.unfrozen else one.entry, not_sent(one)) for one in under_way
+        )
         for one in under_way:
             one.handed_back = True
         return left, self.outcomes.take_failures(), lost
@@ -223,7 +225,7 @@ class BufferState:
             senders=int(self.queue.limit),
         )
 
-    def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> Pending:
+    def _pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
         pending = self.outcomes.pending(counter, delta, entry)
         pending.size = size_of(counter, entry)
         if entry is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.buffering import BufferStatistics
     from countledger.producers.buffer.delivery import BatchDelivery, Delivered
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.queue import EntryBatch
     from countledger.producers.buffer.state import BufferState
 
@@ -46,16 +46,16 @@ class ThreadedBuffer:
         self.lock = lock
         self._make_delivery = make_delivery
         self._delivery: BatchDelivery | None = None
-        self._making = Lock()
+        self._delivery_lock = Lock()
         self._work = Condition(lock)
         self._senders = self._idle = self._timers = 0
         self._sender_ids: set[int] = set()
         # By thread: number and size of what it has room for, and brings in a moment.
-        self._coming: dict[int, tuple[int, int]] = {}
+        self._reserved: dict[int, tuple[int, int]] = {}
 
     # ---- taking ----
 
-    def join(self, counter: object, delta: Amount) -> Pending | None:
+    def join(self, counter: object, delta: Amount) -> PendingEntry | None:
         """Take an event that joins a pending entry of its counter; None where there is none."""
         if not isinstance(counter, str):
             return None
@@ -67,7 +67,7 @@ class ThreadedBuffer:
                     self._wake(ticks_ms())
             return pending
 
-    def take_in(self, pendings: Sequence[Pending]) -> list[Pending]:
+    def accept(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         """Take events in, once there is room; each one's own pending, or the one that it joined.
 
         Raises:
@@ -83,19 +83,19 @@ class ThreadedBuffer:
                 spool.append([one for one in pendings if one.rows is None])
             with self.lock:
                 taken = self._take(pendings)
-                del self._coming[get_ident()]
+                del self._reserved[get_ident()]
                 return taken
         except BaseException as error:
-            self._give_room_back(error)
+            self._cancel_reservation(error)
             raise
 
-    def _give_room_back(self, error: BaseException) -> None:
+    def _cancel_reservation(self, error: BaseException) -> None:
         """What this thread had room for will not come."""
         with self.lock:
-            room = self._coming.pop(get_ident(), None)
+            room = self._reserved.pop(get_ident(), None)
             if not isinstance(error, CountledgerError):
                 # A signal's handler may have raised it, between any two steps.
-                self.queue.recount(self._coming.values())
+                self.queue.recount(self._reserved.values())
             elif room is not None:
                 self.queue.release(*room)
             self.outcomes.changed.notify_all()
@@ -112,10 +112,10 @@ class ThreadedBuffer:
                 if not self._senders:
                     return False
                 self.outcomes.changed.wait()
-            self._coming[get_ident()] = entries, size
+            self._reserved[get_ident()] = entries, size
         return True
 
-    def _take(self, pendings: Sequence[Pending]) -> list[Pending]:
+    def _take(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         taken = [self.state.take(pending) for pending in pendings]
         self._wake(ticks_ms())
         return taken
@@ -123,7 +123,7 @@ class ThreadedBuffer:
     # ---- sending ----
 
     def _wake(self, now_ms: float) -> None:
-        """See to it that somebody sends what is due, and that somebody minds the time."""
+        """See to it that somebody sends what is due, and that somebody checks the time."""
         due = self.queue.batches_due(now_ms)
         if due <= 0 and (self._timers or self.queue.due_in_ms(now_ms) is None):
             return
@@ -131,12 +131,12 @@ class ThreadedBuffer:
             self._work.notify(max(due, 1))
         elif self._senders < int(self.queue.limit):
             try:
-                Thread(target=self._send_on, name="countledger-sender", daemon=True).start()
+                Thread(target=self._run_sender, name="countledger-sender", daemon=True).start()
             except RuntimeError:
                 return  # no thread to be had: those that there are go on, or who waits helps
             self._senders += 1
 
-    def _send_on(self) -> None:
+    def _run_sender(self) -> None:
         """A sender's life."""
         self._sender_ids.add(get_ident())
         while (batch := self._next_batch()) is not None:
@@ -181,8 +181,8 @@ class ThreadedBuffer:
 
     def _end(self, batch: EntryBatch, delivered: Delivered) -> None:
         with self.lock:
-            self.outcomes.settle(batch.pendings, delivered.outcomes)
-        self.outcomes.tell(batch.pendings)
+            self.outcomes.resolve(batch.pendings, delivered.outcomes)
+        self.outcomes.notify(batch.pendings)
         # Only now: who waits for all to end, waits for the callbacks too.
         with self.lock:
             self.state.ended(batch, delivered)
@@ -191,7 +191,7 @@ class ThreadedBuffer:
 
     def _delivered(self, batch: EntryBatch) -> Delivered:
         try:
-            with self._making:
+            with self._delivery_lock:
                 if self._delivery is None:
                     self._delivery = self._make_delivery()
         # Whatever it is: the entries must come back to their owner.
@@ -201,10 +201,10 @@ class ThreadedBuffer:
 
     # ---- ending ----
 
-    def hurry(self) -> None:
+    def make_due(self) -> None:
         """Send all that was taken so far, without waiting for it."""
         with self.lock:
-            self.queue.hurry()
+            self.queue.make_due()
             self._wake(ticks_ms())
 
     def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
@@ -215,12 +215,12 @@ class ThreadedBuffer:
         """
         wait = self.state.wait(timeout_s)
         with self.lock:
-            mark = self.queue.hurry()
+            mark = self.queue.make_due()
             self._wake(ticks_ms())
         self._help()
         with self.lock:
             for _ in self.outcomes.waiting_on(wait):
-                if self.queue.settled_through(mark):
+                if self.queue.finished_through(mark):
                     return self.outcomes.take_failures()
                 self._wake(ticks_ms())
             raise self.state.still_buffered(timeout_s)
@@ -235,18 +235,18 @@ class ThreadedBuffer:
         with self.lock:
             self.state.closed = True
             self.outcomes.changed.notify_all()
-            self.queue.hurry()
+            self.queue.make_due()
             self._wake(ticks_ms())
         self._help()
         with self.lock:
             for _ in self.outcomes.waiting_on(wait):
-                self.queue.hurry()
+                self.queue.make_due()
                 self._wake(ticks_ms())
                 if not self.queue.entries:
                     break
             self._work.notify_all()
             left, failures, lost = self.state.hand_back()
-        self.outcomes.tell(left)
+        self.outcomes.notify(left)
         return (*failures, *self.outcomes.report(lost))
 
     def statistics(self) -> BufferStatistics:

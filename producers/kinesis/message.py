@@ -67,7 +67,7 @@ class KinesisMessage(EventPayload):
         if not _UUID7.fullmatch(entry_id):
             raise BadPayload(f"`id` {shown(self.id)} is no UUID of version 7")
         made = make_entry(
-            event, now_ms=made_ms(entry_id), origin=origin, new_id=lambda _at_ms: entry_id
+            event, now_ms=created_ms(entry_id), origin=origin, new_id=lambda _at_ms: entry_id
         )
         return bound(replace(made, events=self.events))
 
@@ -155,7 +155,7 @@ def decode(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
         raise BadPayload(first_problem(error)) from None
 
 
-def made_ms(entry_id: str) -> int:
+def created_ms(entry_id: str) -> int:
     """The millisecond that a UUID of version 7 was made in."""
     return int(entry_id[:8] + entry_id[9:13], 16)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # About ten records of the stream: enough to hide what a call costs, few enough to answer soon.
 _CHUNK: Final = 4_096
-_MAY_BE_IN: Final = (Sent, Unacknowledged)
+_MAYBE_SENT: Final = (Sent, Unacknowledged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class KinesisProducer:
             SetupError: no stream, no permission, nothing reachable; no event was sent.
         """
         every = list(events)
-        return complete(self.send_stream(every), len(every), _MAY_BE_IN)
+        return complete(self.send_stream(every), len(every), _MAYBE_SENT)
 
     def send_stream(self, events: Iterable[Event]) -> Iterator[KinesisOutcome]:
         """As `send_many` for events of any number, some thousands at a time.
@@ -90,7 +90,7 @@ class KinesisProducer:
             )
             fatal = next((one for one in outcomes if isinstance(one, SetupError)), None)
             # Without its outcome, an event without key could never be sent again safely.
-            if fatal is None or any(isinstance(one, _MAY_BE_IN) for one in outcomes):
+            if fatal is None or any(isinstance(one, _MAYBE_SENT) for one in outcomes):
                 yield from outcomes
             if fatal is not None:
                 raise fatal

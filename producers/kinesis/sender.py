@@ -70,18 +70,20 @@ class RecordsProgress:
     Attributes:
         pending: the numbers of the records to send.
         answers: the last answer to each record.
-        lost: the records of which an attempt got no answer and may have been stored.
+        maybe_stored: the records of which an attempt got no answer and may have been stored.
     """
 
     pending: tuple[int, ...]
     answers: Mapping[int, _Answer] = field(default_factory=dict)
-    lost: frozenset[int] = frozenset()
+    maybe_stored: frozenset[int] = frozenset()
 
     def after(self, answers: Mapping[int, _Answer]) -> RecordsProgress:
         """The same after these answers."""
-        lost = {number for number, answer in answers.items() if isinstance(answer, Unclear)}
+        maybe_stored = {number for number, answer in answers.items() if isinstance(answer, Unclear)}
         pending = (number for number, answer in answers.items() if isinstance(answer, PASSING))
-        return RecordsProgress(tuple(pending), {**self.answers, **answers}, self.lost | lost)
+        return RecordsProgress(
+            tuple(pending), {**self.answers, **answers}, self.maybe_stored | maybe_stored
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,9 @@ class KinesisSender:
         clock: waits between the attempts.
         random: what the jitter is drawn from.
         backoff: how often a record is sent, and how long between.
-        again_ms: for how long behind its first attempt a record is sent again. A bare key counts as
-            made when its record arrives: by a process that stood still in between it would be
-            another one, of a time when the first may be merged.
+        retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
+            key is the arrival of its record: after a long pause of this process, the second record
+            would be another entry, at a time when the first may be merged already.
     """
 
     client: KinesisClient
@@ -104,7 +106,7 @@ class KinesisSender:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=Random)
     backoff: Backoff = field(default_factory=Backoff)
-    again_ms: int = HORIZON_MIN_MS // 2
+    retry_period_ms: int = HORIZON_MIN_MS // 2
 
     def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
@@ -122,7 +124,7 @@ class KinesisSender:
 
     def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
         """Each record's sequence number, or why it has none."""
-        until_ms = self.clock.now_ms() + self.again_ms
+        until_ms = self.clock.now_ms() + self.retry_period_ms
         steps = attempt(
             RecordsProgress(tuple(range(len(records)))),
             lambda progress: Send([records[number] for number in progress.pending]),
@@ -132,7 +134,7 @@ class KinesisSender:
         )
         progress = run(steps, self._perform)
         answers = dict(progress.answers)
-        for number in progress.lost:
+        for number in progress.maybe_stored:
             answer = answers[number]
             if not isinstance(answer, str):
                 answers[number] = Unclear(str(answer))
@@ -171,11 +173,11 @@ class KinesisSender:
                 Records=[{"Data": r.data, "PartitionKey": r.partition_key} for r in records],
                 **place,
             )
-        told: Any = answer.get("Records", [])
-        if len(told) != len(records):
+        results: Any = answer.get("Records", [])
+        if len(results) != len(records):
             # botocore takes whatever comes with status 200 for a success.
-            raise Unclear(f"{what}: no clear answer (it tells of {len(told)} records)")
-        return [_told(one, what) for one in told]
+            raise Unclear(f"{what}: no clear answer (it tells of {len(results)} records)")
+        return [_record_answer(one, what) for one in results]
 
 
 def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
@@ -192,7 +194,7 @@ def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
         yield held
 
 
-def _told(answer: dict[str, str], what: str) -> _Answer:
+def _record_answer(answer: dict[str, str], what: str) -> _Answer:
     """What the service says of one record of a call."""
     code = answer.get("ErrorCode")
     if code == "ProvisionedThroughputExceededException":

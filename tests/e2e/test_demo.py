@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import CountLedger
-from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import counter_name
+from countledger.infra.demo.history import counter_name, open_repository
 from countledger.infra.demo.run import DemoRun
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.clock import SystemClock

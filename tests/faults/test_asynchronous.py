@@ -89,7 +89,7 @@ def test_the_last_look_is_taken_on_this_way_too(store: Store, counter: str) -> N
         async with open_client(client_of(store).connection) as dynamo:
             item = {"counter": counter, "entry": "e#x", "delta": 1}
             with guarded(too_late), pytest.raises(KeyExpired):
-                await dynamo.put_soon(Put(store.ledger, item, Absent("entry")))
+                await dynamo.put_async(Put(store.ledger, item, Absent("entry")))
 
     asyncio.run(work())
     expect(store, counter, total=0, events=0)
@@ -103,6 +103,6 @@ def test_what_is_wrong_is_said_in_our_words(store: Store, counter: str) -> None:
     async def work() -> None:
         async with open_client(ledger.connection) as dynamo:
             with pytest.raises(Unreachable):
-                await dynamo.put_soon(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
+                await dynamo.put_async(Put(store.ledger, {"counter": counter, "entry": "e#x"}))
 
     asyncio.run(work())

@@ -13,7 +13,7 @@ from countledger.producers.buffer import delivery as buffer_delivery
 from countledger.producers.buffer import processes as buffer_processes
 from countledger.producers.buffer.delivery import BatchDelivery, EntryMaker
 from countledger.producers.buffer.errors import NotRecorded
-from countledger.producers.buffer.outcomes import Pending
+from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.recorder import Recorder
@@ -53,7 +53,7 @@ def expect(store: Store, counter: str, *, total: int, events: int) -> None:
 def sending_before_the_spool_knows(patch: pytest.MonkeyPatch) -> None:
     """Coalesced entries are sent while the spool still holds their events."""
 
-    def keep(_pendings: Iterable[Pending], _spool: Spool | None) -> None:
+    def keep(_pendings: Iterable[PendingEntry], _spool: Spool | None) -> None:
         pass
 
     patch.setattr(buffer_delivery, "keep", keep)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from countledger.producers.buffer.spool import Spool
     from tests.simulation.client import Client
     from tests.simulation.process import Process
@@ -63,7 +63,7 @@ class AsyncHand:
     loop: SimulatedLoop
     producer: AsyncBufferedProducer
     spooled: bool
-    pendings: list[tuple[int, Pending]] = field(default_factory=list)
+    pendings: list[tuple[int, PendingEntry]] = field(default_factory=list)
     told: int = 0
 
     def failures(self) -> int:
@@ -168,7 +168,7 @@ def _wait_for_one(client: Client, hand: AsyncHand) -> None:
         take_back_one(client, hand, pending, error)
 
 
-def take_back_one(client: Client, hand: AsyncHand, pending: Pending, error: Exception) -> None:
+def take_back_one(client: Client, hand: AsyncHand, pending: PendingEntry, error: Exception) -> None:
     """An entry whose failure was raised where it was awaited: it may be sent again."""
     hand.told -= 1
     if pending.entry is not None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
     from tests.simulation.client import Client, Memory
     from tests.simulation.process import Process
     from tests.simulation.world import World
@@ -45,7 +45,7 @@ _ERRORS = (*ALLOWED, SpoolRefused, ProducerClosed)
 class Held(Protocol):
     """What the functions here need of what a process has in hand."""
 
-    pendings: list[tuple[int, Pending]]
+    pendings: list[tuple[int, PendingEntry]]
     told: int
 
 
@@ -62,7 +62,7 @@ class Hand:
 
     producer: BufferedProducer
     spooled: bool
-    pendings: list[tuple[int, Pending]] = field(default_factory=list)
+    pendings: list[tuple[int, PendingEntry]] = field(default_factory=list)
     told: int = 0
 
     def failures(self) -> int:

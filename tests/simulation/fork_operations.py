@@ -86,7 +86,7 @@ def _live(child: Client) -> None:
         hand = child.product.buffer
         if hand is not None:
             hand.producer._on_failure = None  # what would hear is the parent's
-            hand.producer.start_anew()
+            hand.producer.restart_in_fork()
             hand.pendings.clear()
             hand.told = 0
         for name, step in _STEPS:

@@ -87,7 +87,12 @@ class IngestWay:
         """The product's own, as a process has it."""
         client: Any = KinesisClient(self.stream, process)
         sender = KinesisSender(
-            client, _ARN, process, self.world.random, Backoff(4, 50, 2_000), again_ms=AGAIN_MS
+            client,
+            _ARN,
+            process,
+            self.world.random,
+            Backoff(4, 50, 2_000),
+            retry_period_ms=AGAIN_MS,
         )
         return KinesisProducer(sender, process.region, process, self.world.new_id)
 

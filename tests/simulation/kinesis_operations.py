@@ -100,7 +100,7 @@ def forge(client: Client) -> None:
         counter=counter,
         id=message_id,
         delta=delta,
-        at_ms=message.made_ms(message_id),
+        at_ms=message.created_ms(message_id),
         origin=client.region,
     )
     (outcome,) = _way(client).producer(client.process).sender.send_batch([message.bound(made)])

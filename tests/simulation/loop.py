@@ -196,11 +196,11 @@ class SimulatedLoop(BaseEventLoop):
 class SimulatedAsyncClient(SimulatedClient):
     """A client for the event loop: its writes are awaited."""
 
-    async def put_soon(self, write: Put) -> None:
+    async def put_async(self, write: Put) -> None:
         """As `put`."""
         await asyncio.get_running_loop().run_in_executor(None, self.put, write)
 
-    async def put_batch_soon(self, table: str, items: list[Item]) -> list[Item]:
+    async def put_batch_async(self, table: str, items: list[Item]) -> list[Item]:
         """As `put_batch`."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, self.put_batch, table, items)

@@ -114,7 +114,7 @@ def forget_before_the_answer(patch: pytest.MonkeyPatch) -> None:
     def forgetful(pendings: Any, kept: Any) -> None:  # noqa: ANN401 - handed on
         keep(pendings, kept)
         if kept is not None:
-            kept.settle([row for one in pendings for row in one.rows or []], [])
+            kept.update([row for one in pendings for row in one.rows or []], [])
 
     patch.setattr(delivery, "keep", forgetful)
 
@@ -365,4 +365,4 @@ def forks_share_a_lease(patch: pytest.MonkeyPatch) -> None:
 
 def forks_keep_events(patch: pytest.MonkeyPatch) -> None:
     """A child sends what its parent had in hand."""
-    patch.setattr(BufferedProducer, "start_anew", lambda _producer: None)
+    patch.setattr(BufferedProducer, "restart_in_fork", lambda _producer: None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 
 class SimulatedSpool(Spool):
@@ -30,17 +30,17 @@ class SimulatedSpool(Spool):
         process.world.closing.append(spool.connection.close)
         return cast("Self", spool)
 
-    def append(self, pendings: Sequence[Pending]) -> None:
+    def append(self, pendings: Sequence[PendingEntry]) -> None:
         """One commit."""
         _at_a_commit(lambda: Spool.append(self, pendings))
 
-    def freeze(self, pendings: Iterable[Pending]) -> None:
+    def freeze(self, pendings: Iterable[PendingEntry]) -> None:
         """One commit."""
         _at_a_commit(lambda: Spool.freeze(self, pendings))
 
-    def settle(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
+    def update(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
         """One commit."""
-        _at_a_commit(lambda: Spool.settle(self, acknowledged, refused))
+        _at_a_commit(lambda: Spool.update(self, acknowledged, refused))
 
 
 def _at_a_commit(commit: Callable[[], None]) -> None:

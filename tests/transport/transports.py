@@ -93,9 +93,9 @@ def aiobotocore_calls(connection: Connection) -> Iterator[Call]:
     async def call(dynamo: AsyncDynamoClient, operation: str, place: Place) -> object:
         await asyncio.sleep(0)  # the loop hears first of connections that have ended
         if operation == "put":
-            await dynamo.put_soon(Put(place.table, place.new, Absent("entry")))
+            await dynamo.put_async(Put(place.table, place.new, Absent("entry")))
             return None
-        return await dynamo.put_batch_soon(place.table, [place.new])
+        return await dynamo.put_batch_async(place.table, [place.new])
 
     with asyncio.Runner() as runner:
         opened = open_client(connection)

@@ -37,7 +37,7 @@ _NAMES = [
     "Kind",
     "Namespace",
     "NewItem",
-    "Pending",
+    "PendingEntry",
     "Ranked",
     "Receipt",
     "Remedy",

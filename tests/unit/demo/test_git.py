@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.demo.git import GitUnusable, open_repository
-from countledger.infra.demo.history import read_events
+from countledger.infra.demo.history import GitUnusable, open_repository, read_events
 from countledger.ledger.errors import CountledgerError
 from tests.unit.demo.repositories import Repository, git
 

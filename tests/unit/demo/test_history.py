@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from countledger import Event
-from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import count_commits
+from countledger.infra.demo.history import count_commits, open_repository
 from tests.unit.demo.repositories import (
     EXECUTABLE,
     LINK,

@@ -11,7 +11,7 @@ from countledger.consumers.alerts.alert import Alert
 from countledger.consumers.alerts.rule import Direction
 from countledger.infra.cli.demo import _own_repository, print_summary
 from countledger.infra.demo.checks import problems
-from countledger.infra.demo.git import GitUnusable
+from countledger.infra.demo.history import GitUnusable
 from countledger.infra.demo.run import Lag
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countledger import Event
-from countledger.infra.demo.history import with_resends
+from countledger.infra.demo.run import with_resends
 
 _STEPS = st.integers(0, 80).map(lambda count: [Event("c:x", 1, str(n)) for n in range(count)])
 

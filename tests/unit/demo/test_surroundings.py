@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from countledger.infra.demo.git import open_repository
-from countledger.infra.demo.history import count_commits, read_events, read_truth
+from countledger.infra.demo.history import count_commits, open_repository, read_events, read_truth
 from tests.unit.demo.repositories import (
     SUBMODULE,
     At,

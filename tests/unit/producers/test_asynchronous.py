@@ -52,12 +52,12 @@ if TYPE_CHECKING:
 class LoopClient(MemoryClient):
     """Tables in memory, behind the interface of a client for event loops."""
 
-    async def put_soon(self, write: Put) -> None:
+    async def put_async(self, write: Put) -> None:
         """As `put`."""
         await asyncio.sleep(0)
         self.put(write)
 
-    async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+    async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
         """As `put_batch`."""
         await asyncio.sleep(0)
         return self.put_batch(table, items)
@@ -205,15 +205,15 @@ def test_what_stands_still_behind_its_check_is_not_sent(key: str | None) -> None
     clock = ManualClock()
 
     class Frozen(LoopClient):
-        async def put_soon(self, write: Put) -> None:
+        async def put_async(self, write: Put) -> None:
             clock.at_ms += DAY_MS + 1
             leave()
-            await super().put_soon(write)
+            await super().put_async(write)
 
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             clock.at_ms += DAY_MS + 1
             leave()
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     dynamo = Frozen()
 
@@ -250,9 +250,9 @@ def test_a_failure_whose_waiter_gave_up_is_told_by_flush() -> None:
     """A request that is cancelled hears nothing; of two that wait, the other one does."""
 
     class Shut(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     gate, dynamo = asyncio.Event(), Shut(faults=[Fault(NoCredentials("expired"))] * 2)
 
@@ -351,9 +351,9 @@ def test_who_gives_up_waiting_for_room_holds_up_nobody() -> None:
     gate = asyncio.Event()
 
     class Shut(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     dynamo = Shut()
 
@@ -385,9 +385,9 @@ def test_close_ends_in_time_and_nobody_waits_for_ever() -> None:
     """What is under way comes back, and so does what never was."""
 
     class Stuck(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             await asyncio.sleep(60)
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     async def work() -> None:
         producer = producer_on(Stuck(), Buffering(senders=1, linger_ms=PATIENT_MS))
@@ -411,9 +411,9 @@ def test_a_delivery_that_is_cancelled_hands_its_batch_back(tmp_path: Path, *, be
     gate = asyncio.Event()
 
     class Shut(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     dynamo = Shut()
     buffering = Buffering(linger_ms=PATIENT_MS, spool=tmp_path / "spool", coalesce=True)
@@ -421,7 +421,7 @@ def test_a_delivery_that_is_cancelled_hands_its_batch_back(tmp_path: Path, *, be
     async def work() -> None:
         async with producer_on(dynamo, buffering) as producer:
             pendings = [await producer.add(f"a:{n}", 1) for n in range(30)]
-            producer._buffer.state.queue.hurry()
+            producer._buffer.state.queue.make_due()
             producer._buffer.wake()
             sending = set(producer._buffer._tasks)
             assert len(sending) == 2
@@ -452,11 +452,11 @@ def test_an_end_waits_as_long_as_there_is_progress(end: str) -> None:
     gate = asyncio.Event()
 
     class Slow(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             if len(entries_in(self)) == 500:
                 await gate.wait()
             await asyncio.sleep(0.05)
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     dynamo = Slow()
 
@@ -485,9 +485,9 @@ def test_whoever_hears_of_failures_hears_once_of_what_a_close_leaves() -> None:
     told: list[Failure] = []
 
     class Stuck(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             await asyncio.sleep(60)
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     async def work() -> None:
         buffering = Buffering(senders=1, linger_ms=PATIENT_MS)
@@ -509,9 +509,9 @@ def test_a_close_that_is_cancelled_lets_go_of_everything(
     gate = asyncio.Event()
 
     class Shut(LoopClient):
-        async def put_batch_soon(self, table: str, items: Sequence[Item]) -> list[Item]:
+        async def put_batch_async(self, table: str, items: Sequence[Item]) -> list[Item]:
             await gate.wait()
-            return await super().put_batch_soon(table, items)
+            return await super().put_batch_async(table, items)
 
     buffering = Buffering(senders=1, linger_ms=PATIENT_MS, spool=tmp_path / "spool")
     dynamo = Shut()

@@ -14,9 +14,9 @@ from countledger.producers.buffer.errors import ProducerClosed
 from tests.unit.producers.test_asynchronous import LoopClient, producer_on
 
 class Loud(LoopClient):
-    async def put_batch_soon(self, table, items):
+    async def put_batch_async(self, table, items):
         os.write(1, f"{os.getpid() == parent}:{len(items)} ".encode())
-        return await super().put_batch_soon(table, items)
+        return await super().put_batch_async(table, items)
 
 parent = os.getpid()
 

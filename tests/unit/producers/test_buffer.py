@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from countledger.ledger.amount import total_of
 from countledger.ledger.entry import Entry
 from countledger.producers.buffer.buffering import Buffering
-from countledger.producers.buffer.outcomes import Outcomes, Pending
+from countledger.producers.buffer.outcomes import Outcomes, PendingEntry
 from countledger.producers.buffer.queue import EntryBatch, SendQueue, size_of
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def entry_of(counter: str, delta: Amount, key: str | None = None) -> Entry:
     return Entry(counter=counter, id=name, delta=delta, at_ms=1, origin="eu", key=key)
 
 
-def pending_of(counter: str, delta: Amount = 1, key: str | None = None) -> Pending:
-    pending = Pending(NOBODY, counter, delta, entry_of(counter, delta, key))
+def pending_of(counter: str, delta: Amount = 1, key: str | None = None) -> PendingEntry:
+    pending = PendingEntry(NOBODY, counter, delta, entry_of(counter, delta, key))
     pending.size = size_of(counter, pending.entry)
     return pending
 
@@ -85,22 +85,22 @@ def test_entries_of_one_key_go_in_turn() -> None:
 
     first = cast("EntryBatch", buffer.take(0))
     assert buffer.take(0) is None
-    buffer.settle(first, slow_down=False)
+    buffer.finish(first, slow_down=False)
     assert buffer.take(0) is not None
 
 
-def test_hurry_makes_all_due_and_knows_when_it_is_done() -> None:
+def test_make_due_makes_all_due_and_knows_when_it_is_done() -> None:
     """What comes behind the mark does not count."""
     buffer = filled(3)
-    mark = buffer.hurry()
+    mark = buffer.make_due()
     batch = cast("EntryBatch", buffer.take(0))
     late = pending_of("a:late")
     buffer.reserve(1, late.size)
     buffer.put(late, 0)
 
-    assert not buffer.settled_through(mark)
-    buffer.settle(batch, slow_down=False)
-    assert buffer.settled_through(mark)
+    assert not buffer.finished_through(mark)
+    buffer.finish(batch, slow_down=False)
+    assert buffer.finished_through(mark)
     assert buffer.take(0) is None
 
 
@@ -123,7 +123,7 @@ def test_throttling_halves_what_is_on_its_way_and_success_raises_it_again() -> N
         pending = pending_of("a:b")
         buffer.reserve(1, pending.size)
         buffer.put(pending, -LINGER_MS)
-        buffer.settle(cast("EntryBatch", buffer.take(0)), slow_down=slow_down)
+        buffer.finish(cast("EntryBatch", buffer.take(0)), slow_down=slow_down)
         limits.append(int(buffer.limit))
 
     assert limits[:4] == [4, 2, 1, 1]
@@ -159,7 +159,7 @@ def test_a_window_whose_end_is_interrupted_goes_out_once(monkeypatch: pytest.Mon
     add_all(buffer, ["a:a", "a:b", "a:c"])
     queue, calls = SendQueue._queue, iter((False, True))
 
-    def interrupted(buffer: SendQueue, pending: Pending) -> None:
+    def interrupted(buffer: SendQueue, pending: PendingEntry) -> None:
         if next(calls):
             raise KeyboardInterrupt
         queue(buffer, pending)
@@ -167,10 +167,10 @@ def test_a_window_whose_end_is_interrupted_goes_out_once(monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(SendQueue, "_queue", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            buffer.hurry()
+            buffer.make_due()
     first = cast("EntryBatch", buffer.take(0)).pendings
     add_all(buffer, ["a:a", "a:b"])
-    buffer.hurry()
+    buffer.make_due()
     rest = cast("EntryBatch", buffer.take(0)).pendings
 
     assert [(one.counter, one.events) for one in first] == [("a:a", 1)]
@@ -180,7 +180,7 @@ def test_a_window_whose_end_is_interrupted_goes_out_once(monkeypatch: pytest.Mon
 def add_all(buffer: SendQueue, counters: list[str]) -> None:
     for counter in counters:
         if buffer.join(counter, 1) is None:
-            pending = Pending(NOBODY, counter, 1, None)
+            pending = PendingEntry(NOBODY, counter, 1, None)
             buffer.reserve(1, 0)
             buffer.open(pending, 0)
 
@@ -189,11 +189,11 @@ def test_a_sum_that_can_grow_no_further_goes_and_another_is_opened() -> None:
     """A coalesced entry keeps to the limit of any entry."""
     buffer = SendQueue(buffering())
     largest = 10**20 - 1
-    buffer.open(Pending(NOBODY, "a:b", largest, None), 0)
+    buffer.open(PendingEntry(NOBODY, "a:b", largest, None), 0)
 
     assert buffer.join("a:b", 1) is None
-    buffer.open(Pending(NOBODY, "a:b", 1, None), 0)
-    buffer.hurry()
+    buffer.open(PendingEntry(NOBODY, "a:b", 1, None), 0)
+    buffer.make_due()
 
     assert [one.delta for one in cast("EntryBatch", buffer.take(0)).pendings] == [largest, 1]
 
@@ -207,7 +207,7 @@ class Life(RuleBasedStateMachine):
         self.now_ms = 0.0
         self.added: list[Amount] = []
         self.events = 0
-        self.out: list[Pending] = []
+        self.out: list[PendingEntry] = []
         self.under_way: list[EntryBatch] = []
 
     @rule(counter=st.sampled_from("abc"), delta=st.integers(-5, 5).filter(bool), key=st.booleans())
@@ -222,7 +222,7 @@ class Life(RuleBasedStateMachine):
         if self.buffer.join(counter, delta) is None:
             if not self.buffer.reserve(1, 10):
                 return
-            pending = Pending(NOBODY, counter, delta, None)
+            pending = PendingEntry(NOBODY, counter, delta, None)
             pending.size = 10
             self.buffer.open(pending, self.now_ms)
         self._note(delta)
@@ -236,8 +236,8 @@ class Life(RuleBasedStateMachine):
         self.now_ms += ms
 
     @rule()
-    def hurry(self) -> None:
-        self.buffer.hurry()
+    def make_due(self) -> None:
+        self.buffer.make_due()
 
     @rule()
     def take(self) -> None:
@@ -255,9 +255,9 @@ class Life(RuleBasedStateMachine):
 
     @precondition(lambda self: self.under_way)
     @rule(slow_down=st.booleans(), data=st.data())
-    def settle(self, slow_down: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    def finish(self, slow_down: bool, data: st.DataObject) -> None:  # noqa: FBT001
         batch = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
-        self.buffer.settle(batch, slow_down=slow_down)
+        self.buffer.finish(batch, slow_down=slow_down)
 
     @rule()
     def withdraw(self) -> None:
@@ -273,13 +273,13 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end all of it is sent, and room for all is there again."""
-        mark = self.buffer.hurry()
+        mark = self.buffer.make_due()
         for _ in range(500):
             self.take()
             for batch in self.under_way:
-                self.buffer.settle(batch, slow_down=False)
+                self.buffer.finish(batch, slow_down=False)
             self.under_way.clear()
-        assert self.buffer.settled_through(mark)
+        assert self.buffer.finished_through(mark)
         assert (self.buffer.entries, self.buffer.size) == (0, 0)
         assert len({id(one) for one in self.out}) == len(self.out)
         assert total_of(one.delta for one in self.out) == total_of(self.added)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.attributes import Item, Key
     from countledger.producers.buffer.errors import Failure
-    from countledger.producers.buffer.outcomes import Pending
+    from countledger.producers.buffer.outcomes import PendingEntry
 
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 
@@ -172,7 +172,7 @@ def test_a_failure_is_told_once() -> None:
 
     with producer_on(dynamo) as producer:
         pending = producer.add("a:b", 2)
-        heard: list[Pending] = []
+        heard: list[PendingEntry] = []
         called = producer.add("a:b", 3)
         called.add_done_callback(heard.append)
         with pytest.raises(NotRecorded):
@@ -289,7 +289,7 @@ def test_an_interrupted_add_holds_no_room(
     producer.add("a:b", 1)
     take = ThreadedBuffer._take
 
-    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[Pending]) -> list[Pending]:
+    def interrupted(buffer: ThreadedBuffer, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
         if taken:
             take(buffer, pendings)
         raise KeyboardInterrupt

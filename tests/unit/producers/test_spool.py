@@ -29,7 +29,7 @@ from countledger.producers.buffer.errors import (
     SpoolRefused,
     StillBuffered,
 )
-from countledger.producers.buffer.outcomes import Pending
+from countledger.producers.buffer.outcomes import PendingEntry
 from countledger.producers.buffer.producer import BufferedProducer
 from countledger.producers.buffer.spool import Spool
 from countledger.producers.buffer.spool_rows import decode_row, encode_row
@@ -94,7 +94,7 @@ def test_an_entry_comes_out_as_it_went_in(
         note=note,
         occurred_at_ms=None if key else 5,
     )
-    row = decode_row(1, encode_row(Pending(NOBODY, "a:b", delta, entry)))
+    row = decode_row(1, encode_row(PendingEntry(NOBODY, "a:b", delta, entry)))
 
     assert row.entry == entry
     assert type(row.entry.delta) is type(delta)
@@ -232,8 +232,8 @@ def test_a_full_disk_is_called_a_full_disk(tmp_path: Path) -> None:
     entry = EntryMaker(REGION).of_event(Event("a:b", 1, note={"n": "x" * 1_000}))
     spool.connection.execute("PRAGMA max_page_count = 20")
     with pytest.raises(SpoolRefused, match="disk is full"):
-        spool.append([Pending(NOBODY, "a:b", 1, entry) for _ in range(5_000)])
-    spool.append([Pending(NOBODY, "a:b", 1, entry)])
+        spool.append([PendingEntry(NOBODY, "a:b", 1, entry) for _ in range(5_000)])
+    spool.append([PendingEntry(NOBODY, "a:b", 1, entry)])
 
     assert len(spool.kept()) == 1
     spool.close()
@@ -243,16 +243,16 @@ def test_an_interrupted_commit_is_undone_and_the_next_one_passes(tmp_path: Path)
     """Else the transaction would stay open, and the spool would take nothing more."""
     spool = Spool.open(tmp_path / "spool", ledger=LEDGER)
     entry = EntryMaker(REGION).of_event(Event("a:b", 1))
-    spool.append([Pending(NOBODY, "a:b", 1, entry) for _ in range(3)])
+    spool.append([PendingEntry(NOBODY, "a:b", 1, entry) for _ in range(3)])
 
     def interrupted() -> Iterator[int]:
         yield 1
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        spool.settle(interrupted(), [])
+        spool.update(interrupted(), [])
     assert [one.row for one in spool.kept()] == [1, 2, 3]
-    spool.settle([1], [])
+    spool.update([1], [])
     assert [one.row for one in spool.kept()] == [2, 3]
     spool.close()
 
