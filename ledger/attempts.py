@@ -270,9 +270,7 @@ class Attempts:
             RetryPeriodOver: it has passed.
         """
         if self.until_ms is not None and self.clock.now_ms() > self.until_ms:
-            raise RetryPeriodOver(
-                "this process was suspended for longer than the key is remembered"
-            )
+            raise RetryPeriodOver("this process was suspended for longer than the key is kept")
 
 
 def attempt(
