@@ -17,12 +17,12 @@ from countledger.ledger.attempts import Again, Attempts, Backoff, Done, Send, at
 from countledger.ledger.clock import Clock, SystemClock
 from countledger.ledger.due import (
     DueRule,
-    Standing,
+    DueState,
     buckets_of,
     due_query,
+    due_state_of,
     mark_of,
-    settlement_of,
-    standing_in,
+    reschedule_of,
 )
 from countledger.ledger.errors import ConditionFailed, CorruptItem, CountledgerError
 from countledger.ledger.expressions import Compare
@@ -47,8 +47,8 @@ SWEEP_AFTER_MS: Final = DUE_RULE_LIFE_MS + 3 * MINUTE_MS
 _HAS_TOTAL: Final = Compare("part", "=", keys.TOTAL)
 
 
-class _Noting(NamedTuple):
-    standing: Standing
+class _Reschedule(NamedTuple):
+    due_state: DueState
     note: Update
 
 
@@ -85,19 +85,19 @@ class DueIndex:
                 if keys.namespace_of(item["counter"]) == namespace:
                     yield item["counter"]
 
-    def standing(self, counter: str) -> Standing | None:
+    def due_state(self, counter: str) -> DueState | None:
         """What a counter's total says of its entries; None without a total. One read unit.
 
         Raises:
             CorruptItem: the total cannot be read.
         """
         total = self.dynamo.get(self.table, keys.total_key(counter), consistent=True)
-        return None if total is None else standing_in(total)
+        return None if total is None else due_state_of(total)
 
     def is_due(self, counter: str) -> bool:
         """Whether a counter is still due: another worker may have compacted it. One read unit."""
-        standing = self.standing(counter)
-        due_at_ms = standing.due_at_ms if standing else None
+        due_state = self.due_state(counter)
+        due_at_ms = due_state.due_at_ms if due_state else None
         return due_at_ms is not None and due_at_ms <= self.clock.now_ms()
 
     def reschedule(self, counter: str, compacted: int, rule: DueRule | None) -> None:
@@ -112,24 +112,24 @@ class DueIndex:
             rule: of its namespace; None: it has no schedule.
         """
 
-        def noting(standing: Standing | None) -> _Noting | None:
-            if standing is None:
+        def noting(due_state: DueState | None) -> _Reschedule | None:
+            if due_state is None:
                 return None  # the total is missing: a repair makes it, with all entries waiting
-            note = settlement_of(self.table, standing, compacted, rule, self.clock.now_ms())
-            return None if note is None else _Noting(standing, note)
+            note = reschedule_of(self.table, due_state, compacted, rule, self.clock.now_ms())
+            return None if note is None else _Reschedule(due_state, note)
 
-        def interpret(reply: Reply[_Noting]) -> Verdict[_Noting, None]:
+        def interpret(reply: Reply[_Reschedule]) -> Verdict[_Reschedule, None]:
             if not isinstance(reply.answer, CountledgerError):
                 return Done(None)
             if not isinstance(reply.answer, ConditionFailed):
                 raise reply.answer
-            if reply.state.standing.compacted > compacted:
+            if reply.state.due_state.compacted > compacted:
                 return Done(None)  # a later run has noted more
             found = reply.answer.item
-            following = noting(standing_in(found) if found else None)
+            following = noting(due_state_of(found) if found else None)
             return Again(following) if following else Done(None)
 
-        first = noting(self.standing(counter))
+        first = noting(self.due_state(counter))
         if first is not None:
             attempts = Attempts(self.clock, self.random, _BACKOFF)
             steps = attempt(first, lambda one: Send(one.note), interpret, lambda _: None, attempts)
@@ -206,7 +206,7 @@ class Sweeper:
 
     def _mark(self, total: Item, rule: DueRule) -> None:
         try:
-            mark = mark_of(self.table, standing_in(total), rule, self.clock.now_ms())
+            mark = mark_of(self.table, due_state_of(total), rule, self.clock.now_ms())
             if mark is not None:
                 self.dynamo.update(mark)
         except (ConditionFailed, CorruptItem):

@@ -1,1 +1,1 @@
-"""The read side: streams become totals, and totals are read, judged and verified."""
+"""The read side: streams become totals, and totals are read, evaluated and verified."""

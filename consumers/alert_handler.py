@@ -1,4 +1,4 @@
-"""The Lambda function of the evaluator: wiring, and nothing else."""
+"""The Lambda function of the evaluator: wiring only."""
 
 from __future__ import annotations
 

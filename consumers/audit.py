@@ -5,7 +5,7 @@
     3  the position is stored, after the caller has taken all results of the round
 
 After a crash between two steps a round is done again. That does no harm: a verdict is given twice,
-and a total that was repaired is exact.
+and a repaired total is exact.
 
 The position is stored in a file, or in an item of `counters`: the purpose of the walk, how far it
 came, and how often each result was found.
@@ -46,11 +46,11 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class WalkPosition:
-    """Where a walk stands.
+    """The stored position of a walk.
 
     Attributes:
-        bookmark: how far it has come.
-        counts: how often each outcome was met so far.
+        bookmark: how far the walk has come.
+        counts: how often each outcome was found so far.
     """
 
     bookmark: Bookmark
@@ -58,45 +58,45 @@ class WalkPosition:
 
 
 class Bookmarks(Protocol):
-    """Keeps the place of one walk."""
+    """Stores the position of one walk."""
 
     def load(self) -> WalkPosition | None:
-        """The place that was kept, or None."""
+        """The stored position, or None."""
 
     def save(self, place: WalkPosition) -> None:
-        """Keep a place instead of the last one."""
+        """Store a position; it replaces the previous one."""
 
     def clear(self) -> None:
-        """Keep none: the walk is over."""
+        """Delete the position, at the end of the walk."""
 
 
 class NoBookmarks:
-    """Keeps nothing."""
+    """Stores no position: every walk starts at the beginning."""
 
     def load(self) -> None:
-        """There is none."""
+        """Always None."""
 
     def save(self, place: WalkPosition) -> None:
-        """Forget it."""
+        """Do nothing."""
 
     def clear(self) -> None:
-        """There is none."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileBookmarks:
-    """Keeps the place in a file.
+    """Stores the position in a file.
 
     Attributes:
         path: the file; it need not exist.
-        purpose: what the walk is for, on which tables. A file of another purpose is refused.
+        purpose: task and tables of the walk. A file with another purpose is refused.
     """
 
     path: Path
     purpose: str
 
     def load(self) -> WalkPosition | None:
-        """The place in the file, or None where there is no file.
+        """The position in the file, or None if the file does not exist.
 
         Raises:
             BadSetting: the file cannot be read, or belongs to another walk.
@@ -110,10 +110,10 @@ class FileBookmarks:
         return _decode(text, self.purpose, f"bookmark {self.path}")
 
     def save(self, place: WalkPosition) -> None:
-        """Write the file anew; whoever reads it sees the old one or the new one.
+        """Replace the file at once: a reader sees the old or the new content.
 
         Raises:
-            BadSetting: it cannot be written.
+            BadSetting: the file cannot be written.
         """
         beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
@@ -123,18 +123,18 @@ class FileBookmarks:
             raise BadSetting(f"bookmark {self.path} cannot be written: {error}") from error
 
     def clear(self) -> None:
-        """Remove the file."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ItemBookmarks:
-    """Keeps the place in an item of `counters`: a write unit for each KB of it.
+    """Stores the position in an item of `counters`: one write unit for each KB.
 
     Attributes:
         dynamo: a DynamoDB client.
         table: the table `counters`.
-        purpose: what the walk is for; one place for each.
+        purpose: task of the walk; each purpose has one position.
     """
 
     dynamo: DynamoClient
@@ -142,22 +142,22 @@ class ItemBookmarks:
     purpose: str
 
     def load(self) -> WalkPosition | None:
-        """The place in the item; None where there is none, or none that this release can read."""
+        """The position in the item; None if it is missing, or another release wrote it."""
         item = self.dynamo.get(self.table, keys.bookmark_key(self.purpose), consistent=True)
         if item is None or "place" not in item:
             return None
         try:
             return _decode(require(item, "place", str), self.purpose, "bookmark")
         except BadSetting:
-            return None  # of another release: the walk begins anew, which does no harm
+            return None  # of another release: the walk starts again, which does no harm
 
     def save(self, place: WalkPosition) -> None:
-        """Write the item anew."""
+        """Write the item."""
         text = _encode(place, self.purpose)
         self.dynamo.put(Put(self.table, {**keys.bookmark_key(self.purpose), "place": text}))
 
     def clear(self) -> None:
-        """Write the item anew, without a place."""
+        """Write the item without a position."""
         self.dynamo.put(Put(self.table, dict(keys.bookmark_key(self.purpose))))
 
 
@@ -198,23 +198,25 @@ def _decode(text: str, purpose: str, what: str) -> WalkPosition:
         saved = _Saved.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        raise BadSetting(f"{what} is none of ours: {first['msg']}; remove it to start") from error
+        raise BadSetting(
+            f"{what} is not valid: {first['msg']}; delete it to start again"
+        ) from error
     if saved.purpose != purpose:
         raise BadSetting(
-            f"{what} belongs to {saved.purpose!r}, and this is {purpose!r}; name another file"
+            f"{what} belongs to {saved.purpose!r}, and this walk is {purpose!r}: give another file"
         )
     lanes = tuple(WalkSegment(one.source, one.segment, one.after, one.done) for one in saved.lanes)
     segments = len(lanes) // len(WalkedTable)
     if [(one.source, one.segment) for one in lanes] != [
         (source, segment) for source in WalkedTable for segment in range(segments)
     ]:
-        raise BadSetting(f"{what} is none of ours: its segments are not complete")
+        raise BadSetting(f"{what} is not valid: segments are missing; delete it to start again")
     return WalkPosition(Bookmark(lanes), saved.counts)
 
 
 Audited = TypeVar("Audited")
 
-# An audit may wait for the proof of a busy stream as long as clocks differ: many share it.
+# The proof for a busy stream may wait as long as clocks differ, so many counters share one proof.
 CHUNK = 2_000
 
 
@@ -224,20 +226,20 @@ class Audit(Generic[Audited]):
 
     Attributes:
         walker: finds the counters.
-        judge: makes the outcomes of counters, in their order.
-        name_of: what an outcome is counted as.
-        is_wanted: whether a counter is one of a ledger; others have nothing to compare.
-        segments: into how many parts each table is cut; a walk that goes on keeps its own.
-        bookmarks: where its place is kept.
-        unread: makes the outcome of a counter whose namespace cannot be read, so that nobody knows
-            whether it is wanted; None: that ends the walk.
-        has_time: asked behind each round whether another one may begin.
-        counts: how often each outcome was met, earlier parts of the walk included.
-        done: whether it has come to its end.
+        process: verifies or repairs counters; returns their outcomes in the same order.
+        name_of: the name under which an outcome is counted.
+        is_wanted: whether a counter has a ledger; others are skipped.
+        segments: the number of parts of each table; a resumed walk keeps its own number.
+        bookmarks: store its position.
+        unread: makes the outcome of a counter whose namespace is corrupt, so that it is unknown
+            whether the counter has a ledger; None: such a counter ends the walk.
+        has_time: called after each round; false ends this part of the walk.
+        counts: how often each outcome was found, earlier parts of the walk included.
+        done: whether the walk has reached its end.
     """
 
     walker: Walker
-    judge: Callable[[Iterable[str]], Iterator[Audited]]
+    process: Callable[[Iterable[str]], Iterator[Audited]]
     name_of: Callable[[Audited], str]
     is_wanted: Callable[[str], bool]
     segments: int = SEGMENTS_DEFAULT
@@ -253,17 +255,17 @@ class Audit(Generic[Audited]):
             yield from outcomes
 
     def rounds(self) -> Iterator[list[Audited]]:
-        """The outcomes by round. The place is kept when the next round is asked for.
+        """The outcomes by round. The position is stored when the caller requests the next round.
 
         Raises:
-            BadSetting: the number of segments is none, or the bookmark is of something else.
+            BadSetting: the number of segments is invalid, or the bookmark is of another walk.
         """
         place = self.bookmarks.load() or WalkPosition(start(self.segments))
         self.counts.update(place.counts)
-        self.bookmarks.save(place)  # if that fails, then before any work
+        self.bookmarks.save(place)  # a bookmark that cannot be written fails here, before any work
         for one in self.walker.rounds(place.bookmark):
             wanted, outcomes = self._wanted(one.counters)
-            outcomes += self.judge(wanted)
+            outcomes += self.process(wanted)
             self.counts.update(map(self.name_of, outcomes))
             yield outcomes
             self.bookmarks.save(WalkPosition(one.bookmark, dict(self.counts)))
@@ -273,7 +275,7 @@ class Audit(Generic[Audited]):
         self.done = True
 
     def _wanted(self, counters: Iterable[str]) -> tuple[list[str], list[Audited]]:
-        """The counters to be judged, and the outcomes of those of which nobody can tell."""
+        """The counters to process, and the outcomes of those whose namespace is corrupt."""
         wanted: list[str] = []
         outcomes: list[Audited] = []
         for counter in counters:

@@ -1,7 +1,7 @@
 """The Lambda function of the scheduled audit: a part of the walk over all counters in each run.
 
-It begins a round only while there is time to end it. What is left is done by the next run, from the
-place that is kept in `counters`; behind the last counter the walk begins anew.
+It starts a round only if the time suffices to end it. The next run continues from the position that
+is stored in `counters`; after the last counter the walk starts again at the first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-# Three attempts behind a proof each, on a stream that never pauses and clocks a minute apart.
+# Three attempts with a proof each, on a stream that never pauses and clocks a minute apart.
 _ROUND_MS: Final = 6 * MINUTE_MS
 _LOGGED: Final = 100
 
@@ -60,7 +60,7 @@ def _parts() -> _AuditParts:
             late_ms=late_write_ms(connection.settings.clock_skew_ms),
             chunk=CHUNK,
         ),
-        # It only asks what they are: where they are made means nothing here.
+        # Only the kind of a namespace is read here, and the home region does not matter for that.
         Namespaces(dynamo, ledger, region=connection.region, home_region=""),
         Logger(),
         Metrics(),
@@ -68,17 +68,17 @@ def _parts() -> _AuditParts:
 
 
 def audit(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Judge, or repair, as many counters as there is time for.
+    """Verify, or repair, as many counters as the time allows.
 
     Args:
         event: `{"mode": "verify"}` or `{"mode": "repair"}`.
         context: of the invocation.
 
     Returns:
-        How often each outcome was met in this run, and whether the walk came to its end.
+        How often each outcome was found in this run, and whether the walk reached its end.
 
     Raises:
-        BadPayload: the event says neither.
+        BadPayload: the mode is neither of them.
     """
     mode = event.get("mode")
     if mode not in ("verify", "repair"):
@@ -128,7 +128,7 @@ def _log(logger: Logger, outcome: Repair) -> None:
 def _measure(
     metrics: Metrics, compared: Counter[str], remedied: Counter[str], *, done: bool
 ) -> None:
-    """The drift metric is what was found, also where it was repaired: somebody has to ask why."""
+    """The drift metric also counts repaired totals: the cause of a drift must be found."""
     metrics.add_metric("ComparedCounters", MetricUnit.Count, compared.total())
     metrics.add_metric("DriftedCounters", MetricUnit.Count, compared[Judgement.DRIFT])
     metrics.add_metric("UnreadableCounters", MetricUnit.Count, compared[Judgement.UNREADABLE])

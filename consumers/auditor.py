@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from countledger.ledger.namespace import Namespaces
 
 Audited = TypeVar("Audited")
-Judge: TypeAlias = "Callable[[Iterable[str]], Iterator[Audited]]"
+Process: TypeAlias = "Callable[[Iterable[str]], Iterator[Audited]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Compares totals with their ledgers, and mends those that drifted.
+    """Compares totals with their ledgers, and repairs totals that drifted.
 
     Attributes:
         verifier: makes the verdicts.
-        namespaces: tell which counters have a ledger.
-        region: where this process works; a kept place of a walk says so.
+        namespaces: the namespaces, which say whether a counter has a ledger.
+        region: the region of this process; the stored position of a walk names it.
     """
 
     verifier: Verifier
@@ -41,25 +41,25 @@ class Auditor:
     region: str
 
     def verify(self, counter: str) -> Verdict:
-        """Compare a total with its ledger, behind a proof that the stream has been handled."""
+        """Compare a total with its ledger, after a proof that the stream has been handled."""
         return next(self.verify_many([counter]))
 
     def verify_many(self, counters: Iterable[str]) -> Iterator[Verdict]:
-        """`verify` for many counters, a hundred behind one proof."""
+        """`verify` for many counters; a hundred share one proof."""
         return self._each(self.verifier.verify, self._unread, counters)
 
     def verify_all(
         self, *, segments: int = SEGMENTS_DEFAULT, resume: Path | None = None
     ) -> Audit[Verdict]:
-        """Compare every counter there is; reads both tables whole. Iterate over the answer.
+        """Compare every counter; scans both tables. Iterate over the result.
 
         Args:
-            segments: into how many parts each table is cut, to be read side by side: 1 to 64.
-            resume: a file that keeps how far it came. Where there is one, the walk goes on behind
-                it; at the end it is removed.
+            segments: the number of parts of each table, read in parallel: 1 to 64.
+            resume: a file with the position of the walk. If it exists, the walk continues after
+                that position; at the end of the walk the file is deleted.
 
         Raises:
-            BadSetting: when iterated: such segments cannot be, or the file is of something else.
+            BadSetting: when iterated: `segments` is invalid, or the file is of another walk.
         """
         verify = replace(self.verifier, chunk=CHUNK).verify
         return self._audit(
@@ -67,15 +67,15 @@ class Auditor:
         )
 
     def repair(self, counter: str, *, dry_run: bool = False) -> Repair:
-        """Set a total to its ledger's sum if it drifted, behind the same proof as `verify`.
+        """Set a total to its ledger's sum if it drifted, after the same proof as `verify`.
 
         Raises:
-            WrongKind: it is no counter of a ledger.
+            WrongKind: it is not a ledger counter.
         """
         return next(self.repair_many([counter], dry_run=dry_run))
 
     def repair_many(self, counters: Iterable[str], *, dry_run: bool = False) -> Iterator[Repair]:
-        """`repair` for many counters, a hundred behind one proof."""
+        """`repair` for many counters; a hundred share one proof."""
         return self._each(Repairer(self.verifier, dry_run).repair, self._unrepaired, counters)
 
     def repair_all(
@@ -85,7 +85,7 @@ class Auditor:
         segments: int = SEGMENTS_DEFAULT,
         resume: Path | None = None,
     ) -> Audit[Repair]:
-        """Repair every counter there is, and make the totals that are missing; as `verify_all`."""
+        """Repair every counter, and create missing totals; otherwise as `verify_all`."""
         repair = Repairer(replace(self.verifier, chunk=CHUNK), dry_run).repair
         task = "repair, dry run" if dry_run else "repair"
         return self._audit(
@@ -93,7 +93,10 @@ class Auditor:
         )
 
     def recover_progress(self) -> Iterator[str]:
-        """Let every stream shard go on whose progress is lost; which. Repair all totals after it.
+        """Let stream shards continue whose progress is lost. Repair all totals after it.
+
+        Returns:
+            These shards.
 
         Raises:
             SetupError: the stream was switched off.
@@ -105,14 +108,14 @@ class Auditor:
 
     def _each(
         self,
-        judge: Judge[Audited],
+        process: Process[Audited],
         unread: Callable[[str, CorruptItem], Audited],
         counters: Iterable[str],
     ) -> Iterator[Audited]:
-        """The outcomes of counters in their order, some at a time.
+        """The outcomes of counters in their order, chunk by chunk.
 
-        Of one whose namespace cannot be read nobody knows whether it has a ledger: nothing is
-        compared, and above all nothing repaired.
+        If the namespace is corrupt, it is unknown whether the counter has a ledger: it is neither
+        compared nor repaired.
         """
         feed = iter(counters)
         while chunk := list(islice(feed, self.verifier.chunk)):
@@ -123,7 +126,7 @@ class Auditor:
                     good[place] = of_a_ledger(self.namespaces, counter)
                 except CorruptItem as error:
                     outcomes[place] = unread(counter, error)
-            outcomes |= zip(good, judge(good.values()), strict=True)
+            outcomes |= zip(good, process(good.values()), strict=True)
             yield from (outcomes[place] for place in range(len(chunk)))
 
     def _unread(self, counter: str, error: CorruptItem) -> Verdict:
@@ -135,7 +138,7 @@ class Auditor:
     def _audit(  # noqa: PLR0917 - handed on
         self,
         task: str,
-        judge: Judge[Audited],
+        process: Process[Audited],
         unread: Callable[[str, CorruptItem], Audited],
         name_of: Callable[[Audited], str],
         segments: int,
@@ -146,7 +149,7 @@ class Auditor:
         purpose = f"{task} of {ledger} and {totals} in {self.region}"
         return Audit(
             Walker(self.verifier.exact.dynamo, ledger, totals),
-            judge,
+            process,
             name_of,
             self.namespaces.is_of_a_ledger,
             segments,
@@ -156,25 +159,25 @@ class Auditor:
 
 
 def of_a_ledger(namespaces: Namespaces, counter: str) -> str:
-    """The counter, if it is one that can have a ledger: its namespace is not of another kind.
+    """Return the counter if it can have a ledger: its namespace is not of another kind.
 
     Raises:
         BadCounterName: the name breaks the grammar.
-        WrongKind: it is strict, or a sequence.
+        WrongKind: it is a strict counter or a sequence.
     """
     if not namespaces.is_of_a_ledger(keys.check_counter(counter)):
         namespaces.expect(counter, Kind.LEDGER)
     return counter
 
 
-_ADVICE = "; it is not what its ledger says: `countledger repair` it first"
+_ADVICE = "; it differs from its ledger: run `countledger repair` first"
 
 
 def why_not_exact(auditor: Auditor, counter: str) -> str | None:
-    """Why nothing can be rested on a counter's total, or None: it is exact, and proven so.
+    """Why a counter's total must not be deleted, or None: it is proven exact.
 
-    As `Auditor.verify`. A drift is no last word: a record that the stream did not show, or a repair
-    that is under way, would make a total anew once this one is gone.
+    As `Auditor.verify`. A drift may still change: a record that the stream has not delivered, or a
+    running repair, would create the total again after its deletion.
     """
     verdict = auditor.verify(counter)
     if verdict.verdict is Judgement.EXACT:

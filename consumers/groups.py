@@ -4,7 +4,7 @@
     index `members`                          the same by counter
     (`group#`, `group#<group>`)              the group in the directory of groups: ranked or not
 
-Its totals are read by a query of its members and a BatchGetItem. A ranked one has a `group_board`.
+Totals are read by a query of the members and a BatchGetItem. A ranked group has a `group_board`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _WRITERS: Final = 8
 _PAGE: Final = 100
-# How often a ranking may be switched the other way while members are placed or taken off.
+# How often other calls may switch the ranking while members are added to the board or removed.
 _SWITCHES: Final = 5
 
 
@@ -46,10 +46,10 @@ class Groups:
     """The groups of a stack, in its home region.
 
     Attributes:
-        totals: reads totals; its client's SDK may retry, every write here sets what is to be.
-        namespaces: tell of what kind a counter is.
-        clock: dates memberships.
-        new_id: makes an id that is never used again.
+        totals: reads totals; its SDK may retry, because every write here is idempotent.
+        namespaces: the namespaces, which say of what kind a counter is.
+        clock: for the times of memberships.
+        new_id: makes a unique id.
     """
 
     totals: TotalsReader
@@ -59,24 +59,24 @@ class Groups:
 
     @property
     def memberships(self) -> Memberships:
-        """Who belongs to which group, one by one."""
+        """Reads and writes single memberships."""
         return Memberships(self._dynamo, self._table, self.clock, self.new_id)
 
     def add(self, group: str, counters: Iterable[str]) -> list[str]:
-        """Put counters into a group, which is made if it is new.
+        """Add counters to a group; a missing group is created.
 
         Two write units and a read unit for each; a read unit for the group, a write unit if it is
-        new. Of a ranked group two write units and two read units more for each; a ledger counter
-        that was never recorded gets its total, of zeros. Adding a member again is no error, renews
-        its membership, and completes what a crash left half done.
+        new. For a ranked group two write units and two read units more for each; a ledger counter
+        that was never recorded gets a total of zeros. Adding a member again renews its membership,
+        and completes what a crash left incomplete.
 
         Returns:
-            Those that were no members before; one whose answer was lost may be left out.
+            The counters that were no members before; one whose answer was lost may be missing.
 
         Raises:
-            AlreadyRanked: the group is ranked, and so is another one that has the counter.
+            AlreadyRanked: the group is ranked, and another ranked group has the counter.
             NotRanked, NoSuchCounter, NamespaceUnknown: the group is ranked, and the counter cannot
-                be: it has bins; it is strict and does not exist; nobody knows its namespace.
+                be: it has bins; it is strict and does not exist; its namespace is unknown.
             BadGroupName, BadCounterName: a name breaks the grammar.
         """
         keys.check_group(group)
@@ -88,15 +88,15 @@ class Groups:
         return [name for name, new in zip(names, added, strict=True) if new]
 
     def remove(self, group: str, counters: Iterable[str]) -> list[str]:
-        """Take counters out of a group: two write units and two read units for each.
+        """Remove counters from a group: two write units and two read units for each.
 
-        Of a ranked group two write units and a read unit more. What is no member is no error.
+        For a ranked group two write units and a read unit more. Other counters are skipped.
 
         Returns:
-            Those that were members.
+            The counters that were members.
 
         Raises:
-            NoSuchGroup: there is no group of that name.
+            NoSuchGroup: no group has that name.
         """
         names = list(dict.fromkeys(keys.check_counter(counter) for counter in counters))
         self.get(group)
@@ -108,46 +108,47 @@ class Groups:
         """A group: one read unit.
 
         Raises:
-            NoSuchGroup: there is none of that name.
+            NoSuchGroup: no group has that name.
         """
         on = self._ranked(keys.check_group(group))
         if on is None:
-            raise NoSuchGroup(f"there is no group {group!r}: `countledger group add` makes one")
+            raise NoSuchGroup(f"group {group!r} does not exist: `countledger group add` creates it")
         return Group(group, on)
 
     def of(self, counter: str) -> Iterator[str]:
-        """The groups that a counter belongs to, by name: half a read unit for each 4 KB of them."""
+        """The groups of a counter, by name: half a read unit for each 4 KB of memberships."""
         return self.memberships.groups_of(counter)
 
     def show(
         self, group: str, *, after: str | None = None, on_corrupt: OnCorrupt | None = None
     ) -> Iterator[Total]:
-        """The totals of a group by name, read as they are asked for, a hundred at a time.
+        """The totals of a group by name, read while they are iterated, a hundred at a time.
 
         Half a read unit for each 4 KB of memberships, and half of one for each total. No snapshot.
 
         Args:
-            group: its name.
-            after: the counter behind which to begin, as the last one that was shown.
-            on_corrupt: called with the error of each total that cannot be read, which is left out.
+            group: the group's name.
+            after: start after this counter, such as the last one of an earlier call.
+            on_corrupt: called with the error of each corrupt total; the total is skipped.
 
         Raises:
-            NoSuchGroup: there is none of that name.
-            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
+            NoSuchGroup: no group has that name.
+            CorruptItem: a total is corrupt, and `on_corrupt` is not given.
         """
         self.get(group)
         return self._totals_of(group, after and keys.check_counter(after), on_corrupt)
 
     def delete(self, group: str) -> int:
-        """Delete a group, and no counter: as `remove` for each member; a write unit, 4 read units.
+        """Delete a group, but not its counters.
 
-        What is added meanwhile stays, in a group of that name that is not ranked.
+        As `remove` for each member; one write unit, four read units. What another call adds
+        meanwhile stays, in a group of that name that is not ranked.
 
         Returns:
-            How many members it had.
+            The number of its members.
 
         Raises:
-            NoSuchGroup: there is none of that name.
+            NoSuchGroup: no group has that name.
         """
         board = self.board(group)
         members = list(board.members())
@@ -158,20 +159,20 @@ class Groups:
         for counter in added:
             board.take_off(counter)
         if added:
-            self._make(group)  # they were told to be in it
+            self._make(group)  # the calls that added them have succeeded
         return len(removed)
 
     def switch_ranking(self, group: str, *, on: bool) -> int:
-        """Rank a group's totals, or do so no more: one write unit, and two for each member.
+        """Switch a group's ranking on or off: one write unit, and two for each member.
 
-        While it is on, whatever moves a member's total costs two write units more. A counter can
+        While it is on, each change of a member's total costs two write units more. A counter can
         be ranked in one group (and in its namespace).
 
         Returns:
-            How many members it has.
+            The number of its members.
 
         Raises:
-            NoSuchGroup: there is none of that name.
+            NoSuchGroup: no group has that name.
             AlreadyRanked, NotRanked, NoSuchCounter, NamespaceUnknown: as `add`; the ranking is off.
         """
         self.get(group)
@@ -181,7 +182,7 @@ class Groups:
             now = self._ranked(group)
             if now is None or now == on:
                 break
-            # Somebody switched it the other way meanwhile; whoever ends last leaves it so.
+            # Another call switched it back meanwhile; the call that ends last applies that setting.
             on = now
         return members
 
@@ -210,18 +211,17 @@ class Groups:
     ) -> list[Ranked]:
         """The highest totals of a group, equal ones by name.
 
-        Of a ranked group: a read unit, half of one for each of the board's four partitions, and for
-        each 4 KB more. Else all its totals are read, as by `show`.
+        A ranked group: a read unit, half of one for each of the board's four partitions, and for
+        each 4 KB more. Any other group: all totals are read, as by `show`.
 
         Args:
-            group: its name.
-            limit: how many, up to 1,000.
-            on_corrupt: called with the error of each total that cannot be read, which is left out.
+            group: the group's name.
+            limit: the maximum number, 1 to 1,000.
+            on_corrupt: as for `show`.
 
         Raises:
-            NoSuchGroup: there is none of that name.
-            CorruptItem: a total cannot be read, and `on_corrupt` is not given.
-            BadSetting: so many cannot be asked for.
+            NoSuchGroup, CorruptItem: as for `show`.
+            BadSetting: the limit is out of range.
         """
         check_limit(limit)
         if self.get(group).ranked:
@@ -230,9 +230,9 @@ class Groups:
         return ranked(((one.counter, one.total) for one in found), limit)
 
     def list(self, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Group]:
-        """All groups by name: half a read unit for each 4 KB of them.
+        """All groups by name: half a read unit for each 4 KB of groups.
 
-        One that cannot be read is handed to `on_corrupt`; without that it raises CorruptItem.
+        A corrupt group is passed to `on_corrupt` as an error; without it CorruptItem is raised.
         """
         directory = Compare("counter", "=", keys.GROUP_PREFIX)
         for page in self._dynamo.pages(Query(self._table, directory)):
@@ -269,7 +269,7 @@ class Groups:
             )
 
     def _add(self, group: str, counter: str) -> bool:
-        """The membership first, then the rule: whoever switches it on meanwhile sees the member."""
+        """The membership first, then the rule: a call that switches it on sees the member."""
         membership, new = self.memberships.join(group, counter)
         on = self._ranked(group)
         if on is None:
@@ -288,7 +288,7 @@ class Groups:
     def _remove(self, group: str, counter: str) -> bool:
         was = self.memberships.leave(group, counter)
         if self._ranked(group):
-            # What another call adds meanwhile keeps its place, or that call is refused.
+            # A member that another call adds meanwhile keeps its position, or that call is refused.
             with suppress(Refused, BadInput):
                 self.board(group).take_off_unless_member(counter)
         return was

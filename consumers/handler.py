@@ -1,4 +1,4 @@
-"""The Lambda function of the materializer: wiring, and nothing else."""
+"""The Lambda function of the materializer: wiring only."""
 
 from __future__ import annotations
 
@@ -65,32 +65,32 @@ def shard_of(event: dict[str, Any]) -> ShardName:
     """The shard that an event's records come from.
 
     Raises:
-        BadPayload: the event does not tell; without it nothing can be applied exactly once.
+        BadPayload: the event does not name the shard, which applying exactly once requires.
     """
     shard_id = event.get("shardId")
     stream_arn = event.get("eventSourceARN")
     if not isinstance(shard_id, str) or not isinstance(stream_arn, str):
         raise BadPayload(
             "the event has no shardId and eventSourceARN: set TumblingWindowInSeconds on the event "
-            "source mapping, Lambda sends them with windows only"
+            "source mapping, because Lambda sends them only with windows"
         )
     return ShardName(label_of(stream_arn), shard_id)
 
 
 def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Bring a batch of records of the `ledger` stream into the totals.
+    """Apply a batch of records of the `ledger` stream to the totals.
 
     Args:
         event: as an event source mapping with a tumbling window sends it.
         context: of the invocation.
 
     Returns:
-        An (empty) window state, and from which record on the shard has to be delivered again.
+        An empty window state, and the record from which the shard must be delivered again.
 
     Raises:
         BadPayload: the event names no shard.
-        ServiceFailed: the quarantine takes nothing, or the shard's progress cannot be read.
-        ProgressLost: the shard's progress is gone: it waits for a person.
+        ServiceFailed: the quarantine cannot store a record, or the progress cannot be read.
+        ProgressLost: the progress item of the shard is missing: action required.
     """
     parts = _parts()
     shard = shard_of(event)
@@ -98,7 +98,9 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
     try:
         outcome = parts.materializer.apply(event.get("Records") or [], shard, deadline)
     except ProgressLost as lost:
-        parts.logger.exception("a shard waits for a person", shard=str(shard), reason=str(lost))
+        parts.logger.exception(
+            "the progress of a shard is lost: action required", shard=str(shard), reason=str(lost)
+        )
         parts.metrics.add_metric("ProgressLost", MetricUnit.Count, 1)
         parts.metrics.flush_metrics()
         raise
@@ -107,7 +109,7 @@ def materialize(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]
 
 
 def answer_of(outcome: BatchOutcome, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the mapping is told: an empty window state, and from which record on to deliver again.
+    """The answer to the mapping: empty window state, and the first record to deliver again.
 
     Args:
         outcome: of the batch.

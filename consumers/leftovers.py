@@ -48,32 +48,32 @@ class FoundLeftovers:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Removes what is left of a counter. It can be repeated, and stopped anywhere.
+    """Deletes the leftovers of a counter. A deletion can be repeated, and stopped anywhere.
 
     Attributes:
-        groups: take the counter out; their dynamo and table are used for the rest.
+        groups: the groups; the client and the table of their totals are used for all items.
     """
 
     groups: Groups
 
-    def remove(self, counter: str, before_ms: int) -> list[str]:
-        """Remove what was kept of a ledger counter until a moment, and say what stays.
+    def delete(self, counter: str, before_ms: int) -> list[str]:
+        """Delete the items of a ledger counter up to a time, and report the later ones.
 
         A write unit for each KB of alert states, two items for each alert of the log, as
-        `Groups.remove` for each membership; half a read unit for each 4 KB of it all.
+        `Groups.remove` for each membership; half a read unit for each 4 KB of all items.
 
         Args:
-            counter: its name; nothing of any other is touched.
-            before_ms: what is dated later stays.
+            counter: its name; items of other counters are not touched.
+            before_ms: items with a later time stay.
 
         Returns:
-            What is dated later, in words.
+            Descriptions of the items that stay.
         """
         found = self._find(counter)
         logged = [one for one in found.logged if keys.log_time_ms(one) > before_ms]
         states = [one for one in found.states if one["at"] > before_ms]
         memberships = [one for one in found.memberships if one.at_ms > before_ms]
-        self._remove(
+        self._delete_found(
             FoundLeftovers(
                 counter,
                 tuple(one for one in found.logged if one not in logged),
@@ -88,36 +88,36 @@ class Leftovers:
         ]
 
     def seen(self, counter: str) -> Callable[[], None]:
-        """What is kept of a counter now, but for markers; the result removes that, as it is now.
+        """Read the items of a counter, without markers; the result deletes them if unchanged.
 
-        Half a read unit for each 4 KB of it; the result costs as `remove`.
+        Half a read unit for each 4 KB of them; the result costs as `delete`.
         """
-        return partial(self._remove, self._find(counter))
+        return partial(self._delete_found, self._find(counter))
 
-    def remove_markers(self, counter: str, bins: int = 1) -> None:
-        """Remove the markers of a strict counter's incarnations that are gone.
+    def delete_markers(self, counter: str, bins: int = 1) -> None:
+        """Delete the markers of a strict counter's deleted incarnations.
 
         A write unit for each KB of them, half a read unit for each 4 KB, a read unit for each page.
 
         A marker is written together with its incarnation's counter. So if the counter has another
-        incarnation, or none, when it is read after the marker, that of the marker is gone for good.
+        incarnation, or none, when it is read after the marker, the marker's one was deleted.
 
         Args:
             counter: its name.
-            bins: over how many items it was spread.
+            bins: the number of items it was spread over.
         """
         totals = self.groups.totals
         for place in keys.marker_places(counter, bins):
             for page in totals.dynamo.pages(self._query(place, keys.MARKER_PREFIX)):
                 if page:
-                    self._remove_old(counter, page)
+                    self._delete_old(counter, page)
 
-    def _remove_old(self, counter: str, markers: Sequence[Item]) -> None:
+    def _delete_old(self, counter: str, markers: Sequence[Item]) -> None:
         totals = self.groups.totals
         main = totals.dynamo.get(totals.table, keys.total_key(counter), consistent=True) or {}
         for marker in markers:
             if marker.get("incarnation") != main.get("incarnation"):
-                self._delete(_key_of(marker), _unchanged(marker, "incarnation"))
+                self._delete_item(_key_of(marker), _unchanged(marker, "incarnation"))
 
     def _find(self, counter: str) -> FoundLeftovers:
         logs = self._items(counter, keys.LOG_PREFIX)
@@ -128,22 +128,22 @@ class Leftovers:
             tuple(self.groups.memberships.of(counter)),
         )
 
-    def _remove(self, found: FoundLeftovers) -> None:
+    def _delete_found(self, found: FoundLeftovers) -> None:
         for place in found.logged:
-            # The log of all first: its key is found by the one beside the counter.
-            self._delete({"counter": keys.ALERT_LOG, "part": f"{place}#{found.counter}"})
-            self._delete({"counter": found.counter, "part": keys.LOG_PREFIX + place})
+            # The shared log first: its key is found through the item in the counter's partition.
+            self._delete_item({"counter": keys.ALERT_LOG, "part": f"{place}#{found.counter}"})
+            self._delete_item({"counter": found.counter, "part": keys.LOG_PREFIX + place})
         for state in found.states:
-            self._delete(_key_of(state), _unchanged(state, "revision", "version", "at"))
+            self._delete_item(_key_of(state), _unchanged(state, "revision", "version", "at"))
         for membership in found.memberships:
             self._leave(membership)
 
     def _leave(self, membership: Membership) -> None:
-        """Take the counter out of the group, unless it was added again since it was found."""
+        """Remove the counter from the group, unless it was added again after it was found."""
         counter, group = membership.counter, membership.group
         if not self.groups.memberships.end(membership):
             return
-        # Of a group whose deletion was interrupted the membership alone is left.
+        # If the deletion of a group was interrupted, only the membership is left.
         with suppress(NoSuchGroup, Refused, BadInput):
             if self.groups.get(group).ranked:
                 self.groups.board(group).take_off_unless_member(counter)
@@ -156,12 +156,12 @@ class Leftovers:
         condition = AllOf(Compare("counter", "=", partition), BeginsWith("part", prefix))
         return Query(self.groups.totals.table, condition)
 
-    def _delete(self, key: Key, condition: Condition | None = None) -> None:
+    def _delete_item(self, key: Key, condition: Condition | None = None) -> None:
         totals = self.groups.totals
         try:
             totals.dynamo.delete(Delete(totals.table, key, condition))
         except ConditionFailed:
-            return  # gone already, or another one
+            return  # deleted already, or changed
 
 
 def _key_of(item: Item) -> Key:

@@ -35,7 +35,7 @@ from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.limits import MEMBERSHIP_LEAVES_MS
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Delete, Put, Query
-from countledger.ledger.ranking import group_board, is_on, place_of, removal_of, top_query
+from countledger.ledger.ranking import group_board, is_on, place_of, top_query, unrank_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -79,8 +79,8 @@ class Membership:
     Attributes:
         group: the group's name.
         counter: the counter's name.
-        id: of the last `join` of it; never used again.
-        at_ms: when that was, by the clock of its caller.
+        id: the unique id of the last `join`.
+        at_ms: the time of the last `join`, by the clock of its caller, in milliseconds.
     """
 
     group: str
@@ -94,10 +94,10 @@ class Memberships:
     """Reads and writes memberships.
 
     Attributes:
-        dynamo: its SDK may retry, every write here sets what is to be.
+        dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
         table: the table `counters`.
-        clock: dates memberships.
-        new_id: makes an id that is never used again.
+        clock: for the times of memberships.
+        new_id: makes a unique id.
     """
 
     dynamo: DynamoClient
@@ -152,7 +152,7 @@ class Memberships:
         return self._wrote(Delete(self.table, key, same))
 
     def end(self, membership: Membership) -> bool:
-        """Remove this membership and no later one: one write unit. Whether it existed."""
+        """Delete this membership, but no later one: one write unit. True if it existed."""
         key = keys.member_key(membership.group, membership.counter)
         return self._wrote(Delete(self.table, key, Compare("id", "=", membership.id)))
 
@@ -191,8 +191,8 @@ class GroupBoard:
     Attributes:
         dynamo: a DynamoDB client.
         table: the table `counters`.
-        namespaces: tell of what kind a counter is.
-        group: whose board.
+        namespaces: the namespaces, which say of what kind a counter is.
+        group: the group's name.
     """
 
     dynamo: DynamoClient
@@ -221,13 +221,13 @@ class GroupBoard:
             yield [item["part"].removeprefix(keys.MEMBER_PREFIX) for item in page]
 
     def place(self, counter: str) -> None:
-        """Give a member its place: two write units and a read unit.
+        """Put a member on the board: two write units and a read unit.
 
         Raises:
-            AlreadyRanked: it has its place on the board of another group.
-            NotRanked: it has bins, and no single total.
-            NoSuchCounter: it is no ledger counter, and does not exist.
-            NamespaceUnknown: nobody knows its namespace, so nobody knows what it will be.
+            AlreadyRanked: it is on the board of another group.
+            NotRanked: it has bins, so it has no single total.
+            NoSuchCounter: it does not exist, and is not a ledger counter.
+            NamespaceUnknown: its namespace is unknown, so its kind is unknown.
         """
         kind = self.namespaces.get(keys.namespace_of(counter)).kind
         board = group_board(self.group)
@@ -242,23 +242,23 @@ class GroupBoard:
     def take_off(self, counter: str) -> None:
         """Take a counter off the board, if it is on it: two write units."""
         try:
-            self.dynamo.update(removal_of(self.table, group_board(self.group), counter))
+            self.dynamo.update(unrank_of(self.table, group_board(self.group), counter))
         except ConditionFailed:
             return
 
     def take_off_unless_member(self, counter: str) -> None:
-        """Take a counter off the board whose membership has ended: as `take_off`, and a read unit.
+        """Take a former member off the board: as `take_off`, and a read unit.
 
-        Where it is a member again, by an `add` that placed it meanwhile, it gets its place back.
+        If an `add` has made it a member again meanwhile, it is put back on the board.
         """
         self.take_off(counter)
         if self._is_member(counter):
             self.place(counter)
 
     def take_strays_off(self, members: Collection[str]) -> None:
-        """Take off what is no member: half a read unit for each of the board's partitions.
+        """Take counters off that are no members: half a read unit for each partition of the board.
 
-        The index is behind by a moment, so what became a stray just now may be left.
+        The index is updated with a short delay, so the most recent strays may stay.
         """
         board, known = group_board(self.group), set(members)
         for bucket in board.buckets:
@@ -273,16 +273,17 @@ class GroupBoard:
     def _refuse(self, counter: str, item: Item | None) -> NoReturn:
         if item is None:
             raise NoSuchCounter(
-                f"there is no counter {counter!r} yet that group {self.group!r} could rank"
+                f"counter {counter!r} does not exist, so group {self.group!r} cannot rank it: "
+                "create it first"
             )
         other = item.get(group_board(self.group).attribute)
         if other is None or "bins" in item:
             raise NotRanked(
-                f"counter {counter!r} cannot be ranked in group {self.group!r}: its value lies in "
-                "bins, or its item was written by a later release"
+                f"counter {counter!r} cannot be ranked in group {self.group!r}: its value is "
+                "spread over bins, or its item was written by a later release"
             )
         owner = str(other).removeprefix(keys.GROUP_PREFIX).rpartition("#")[0]
         raise AlreadyRanked(
-            f"counter {counter!r} is ranked in group {owner!r} already, and has no second place: "
-            "switch that ranking off, or take the counter out of one of the groups"
+            f"counter {counter!r} is ranked in group {owner!r} already, and a counter can be "
+            "ranked in one group: switch that ranking off, or remove it from one of the groups"
         )

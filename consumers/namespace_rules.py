@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from countledger.ledger import keys
 from countledger.ledger.clock import Clock, SystemClock
-from countledger.ledger.due import mark_of, rule_in, standing_in
+from countledger.ledger.due import due_state_of, mark_of, rule_in
 from countledger.ledger.errors import ConditionFailed, CorruptItem, RequestRejected
 from countledger.ledger.limits import DUE_RULE_LIFE_MS, RANK_RULE_LIFE_MS
 from countledger.ledger.ranking import clauses_for, is_on
@@ -56,7 +56,7 @@ def new_memory() -> TtlCache[DueRule | None]:
 
 @dataclass(frozen=True, slots=True)
 class DueRules:
-    """From how many entries on counters are compacted, by their namespaces' schedules.
+    """The number of entries from which counters are compacted, by namespace schedule.
 
     Attributes:
         dynamo: a DynamoDB client.
@@ -102,14 +102,14 @@ class DueMarker:
         """Put a counter into the index if it has enough entries and is not in it: two write units.
 
         Raises:
-            ServiceFailed: the rule could not be read, or the mark not written; the batch has to be
+            ServiceFailed: the rule could not be read, or the mark not written; the batch must be
                 delivered again.
         """
         rule = self.rules.of(keys.namespace_of(total["counter"]))
         if rule is None:
             return
         try:
-            update = mark_of(self.table, standing_in(total), rule, self.now_ms)
+            update = mark_of(self.table, due_state_of(total), rule, self.now_ms)
             if update is not None:
                 self.dynamo.update(update)
         except (ConditionFailed, CorruptItem, RequestRejected):
@@ -139,7 +139,7 @@ class RankRules:
         """The clauses to add to the update of a total. Half a read unit a minute per namespace.
 
         Raises:
-            ServiceFailed: the rule could not be read; the changes have to be delivered again.
+            ServiceFailed: the rule could not be read; the changes must be delivered again.
         """
         return clauses_for(counter, on=self._of(keys.namespace_of(counter)))
 

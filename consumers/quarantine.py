@@ -1,8 +1,8 @@
 """The quarantine of the stream consumers: records that can never be applied, with the reason.
 
 The watermark of its counter has passed such a record, so it is never delivered again; `repair`
-corrects the counter. Each record is kept as an item until a person has handled it, and a message
-in a queue raises an alarm (see `ledger.quarantine_store` for the order).
+corrects the counter. Each record is kept as an item until a person resends or discards it, and a
+message in a queue raises an alarm (see `ledger.quarantine_store` for the order).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Quarantine(Protocol):
-    """Takes records that can never be applied."""
+    """Stores records that can never be applied."""
 
     def put(self, record: Mapping[str, Any], reason: str, shard: str) -> None:
-        """Keep a record; return only when it is kept.
+        """Store a record; return only when it is stored.
 
         Raises:
-            ServiceFailed: it is not kept.
+            ServiceFailed: it is not stored.
         """
 
 
@@ -43,8 +43,8 @@ class StoredQuarantine:
     """Keeps each record once as an item, and sends a message about it.
 
     Attributes:
-        store: keeps the records.
-        queue: gets the messages.
+        store: stores the records.
+        queue: receives the messages.
         source: the stream of the records.
     """
 
@@ -143,7 +143,7 @@ def body(
 
 
 def _keys_of(record: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The keys and the sequence number of a record, or None if it has not the form of one."""
+    """The keys and the sequence number of a record, or None if it is malformed."""
     try:
         stream = record["dynamodb"]
         kept = {name: stream.get(name) for name in ("Keys", "SequenceNumber")}

@@ -32,7 +32,7 @@ from countledger.ledger.expressions import Absent, AllOf, BeginsWith, Compare
 from countledger.ledger.limits import RANK_SETTLES_MS, TOP_MAX
 from countledger.ledger.namespace import Kind, Namespaces
 from countledger.ledger.operations import Put
-from countledger.ledger.ranking import is_on, namespace_board, place_of, removal_of, top_query
+from countledger.ledger.ranking import is_on, namespace_board, place_of, top_query, unrank_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,7 +53,7 @@ class Ranked:
     Attributes:
         rank: 1 for the highest; equal totals have the same rank, and the next ones are left out.
         counter: its name.
-        total: by what it is ranked.
+        total: the total by which it is ranked.
     """
 
     rank: int
@@ -62,13 +62,13 @@ class Ranked:
 
 
 def check_limit(limit: int) -> int:
-    """How many to show, if it can be so many.
+    """Return the limit if it is in range.
 
     Raises:
-        BadSetting: it cannot.
+        BadSetting: it is out of range.
     """
     if isinstance(limit, bool) or not 1 <= limit <= TOP_MAX:
-        raise BadSetting(f"the top {limit!r}: give a number from 1 to {TOP_MAX}")
+        raise BadSetting(f"limit {limit!r} is out of range: give a number from 1 to {TOP_MAX}")
     return limit
 
 
@@ -112,11 +112,10 @@ class Rankings:
     """The rankings of namespaces.
 
     Attributes:
-        dynamo: a DynamoDB client; every write carries a condition or sets what is there, so the SDK
-            may retry.
+        dynamo: a DynamoDB client; its SDK may retry, because every write here is idempotent.
         table: the table `counters`.
-        namespaces: tell which of them exist, and of what kind.
-        clock: waits until every materializer knows the rule.
+        namespaces: the namespaces, which say of what kind each is.
+        clock: for the wait until every materializer has read the rule.
     """
 
     dynamo: DynamoClient
@@ -125,23 +124,23 @@ class Rankings:
     clock: Clock = field(default_factory=SystemClock)
 
     def switch_on(self, namespace: str, *, wait: bool = True) -> int:
-        """Rank the totals of a namespace, those that come later as well.
+        """Rank the totals of a namespace, later ones included.
 
-        From then on an update that moves a total costs two write units more, and the first one of
-        a counter one more. Now: one write unit, and for each total two; and half a read unit for
-        each 4 KB of the table `counters`, all of which is looked through. Doing it again gives
-        their place to totals that lack it.
+        Each later change of a total costs two write units more, and the first update of a counter
+        one more. This call costs one write unit, and two for each total; and half a read unit for
+        each 4 KB of the table `counters`, which is scanned. A second call adds totals that lack
+        their position.
 
         Args:
             namespace: of kind ledger or strict.
-            wait: three minutes, until all materializers know of it. Without waiting, a total that
-                is made in that time gets its place with its next update.
+            wait: wait three minutes, until all materializers have read the rule. Otherwise a total
+                that is created in that time gets its position with its next update.
 
         Returns:
-            How many totals got their place now.
+            The number of totals that got their position.
 
         Raises:
-            NamespaceUnknown: there is no such namespace.
+            NamespaceUnknown: the namespace does not exist.
             NotRanked: it holds sequences, which are not ranked.
         """
         kind = self.namespaces.get(keys.check_namespace(namespace)).kind
@@ -155,30 +154,30 @@ class Rankings:
         def place(counter: str) -> Update:
             return place_of(self.table, board, counter, may_be_made=False)
 
-        # One of zeros, made for a ranked group, gets its place with its first entry.
+        # A total of zeros, created for a ranked group, gets its position with its first entry.
         recorded = Compare("version", ">", 0)
         lacking = AllOf(Absent(board.attribute), Absent("bins"), recorded)
         return self._sweep(namespace, lacking, place)
 
     def switch_off(self, namespace: str) -> int:
-        """Rank a namespace's totals no more; they cost again what they did before.
+        """Stop ranking a namespace's totals; their updates cost the same as before.
 
-        One write unit, two for each total, and the table `counters` looked through as above. A
-        total that is updated by a materializer that does not know of it yet may be left; its next
-        update takes it out.
+        One write unit, two for each total, and a scan of the table `counters` as above. A total
+        may stay on the board if a materializer that has not read the rule yet updates it; its next
+        update takes it off.
 
         Returns:
-            How many totals lost their place now.
+            The number of totals that lost their position.
 
         Raises:
-            NamespaceUnknown: there is no such namespace.
+            NamespaceUnknown: the namespace does not exist.
         """
         self.namespaces.get(keys.check_namespace(namespace))
         self._rule(namespace, on=False)
         board = namespace_board(namespace)
 
         def remove(counter: str) -> Update:
-            return removal_of(self.table, board, counter)
+            return unrank_of(self.table, board, counter)
 
         return self._sweep(namespace, BeginsWith(board.attribute, board.name + "#"), remove)
 
@@ -191,21 +190,21 @@ class Rankings:
         """The highest totals of a namespace, equal ones by name.
 
         Half a read unit to see that it is ranked, one for each of the board's four partitions, and
-        for each 4 KB more. The index is behind the totals by a moment.
+        for each 4 KB more. The index is updated with a short delay.
 
         Args:
-            namespace: a ranked one.
-            limit: how many, up to 1,000.
+            namespace: a ranked namespace.
+            limit: the maximum number, 1 to 1,000.
 
         Raises:
-            NotRanked: nobody has switched its ranking on.
-            BadSetting: so many cannot be asked for.
+            NotRanked: its ranking is not switched on.
+            BadSetting: the limit is out of range.
         """
         check_limit(limit)
         if not self.is_on(namespace):
             raise NotRanked(
                 f"namespace {namespace!r} is not ranked: `countledger namespace rank` switches it "
-                "on, for two write units with each update that moves a total"
+                "on, for two write units with each change of a total"
             )
         return top_of(self.dynamo, self.table, namespace_board(namespace), limit)
 

@@ -39,7 +39,7 @@ class Snapshot:
     """Totals as of one moment.
 
     Attributes:
-        totals: by counter, in the order asked for; zeros for one never seen.
+        totals: by counter, in the order of the request; zeros if it was never recorded.
         read_at_ms: when the reading ended, by this machine's clock.
     """
 

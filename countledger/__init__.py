@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from countledger.producers.claims.claim import Claim
     from countledger.producers.compensation import Correction
     from countledger.producers.event import Event, Receipt, Status
-    from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
+    from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict import outcome as outcomes
 
@@ -76,7 +76,7 @@ __all__ = [
     "Head",
     "IdempotencyKey",
     "ItemChange",
-    "ItemRemoval",
+    "ItemDeletion",
     "Judgement",
     "Kind",
     "Namespace",
@@ -137,7 +137,7 @@ _MODULES: Final = {
     "Correction": "countledger.producers.compensation",
     "Event": "countledger.producers.event",
     "ItemChange": "countledger.producers.own_items",
-    "ItemRemoval": "countledger.producers.own_items",
+    "ItemDeletion": "countledger.producers.own_items",
     "NewItem": "countledger.producers.own_items",
     "Receipt": "countledger.producers.event",
     "Status": "countledger.producers.event",

@@ -45,7 +45,7 @@ class DueRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DueState:
     """Where a counter stands, as its total's item says.
 
     Attributes:
@@ -79,13 +79,13 @@ def rule_in(schedule: Item | None) -> DueRule | None:
     return DueRule(require(schedule, "min_entries", int), require(schedule, "age_ms", int))
 
 
-def standing_in(total: Item) -> Standing:
+def due_state_of(total: Item) -> DueState:
     """Where the counter of this total stands.
 
     Raises:
         CorruptItem: an attribute is absent or of another type.
     """
-    return Standing(
+    return DueState(
         require(total, "counter", str),
         require(total, "entries", int),
         optional(total, "compacted", int) or 0,
@@ -110,7 +110,7 @@ def due_query(table: str, bucket: str, now_ms: int) -> Query:
     return Query(table, due, index=INDEX)
 
 
-def mark_of(table: str, seen: Standing, rule: DueRule, now_ms: int) -> Update | None:
+def mark_of(table: str, seen: DueState, rule: DueRule, now_ms: int) -> Update | None:
     """Put a counter into the index, if enough entries wait and it is not there; else None.
 
     All of them were made by now, so the oldest is old enough once the age has passed. One write
@@ -125,8 +125,8 @@ def mark_of(table: str, seen: Standing, rule: DueRule, now_ms: int) -> Update | 
     )
 
 
-def settlement_of(
-    table: str, seen: Standing, compacted: int, rule: DueRule | None, now_ms: int
+def reschedule_of(
+    table: str, seen: DueState, compacted: int, rule: DueRule | None, now_ms: int
 ) -> Update | None:
     """Note how many entries are compacted, and when the counter is due again, if it will be.
 

@@ -127,7 +127,7 @@ def place_of(table: str, board: Board, counter: str, *, may_be_made: bool) -> Up
     return Update(table, keys.total_key(counter), clauses, AllOf(*conditions))
 
 
-def removal_of(table: str, board: Board, counter: str) -> Update:
+def unrank_of(table: str, board: Board, counter: str) -> Update:
     """Take a total off a board, if it is on it. One unit, and one for the index."""
     there = Compare(board.attribute, "=", board.bucket_of(counter))
     return Update(table, keys.total_key(counter), (Drop(board.attribute),), there)

@@ -119,7 +119,7 @@ class ItemChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemRemoval:
+class ItemDeletion:
     """An item to remove from an app's own table; refused if it is not there, or not as expected.
 
     Attributes:
@@ -159,7 +159,7 @@ class ItemRemoval:
         return _not_as_expected(self.place, found, self.expected)
 
 
-OwnWrite: TypeAlias = NewItem | ItemChange | ItemRemoval
+OwnWrite: TypeAlias = NewItem | ItemChange | ItemDeletion
 
 
 def _as_expected(key: Mapping[str, object], expected: Mapping[str, object]) -> Condition:

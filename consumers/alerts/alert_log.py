@@ -1,7 +1,7 @@
-"""The alert log: what was told and when, for ninety days, newest first.
+"""The alert log: the published alerts of the last ninety days, newest first.
 
-Each firing is logged twice: beside its counter, and in one partition for all, so that either is
-listed by a query. That one partition takes some 1,000 firings a second.
+Each firing is logged twice: in the partition of its counter, and in one partition for all counters,
+so one query lists either. The shared partition takes about 1,000 firings a second.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoggedAlert:
-    """An alert that was told.
+    """A published alert.
 
     Attributes:
-        alert: which one.
-        published_at_ms: when it was told last, milliseconds since the epoch.
-        reason: why it went to the dead letters; None: its target took it.
+        alert: the alert.
+        published_at_ms: when it was last published, milliseconds since the epoch.
+        reason: why it became a dead letter; None: its target accepted it.
     """
 
     alert: Alert
@@ -51,7 +51,7 @@ class LoggedAlert:
 
     @property
     def published_at(self) -> datetime:
-        """When it was told last, in UTC."""
+        """When it was last published, in UTC."""
         return to_datetime(self.published_at_ms)
 
 
@@ -62,9 +62,9 @@ def plan_log(
 
     Args:
         table: the table `counters`.
-        firing: what was told.
-        published_at_ms: when.
-        dead: why alerts of it went to the dead letters, by their place in it.
+        firing: the published firing.
+        published_at_ms: the time of publication, milliseconds since the epoch.
+        dead: why alerts of the firing became dead letters, by their index in it.
     """
     said: Item = {
         "of_counter": firing.counter,
@@ -101,16 +101,16 @@ class AlertLog:
 
         Args:
             counter: of one counter; None: of all.
-            limit: how many at the most; None: all.
-            on_corrupt: called with the error of each item that cannot be read, which is left out.
+            limit: the maximum number; None: all.
+            on_corrupt: called with the error of each corrupt item; the item is skipped.
 
         Raises:
             BadCounterName: the name breaks the grammar.
             BadSetting: the limit is below 1.
-            CorruptItem: an item cannot be read, and `on_corrupt` is not given.
+            CorruptItem: an item is corrupt, and `on_corrupt` is not given.
         """
         if limit is not None and limit < 1:
-            raise BadSetting(f"limit {limit} is no number of alerts: give 1 or more")
+            raise BadSetting(f"limit {limit} is too small: give 1 or more")
         pages = self.dynamo.pages(self._query(counter, limit))
         items = (item for page in pages for item in page)
         found = decoded(items, decode_log, on_corrupt)
@@ -125,10 +125,10 @@ class AlertLog:
 
 
 def decode_log(item: Item) -> list[LoggedAlert]:
-    """The alerts of one item, in the order in which the total passed them.
+    """The alerts of one item, in the order in which the total crossed their thresholds.
 
     Raises:
-        CorruptItem: an attribute is absent, of another type, or of no known value.
+        CorruptItem: an attribute is absent, of another type, or has an unknown value.
         NewerFormat: a later release wrote it.
     """
     check_format(item)
@@ -145,6 +145,4 @@ def decode_log(item: Item) -> list[LoggedAlert]:
             for place, alert in enumerate(firing.alerts)
         ]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptItem(
-            f"{describe(item)}: it is no logged alert: {shown(error)}", item
-        ) from error
+        raise CorruptItem(f"{describe(item)}: not a logged alert: {shown(error)}", item) from error

@@ -44,14 +44,14 @@ class RuleChange(StrEnum):
 class Alerts:
     """The alerts that are evaluated in one region.
 
-    A change of a rule is effective five seconds after it was made, for updates that are made then
-    or later: see `effective_from_ms` of the rule.
+    A change of a rule is effective five seconds after it was written. It applies to updates made at
+    or after that time: see `effective_from_ms` of the rule.
 
     Attributes:
-        rules: as they are stored.
-        services: that alerts take.
-        totals: tell what kind of counter a rule names.
-        alert_log: what was told.
+        rules: the stored rules.
+        services: the services that alerts use.
+        totals: to read the counter that a rule names.
+        alert_log: the published alerts.
         home_region: where rules are evaluated by default.
     """
 
@@ -69,26 +69,26 @@ class Alerts:
         evaluate_in: str | None = None,
         **spec: Unpack[RuleSpec],
     ) -> Rule:
-        """Make a rule. Four write units; two read units, and one for each 4 KB of rules.
+        """Create a rule. Four write units; two read units, and one for each 4 KB of rules.
 
         A counter that is beyond the threshold already alerts only when it crosses it again.
 
         Args:
             name: 1 to 64 letters, digits, `.`, `_` and `-`.
-            now: wait until the rule is effective, and alert for counters that are beyond then:
-                one read unit for each, for a prefix also a scan of the table `counters`.
+            now: wait until the rule is effective, and alert for counters that are beyond the
+                threshold then: one read unit for each, for a prefix also a scan of `counters`.
             evaluate_in: the region whose totals it watches; None: the home region. It must be the
-                one that this client works in: rules are kept where they are evaluated.
-            **spec: `counter` or `prefix`, `threshold` (or `step`) and `direction`, and what is not
-                to be as by default.
+                region of this client: a rule is stored in the region that evaluates it.
+            **spec: `counter` or `prefix`, `threshold` (or `step`) and `direction`, and every
+                other value that is not the default.
 
         Raises:
-            BadRule, BadCounterName: a value breaks its rule, or a topic is not for this evaluator.
+            BadRule, BadCounterName: a value breaks its rule, or the topic is not allowed.
             RuleExists: a rule of that name exists.
             WrongKind: a strict counter with bins, which has no single total.
-            WrongRegion: it would be evaluated elsewhere.
+            WrongRegion: `evaluate_in` is not the region of this client.
             TargetRefused: the bus or topic does not exist, or refuses.
-            ServiceFailed: it was not written; or, with `now`, the initial scan is incomplete.
+            ServiceFailed: the rule was not written; or, with `now`, the initial scan is incomplete.
         """
         wanted = self._checked(rule_of(name, self._evaluate_in(evaluate_in), spec))
         created = self.rules.create(wanted)
@@ -97,15 +97,15 @@ class Alerts:
         return created
 
     def set(self, name: str, *, now: bool = False, **spec: Unpack[RuleSpec]) -> Rule:
-        """RuleChange a rule; what is not named stays. Six write units, and the reads of `create`.
+        """Change a rule; values that are not given stay. Six write units, and reads as `create`.
 
         Args:
-            name: of the rule.
+            name: the name of the rule.
             now: as for `create`.
-            **spec: what is to be otherwise.
+            **spec: the new values.
 
         Raises:
-            As `create`, and NoSuchRule where there is none.
+            As `create`; NoSuchRule: no rule has that name.
         """
         self._checked(changed_rule(self.rules.get(name), spec))
         changed = self.rules.set(name, lambda rule: changed_rule(rule, spec))
@@ -114,12 +114,12 @@ class Alerts:
         return changed
 
     def apply(self, specs: Mapping[str, RuleSpec]) -> Iterator[tuple[Rule, RuleChange]]:
-        """Make every rule what is wished, as a settings file does; others stay as they are.
+        """Create or change rules to match their specs; other rules stay as they are.
 
-        All are checked before the first is written. Doing it again changes nothing.
+        All specs are checked before the first rule is written. A second call changes nothing.
 
         Raises:
-            As `create`, for the first that breaks a rule.
+            As `create`, for the first invalid spec.
         """
         region = self._evaluate_in(self.rules.region)
         wanted = [rule_of(name, region, spec) for name, spec in specs.items()]
@@ -140,51 +140,51 @@ class Alerts:
                 yield self.rules.set(rule.name, partial(_instead, rule)), RuleChange.CHANGED
 
     def get(self, name: str) -> Rule:
-        """A rule in its newest revision. One read unit, and one for each 4 KB of rules.
+        """The newest revision of a rule. One read unit, and one for each 4 KB of rules.
 
         Raises:
-            NoSuchRule: there is none of that name.
-            CorruptItem: it cannot be read.
+            NoSuchRule: no rule has that name.
+            CorruptItem: the stored rule is corrupt.
         """
         return self.rules.get(name)
 
     def list(self) -> list[Rule]:
-        """All rules that can be read, by name. One read unit, and one for each 4 KB of them."""
+        """All rules that are not corrupt, by name. One read unit, and one for each 4 KB."""
         return self.rules.list()
 
     def unreadable(self) -> dict[str, str]:
-        """Why a rule of that name cannot be read, and so is not evaluated. As `list`."""
+        """The corrupt rules, which are not evaluated: name and reason. Cost: as `list`."""
         found = self.rules.read().unreadable
         return {name: found[name] for name in sorted(found)}
 
     def delete(self, name: str) -> bool:
-        """Delete a rule. Six write units, and those to read all rules.
+        """Delete a rule. Six write units, and the read units of `list`.
 
         Returns:
-            Whether there was one. That there is none is no error.
+            Whether the rule existed. Deleting a missing rule is no error.
         """
         return self.rules.delete(name)
 
     def test(self, name: str, counter: str) -> Alert:
-        """Send a message that is marked as a test the way that a rule's alerts take.
+        """Send a message that is marked as a test to the target of a rule.
 
         One call to the target; nothing is logged.
 
         Args:
-            name: of the rule.
-            counter: which one the message names; one that the rule watches.
+            name: the name of the rule.
+            counter: the counter in the message; the rule must watch it.
 
         Raises:
-            NoSuchRule, BadCounterName: there is no such rule, or no such counter.
+            NoSuchRule, BadCounterName: no rule has that name, or the counter name is invalid.
             BadRule: the rule does not watch that counter.
-            TargetRefused: the target did not take it, after all tries.
+            TargetRefused: the target did not accept the message in any attempt.
         """
         rule = self.rules.get(name)
         if not rule.covers(keys.check_counter(counter)):
             raise BadRule(f"rule {name!r} does not watch {counter!r}, so it never alerts for it")
         alert = trial_alert(rule, counter, self.rules.clock.now_ms())
         for refused in self.services.publisher.publish([alert], rule.target):
-            raise TargetRefused(f"{rule.target} did not take the message: {refused.reason}")
+            raise TargetRefused(f"{rule.target} did not accept the message: {refused.reason}")
         return alert
 
     def log(
@@ -198,30 +198,32 @@ class Alerts:
 
         Args:
             counter: of one counter; None: of all.
-            limit: how many at the most; None: all.
-            on_corrupt: called with the error of each item that cannot be read, which is left out.
+            limit: the maximum number; None: all.
+            on_corrupt: called with the error of each corrupt item; the item is skipped.
 
         Raises:
-            BadCounterName, BadSetting: that is no counter, or no number of alerts.
-            CorruptItem: an item cannot be read, and `on_corrupt` is not given.
+            BadCounterName, BadSetting: the counter name is invalid, or the limit is below 1.
+            CorruptItem: an item is corrupt, and `on_corrupt` is not given.
         """
         return self.alert_log.newest(counter, limit=limit, on_corrupt=on_corrupt)
 
     def resend(self, limit: int | None = None) -> Iterator[Resent]:
-        """Send alerts again that their target did not take; what it refuses again stays.
+        """Send the dead letters again: alerts that their target did not accept.
+
+        An alert that is refused again stays a dead letter.
 
         Args:
-            limit: how many at the most; None: all.
+            limit: the maximum number; None: all.
 
         Yields:
-            What became of each.
+            The result for each dead letter.
         """
         return self.services.resender.resend(limit)
 
     def initial_scan(self, rule: Rule) -> int:
-        """Wait until a rule is effective, and alert for counters that are beyond it then.
+        """Wait until a rule is effective, and alert for counters beyond its threshold.
 
-        As `create` with `now`; a repeated call goes on where the last one failed.
+        As `create` with `now`. A repeated call continues where the last call failed.
 
         Returns:
             The number of alerts published.
@@ -241,7 +243,7 @@ class Alerts:
         return wanted
 
     def _checked(self, rule: Rule) -> Rule:
-        """A rule whose counter and target are fit for it."""
+        """The rule, after its counter and its target were checked."""
         self._check_counter(rule)
         self.services.targets.check(rule.target)
         return rule
@@ -260,12 +262,12 @@ class Alerts:
 
 
 def _instead(wanted: Rule, _there: Rule) -> Rule:
-    """Whatever is there, another rule."""
+    """The wanted rule, whatever the current rule is."""
     return wanted
 
 
 class TargetCheck(Protocol):
-    """Tells whether alerts can reach a target."""
+    """Checks whether alerts can reach a target."""
 
     def check(self, target: Target) -> None:
         """Return only if they can.
@@ -276,15 +278,15 @@ class TargetCheck(Protocol):
 
 
 class AlertServices(Protocol):
-    """The services that alerts take; each is made ready at its first use."""
+    """The services that alerts use; each is created at its first use."""
 
     @property
     def targets(self) -> TargetCheck:
-        """What may be told of alerts."""
+        """Checks targets."""
 
     @property
     def publisher(self) -> Publisher:
-        """Takes alerts to their targets."""
+        """Publishes alerts to their targets."""
 
     @property
     def resender(self) -> Resender:
@@ -292,4 +294,4 @@ class AlertServices(Protocol):
 
     @property
     def initial_scan(self) -> InitialScan:
-        """Tells of totals that are beyond a threshold already."""
+        """Alerts for totals that are beyond a threshold already."""

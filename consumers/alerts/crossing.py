@@ -109,7 +109,7 @@ def _image(stream: Mapping[str, Any], which: str) -> Mapping[str, Any]:
     return image
 
 
-def is_tellable(total: Amount, version: int = 0) -> bool:
+def is_publishable(total: Amount, version: int = 0) -> bool:
     """Whether a message can contain a total and its version; not if they were set by hand."""
     if not 0 <= version < _VERSION_MAX or not _LOWEST < total < _HIGHEST:
         return False
@@ -122,7 +122,7 @@ def _value(image: Mapping[str, Any]) -> Amount:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise MalformedRecord("an image has no well-formed total") from None
     # Nearly all are integers, and every record has two.
-    if not ((type(total) is int and _LOWEST < total < _HIGHEST) or is_tellable(total)):
+    if not ((type(total) is int and _LOWEST < total < _HIGHEST) or is_publishable(total)):
         raise MalformedRecord(
             f"no message of an alert holds a total of {shown(image['total']['N'])}"
         )

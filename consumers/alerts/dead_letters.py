@@ -1,7 +1,7 @@
 """Dead letters: alerts that their target refused, kept in a queue and sent again by `resend`.
 
-A dead letter is deleted after its target has taken it. A crash between the two sends it a second
-time, with the same id.
+A dead letter is deleted after its target has accepted it. After a crash between the two it is sent
+a second time, with the same id.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class DeadLetter:
 
 
 class DeadLetters(Protocol):
-    """Keeps dead letters."""
+    """Stores dead letters."""
 
     def put(self, dead_letter: DeadLetter) -> None:
-        """Keep one; return only when it is kept.
+        """Store a dead letter; return only when it is stored.
 
         Raises:
-            CountledgerError: it is not kept.
+            CountledgerError: it is not stored.
         """
 
 
@@ -77,7 +77,7 @@ class QueueDeadLetters:
         return cls(MessageQueue(client, url, name, hidden_s=_HIDDEN_S, wait_s=wait_s))
 
     def put(self, dead_letter: DeadLetter) -> None:
-        """Keep a dead letter: one message."""
+        """Store a dead letter. Cost: one message."""
         self.queue.send(encode_dead_letter(dead_letter))
 
 
@@ -87,7 +87,7 @@ class Resent:
 
     Attributes:
         dead_letter: as it was in the queue, or None if it could not be read.
-        reason: why it is still in the queue; None if its target has taken it.
+        reason: why it is still in the queue; None if its target has accepted it.
     """
 
     dead_letter: DeadLetter | None

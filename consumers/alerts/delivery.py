@@ -188,8 +188,8 @@ def _interpret(reply: Reply[_Batch]) -> Verdict[_Batch, list[FailedAlert]]:
 
     all alerts taken            done
     some or all not taken       again, with these
-    no answer for the 2nd time  give up
-    no such target, denied      give up
+    no answer for the 2nd time  failed
+    no such target, denied      failed
     """
     error = reply.answer
     if error is None:

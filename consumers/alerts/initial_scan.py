@@ -2,7 +2,8 @@
 
 The evaluator sees changes only, and such a total need not change. So the scan waits until the rule
 is effective, when every later change will be evaluated, and reads the rule's counters then. A total
-that was beyond before is still beyond, or has come back by a change that the evaluator sees. The
+that was beyond the threshold before is still beyond it, or a change that the evaluator sees brought
+it back. The
 alert state decides whether scan or evaluator came first, so a counter alerts once.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from countledger.consumers.alerts.crossing import TotalChange, is_tellable
+from countledger.consumers.alerts.crossing import TotalChange, is_publishable
 from countledger.consumers.alerts.delivery import Notifier
 from countledger.consumers.alerts.evaluator import ChainEvaluator, Link
 from countledger.consumers.alerts.state import decide_scan
@@ -75,7 +76,7 @@ class InitialScan:
         published = 0
         failed: dict[str, CountledgerError] = {}
         for item in self._totals(rule):
-            change = _standing_still(item, max(rule.effective_from_ms, self.clock.now_ms()))
+            change = _as_unchanged(item, max(rule.effective_from_ms, self.clock.now_ms()))
             if change is None:
                 continue
             outcome = evaluator.evaluate([Link(change, rule)])
@@ -114,14 +115,14 @@ class InitialScan:
             )
 
 
-def _standing_still(item: Item, now_ms: int) -> TotalChange | None:
+def _as_unchanged(item: Item, now_ms: int) -> TotalChange | None:
     """A total as a change from its value to the same; None if no rule evaluates it."""
     try:
         total = decode_total(item)
     except CorruptItem:
         # Its next record goes to the quarantine, where it is reported.
         return None
-    if total.bins > 1 or not is_tellable(total.total, total.version):
+    if total.bins > 1 or not is_publishable(total.total, total.version):
         return None
     at_ms = now_ms // SECOND_MS * SECOND_MS
     return TotalChange(0, total.counter, total.total, total.total, total.version, at_ms)

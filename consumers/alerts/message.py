@@ -1,8 +1,7 @@
-"""The message that tells of an alert: the same JSON on the bus, on a topic, in the dead letters.
+"""The message of an alert: the same JSON on the bus, on a topic, in the dead letters.
 
-Numbers of counters stand in it as texts in plain digits: a total holds 38 of them, and a reader
-whose JSON numbers are floats would round from the 16th on. The version stays below 2^53, so it is a
-number.
+Numbers of counters are strings of plain digits: a total has up to 38 digits, and a JSON reader that
+uses floats would round after the 16th. The version is below 2^53, so it is a JSON number.
 """
 
 from __future__ import annotations
@@ -46,16 +45,18 @@ class AlertMessage(BaseModel):
     v: Literal[1] = Field(description="The format of this message.")
     id: str = Field(
         description="The alert's id: region/rule@revision/version/threshold/direction/counter, "
-        "behind test/ if it is one. A message may come more than once; its id stays the same."
+        "with the prefix test/ if it is a test. A message may arrive more than once, with one id."
     )
     dedup: str = Field(
         pattern="^[0-9a-f]{64}$", description="SHA-256 of the id: the same in a bounded length."
     )
     rule: str = Field(description="The rule's name.")
-    revision: str = Field(description="Which revision of the rule evaluated it.")
+    revision: str = Field(description="The revision of the rule that evaluated it.")
     counter: str = Field(description="The counter whose total crossed.")
-    direction: Literal["rising", "falling"] = Field(description="Which way it crossed.")
-    threshold: _Number = Field(description="The threshold; of a range the first one crossed.")
+    direction: Literal["rising", "falling"] = Field(
+        description="The direction in which the total crossed."
+    )
+    threshold: _Number = Field(description="The threshold; of a range the first threshold crossed.")
     through: _Number | None = Field(
         default=None,
         description="Only of a range (more than 100 thresholds in one update): the last one.",
@@ -64,27 +65,25 @@ class AlertMessage(BaseModel):
         default=None, description="Only of a range: how many thresholds were crossed."
     )
     old: _Number = Field(description="The total before the update.")
-    new: _Number = Field(description="The total behind it.")
-    version: int = Field(ge=0, lt=2**53, description="The version of the total behind it.")
-    region: str = Field(description="Where it was evaluated.")
+    new: _Number = Field(description="The total after the update.")
+    version: int = Field(ge=0, lt=2**53, description="The version of the total after the update.")
+    region: str = Field(description="The region that evaluated it.")
     at: _Moment = Field(description="When the update was made, in whole seconds of UTC.")
-    test: Literal[True] | None = Field(
-        default=None, description="Only of a message that tries the way to the target: true."
-    )
+    test: Literal[True] | None = Field(default=None, description="Only of a test message: true.")
 
 
 def message_of(alert: Alert) -> AlertMessage:
     """The message of an alert.
 
     Raises:
-        CorruptItem: none can hold it: it was stored by hand.
+        CorruptItem: a value has no form in a message; only an edit by hand stores such a value.
     """
     try:
         return _message_of(alert)
     except (BadTime, TypeError, ValueError) as error:
         what = f"an alert of rule {alert.rule!r} for counter {alert.counter!r}"
         said = " ".join(str(error).split())
-        raise CorruptItem(f"no message can tell of {what}: {said}") from error
+        raise CorruptItem(f"{what} has no form as a message: {said}") from error
 
 
 def _message_of(alert: Alert) -> AlertMessage:
@@ -110,22 +109,22 @@ def _message_of(alert: Alert) -> AlertMessage:
 
 
 def body_of(alert: Alert) -> str:
-    """The message as it is sent: JSON in one line; what says nothing is left out."""
+    """The message as it is sent: JSON in one line; attributes that are None are left out."""
     return message_of(alert).model_dump_json(exclude_none=True)
 
 
 def alert_in(message: Any) -> Alert:  # noqa: ANN401 - from outside
-    """The alert that a message tells of.
+    """The alert in a message.
 
     Raises:
-        BadPayload: it is no such message, or its id is not that of what it says.
+        BadPayload: it is not such a message, or its id does not match its content.
     """
     try:
         found = AlertMessage.model_validate(message)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "message"
-        raise BadPayload(f"no message of an alert: {where}: {first['msg']}") from error
+        raise BadPayload(f"not the message of an alert: {where}: {first['msg']}") from error
     alert = Alert(
         rule=found.rule,
         revision=found.revision,
@@ -142,7 +141,7 @@ def alert_in(message: Any) -> Alert:  # noqa: ANN401 - from outside
         test=bool(found.test),
     )
     if alert.id != found.id:
-        raise BadPayload(f"no message of an alert: its id is {found.id!r}, not {alert.id!r}")
+        raise BadPayload(f"not the message of an alert: its id is {found.id!r}, not {alert.id!r}")
     return alert
 
 

@@ -3,7 +3,7 @@
 A change is effective a fixed time after it is written, so that every evaluator knows it by then.
 The previous revision is kept, with its end, for as long as a record of its time may be delivered
 again. Each change writes the stamp, on condition that no other change has written it since the
-rules were read: so changes come one after the other.
+rules were read: so changes are applied one after the other.
 """
 
 from __future__ import annotations

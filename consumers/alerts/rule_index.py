@@ -1,4 +1,4 @@
-"""Which rules watch a counter: the look-up that every evaluated record pays for."""
+"""Which rules watch a counter. Every evaluated record needs this look-up."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class RuleIndex:
     """Rules, ready to be looked up by counter.
 
-    An exact name is one look into a dict. For prefixes: sorted as texts, all prefixes of a name
-    stand on one path, from the last prefix that is not behind the name upwards to ever shorter
-    ones. So a look-up is a binary search and, at the most, that path; never a walk over the rules.
+    An exact name is one look-up in a dict. Prefixes are sorted, and each has a link to its parent:
+    the longest other prefix that it starts with. All prefixes of a name are on one path of links,
+    which begins at the last prefix that sorts before the name. So a look-up is a binary search and
+    at most one path; it never iterates over the rules.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -59,13 +60,13 @@ class RuleIndex:
 
 
 def _place(rule: Rule) -> tuple[str, int, float, str]:
-    """By name, then in order of time; of two that begin at once the one that was followed first."""
+    """By name, then by start; of two revisions with the same start the one that ended first."""
     until_ms = rule.effective_until_ms
     return rule.name, rule.effective_from_ms, inf if until_ms is None else until_ms, rule.revision
 
 
 def _parents(prefixes: Sequence[str]) -> list[int | None]:
-    """For each of the sorted prefixes the place of the longest other one that it begins with."""
+    """For each sorted prefix the index of its parent: the longest other prefix it starts with."""
     parents: list[int | None] = []
     path: list[int] = []
     for n, prefix in enumerate(prefixes):
@@ -91,12 +92,12 @@ class KnownRules(Protocol):
 class RuleCache:
     """The rules as an evaluator knows them: never older than `ALERT_RULES_AGE_MS`.
 
-    A change takes effect later than that after it was written, so that every evaluator knows of it
-    by then. Ages are measured by one clock, so it does not matter what time it shows.
+    A change is effective later than that after it was written, so every evaluator has read it by
+    then. The age is measured with one clock, so an offset of the clock does not matter.
 
     Attributes:
-        rules: where they are read.
-        clock: tells their age.
+        rules: the stored rules.
+        clock: for the age of the cache.
     """
 
     rules: Rules
@@ -112,18 +113,18 @@ class RuleCache:
         return self._unreadable
 
     def index(self) -> RuleIndex:
-        """The rules, once for each batch of records.
+        """The rules. Called once for each batch of records.
 
-        No unit within the age; then one read unit where nothing changed, and else one more for each
-        4 KB of rules.
+        Free while the cache is young enough. After that one read unit, and if a rule has changed
+        one more for each 4 KB of rules.
 
         Raises:
-            ServiceFailed: they cannot be read; the batch has to come again.
+            ServiceFailed: the rules cannot be read; the batch must be delivered again.
         """
         now_ms = self.clock.now_ms()
         if self._read_at_ms is None or not 0 <= now_ms - self._read_at_ms < ALERT_RULES_AGE_MS:
             self._refresh()
-            # The time before they were read: they are not newer than that.
+            # The time before the read: a later change may be missing.
             self._read_at_ms = now_ms
         return self._index
 
@@ -133,5 +134,5 @@ class RuleCache:
             snapshot = self.rules.read()
             self._index = RuleIndex(snapshot.evaluated_in(self.rules.region))
             self._unreadable = snapshot.unreadable
-            # What is not whole is looked at again.
+            # An incomplete snapshot is read again by the next call.
             self._number = snapshot.number if snapshot.is_whole else None

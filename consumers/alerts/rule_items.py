@@ -28,9 +28,9 @@ class RuleSnapshot:
     Attributes:
         number: of the stamp: how often rules were changed; 0 = never.
         current: the newest revision of each rule, by name.
-        past: revisions that were followed by others, and deleted rules.
-        unreadable: why a rule of that name cannot be read; it is not evaluated.
-        is_whole: whether every item of the last change is among them, and none of a later one.
+        past: earlier revisions, and the last revisions of deleted rules.
+        unreadable: by name why a rule is corrupt; corrupt rules are not evaluated.
+        is_whole: whether it holds every item of the last change, and none of a later change.
     """
 
     number: int
@@ -41,27 +41,27 @@ class RuleSnapshot:
 
     @property
     def count(self) -> int:
-        """How many rules there are, those that cannot be read included."""
+        """The number of rules, corrupt ones included."""
         corrupt = (one for one in self.unreadable if not one.startswith(keys.PAST_RULE_PREFIX))
         return len(self.current) + sum(1 for _ in corrupt)
 
     def evaluated_in(self, region: str) -> list[Rule]:
-        """What an evaluator there needs: all revisions of the rules for that region."""
+        """The rules for an evaluator: all revisions of the rules for that region."""
         return [rule for rule in (*self.past, *self.current.values()) if rule.evaluate_in == region]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStamp:
-    """What tells of the last change.
+    """The record of the last change.
 
-    The items of a transaction land one by one, and a query is no snapshot: so the stamp says what
-    has to be seen beside it.
+    A query may see only a part of a transaction's items. So the stamp says which other items a
+    complete read must contain.
 
     Attributes:
         number: how often rules were changed; 0 = never.
-        count: how many rules there are; None: an earlier release does not tell.
-        left: the name of the rule that the change made or followed; None: it deleted one.
-        ended: the revision that it ended, with its end; a reader may miss that one's own item.
+        count: the number of rules; None: an earlier release wrote the stamp, without it.
+        left: the name of the rule that the change wrote; None: the change deleted a rule.
+        ended: the revision that the change ended, with its end; a read may miss its own item.
     """
 
     number: int = 0
@@ -71,11 +71,11 @@ class RuleStamp:
 
 
 def encode_rule(rule: Rule, change: int | None = None) -> Item:
-    """A rule's item: a past one where its end is known, which goes when no record needs it.
+    """A rule's item. A revision with an end is a past one, and expires when no record needs it.
 
     Args:
         rule: the revision.
-        change: the number of the change that writes it.
+        change: the number of the change that writes the item.
     """
     until_ms = rule.effective_until_ms
     past = until_ms is not None
@@ -138,7 +138,7 @@ def encode_stamp(stamp: RuleStamp) -> Item:
 
 
 def decode_stamp(item: Item | None) -> RuleStamp:
-    """The stamp; where no rule was ever made one of number 0.
+    """The stamp; number 0 if no rule was ever created.
 
     Raises:
         CorruptItem: it cannot be read.
@@ -157,10 +157,10 @@ def decode_stamp(item: Item | None) -> RuleStamp:
 
 
 def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
-    """The rules in the items of their partition; one that cannot be read hides no other.
+    """The rules in the items of their partition; a corrupt rule does not hide the others.
 
     Raises:
-        CorruptItem: the stamp cannot be read, so that no evaluator would learn of a change.
+        CorruptItem: the stamp is corrupt, so no evaluator could notice a change.
     """
     stamp = RuleStamp()
     current: dict[str, Rule] = {}
@@ -189,7 +189,7 @@ def snapshot_of(items: Iterable[Item]) -> RuleSnapshot:
 
 
 def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int]) -> bool:
-    """Whether what was found is what the stamp tells of."""
+    """Whether the items that were found are those that the stamp describes."""
     if stamp.count not in (None, found.count) or max(changes.values(), default=0) > stamp.number:
         return False
     if stamp.left is None or stamp.left in found.unreadable:
@@ -198,5 +198,5 @@ def _is_whole(stamp: RuleStamp, found: RuleSnapshot, changes: Mapping[str, int])
 
 
 def _expires_at(until_ms: int) -> int:
-    """When a past revision may go, in seconds: no record of its time is evaluated any more."""
+    """When a past revision expires, in seconds: after that no record of its time is evaluated."""
     return -(-(until_ms + STREAM_RECORD_MAX_AGE_MS) // SECOND_MS)

@@ -1,8 +1,9 @@
-"""The rules of a region as they are stored: made, followed by revisions, deleted, read.
+"""The stored rules of a region: create, change, delete, read.
 
-Writes are transactions that may be sent again: one that was lost and landed is found by the id of
-its revision, and one that lands late meets a stamp that has moved. None leaves later than its
-effective time allows: the process may have stood still since that was computed.
+Writes are transactions that may be sent again. A write that was applied although its answer was
+lost is recognised by the id of its revision. A write that arrives late is refused, because the
+stamp has changed. A process may be suspended after it computed the effective time, so a write is
+not sent when it is too late for that time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer
     from countledger.ledger.dynamo import DynamoClient
 
-# Two seconds in all: a change takes effect by the clock, so it is not tried for long.
+# Two seconds in total: a change is effective from a fixed time, so it is not retried for long.
 _BACKOFF: Final = Backoff(attempts=6, base_ms=50, cap_ms=800)
 
 
@@ -66,7 +67,7 @@ class Rules:
     random: Random = field(default_factory=Random)
 
     def create(self, rule: Rule) -> Rule:
-        """Make a rule. Four write units, and the read units of `read`.
+        """Create a rule. Four write units, and the read units of `read`.
 
         Returns:
             The rule with its revision and the time from which it is effective.
@@ -193,8 +194,8 @@ def found(snapshot: RuleSnapshot, name: str) -> Rule:
     """A rule by its name.
 
     Raises:
-        NoSuchRule: there is none of that name.
-        CorruptItem: it cannot be read.
+        NoSuchRule: no rule has that name.
+        CorruptItem: the stored rule is corrupt.
     """
     if name in snapshot.unreadable:
         raise CorruptItem(
@@ -202,6 +203,6 @@ def found(snapshot: RuleSnapshot, name: str) -> Rule:
         )
     if name not in snapshot.current:
         raise NoSuchRule(
-            f"no alert rule is called {name!r}: `countledger alert create {name}` makes one"
+            f"no alert rule is called {name!r}: `countledger alert create {name}` creates one"
         )
     return snapshot.current[name]

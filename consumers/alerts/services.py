@@ -1,4 +1,4 @@
-"""The parts of alerts put together, from a connection to a stack."""
+"""The services that alerts use, built from a connection to a stack."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = ["Alerts", "ConnectedServices", "ServicePublisher", "Targets", "alerts
 
 @dataclass(frozen=True)
 class ConnectedServices:
-    """The services that the alerts of a stack take.
+    """The services that the alerts of a stack use.
 
     Attributes:
         connection: to the stack.
@@ -52,7 +52,7 @@ class ConnectedServices:
 
     @made_once
     def targets(self) -> Targets:
-        """What the evaluator may tell of alerts."""
+        """Checks where the evaluator may publish alerts."""
         return Targets(
             self.connection.events(),
             self.connection.topics(),
@@ -64,7 +64,7 @@ class ConnectedServices:
 
     @made_once
     def publisher(self) -> ServicePublisher:
-        """Takes alerts to their targets."""
+        """Publishes alerts to their targets."""
         return ServicePublisher(
             self.connection.events(),
             self.connection.topics(),
@@ -73,7 +73,7 @@ class ConnectedServices:
 
     @made_once
     def dead_letters(self) -> QueueDeadLetters:
-        """Keeps alerts that their target did not take."""
+        """Stores alerts that their target did not accept."""
         return QueueDeadLetters.at(
             self.connection.queues(), self.connection.setting("alert_dead_letter_queue_url")
         )
@@ -85,7 +85,7 @@ class ConnectedServices:
 
     @made_once
     def initial_scan(self) -> InitialScan:
-        """Tells of totals that are beyond a threshold already."""
+        """Alerts for totals that are beyond a threshold already."""
         dynamo, table = (
             self.connection.dynamo("standard"),
             self.connection.setting("counters_table"),
@@ -115,15 +115,15 @@ def _topics(connection: Connection) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What the evaluator of a region may tell of alerts.
+    """The targets to which the evaluator of a region may publish.
 
     Attributes:
         events: a client of EventBridge.
         topics: a client of SNS.
         bus: the name of the stack's event bus.
-        allowed: the ARNs of the topics that the evaluator may publish to; `*` stands for any text.
-        region: where it evaluates.
-        partition: of that region: `aws`, or that of another kind of region.
+        allowed: the ARNs of the topics that the evaluator may publish to; `*` matches any text.
+        region: the region of the evaluator.
+        partition: the partition of that region, such as `aws`.
     """
 
     events: EventBridgeClient
@@ -134,12 +134,12 @@ class Targets:
     partition: str
 
     def check(self, target: Target) -> None:
-        """Whether the target is there, and the evaluator may use it. One call, for free.
+        """Check that the target exists, and the evaluator may publish to it. One call, for free.
 
         Raises:
-            BadRule: a topic of another region or partition, or not one that the evaluator may use.
-            TargetRefused: it does not exist, or refuses.
-            ServiceFailed, Unreachable: nobody can tell.
+            BadRule: a topic of another region or partition, or one that the evaluator may not use.
+            TargetRefused: the target does not exist, or refuses.
+            ServiceFailed, Unreachable: the outcome is unknown.
         """
         if isinstance(target, Topic):
             check_place(target, self.region, self.partition, self.allowed)
@@ -151,10 +151,10 @@ class Targets:
 
 
 def check_place(topic: Topic, region: str, partition: str, allowed: Sequence[str]) -> None:
-    """Whether the evaluator of a region may publish to a topic. Pure.
+    """Check that the evaluator of a region may publish to a topic. Pure.
 
     Raises:
-        BadRule: it is of another region or partition, or not one that the evaluator may use.
+        BadRule: it is in another region or partition, or the evaluator may not use it.
     """
     if topic.partition != partition:
         raise BadRule(
@@ -176,7 +176,7 @@ def check_place(topic: Topic, region: str, partition: str, allowed: Sequence[str
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """PublishFiring a target that says no from a service that says nothing."""
+    """Raise `TargetRefused` for an answer that refuses, and other errors unchanged."""
     try:
         yield
     except (Throttled, Unclear):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from countledger import Claim, ItemChange, ItemRemoval, NewItem
+from countledger import Claim, ItemChange, ItemDeletion, NewItem
 from countledger.infra.cli.options import BadUsage, Options, shared
 from countledger.infra.cli.output import show
 from countledger.ledger.errors import BadItem, shown
@@ -148,9 +148,9 @@ def release(
       countledger claim release user-email ann@example.net --owner u-1
     """
     held = Claim(scope, _joined(value), owner, claim_id)
-    own: list[ItemRemoval] = []
+    own: list[ItemDeletion] = []
     if _all_or_none(table=table, key=key):
-        own = [ItemRemoval(table or "", parse_item("--key", key or ""))]
+        own = [ItemDeletion(table or "", parse_item("--key", key or ""))]
     done = options.client().claims.release(held, own=own)
     _answer(options, "released" if done else "duplicate", held)
 

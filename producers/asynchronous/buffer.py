@@ -1,7 +1,7 @@
-"""The buffer of one event loop: events come in, and tasks send batches (see `threaded`).
+"""The buffer of one event loop: callers add events, and tasks send batches (see `threaded`).
 
 A forked child has the loop of its parent in memory, with the parent's connections and event queue,
-and may even go on with it. What is the parent's is sent by the parent alone.
+and may even continue to run it. Only the parent sends the parent's events.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 class AsyncBuffer:
-    """One event loop's buffer and the tasks that empty it; closed at first.
+    """The buffer of one event loop and the tasks that send its batches; closed at first.
 
     Args:
-        buffering: the bounds.
-        maker: makes entries.
-        on_failure: told of each failure, in the event loop.
+        buffering: the settings.
+        maker: creates entries.
+        on_failure: called with each failure, in the event loop.
     """
 
     sender: AsyncSender
@@ -52,7 +52,7 @@ class AsyncBuffer:
     ) -> None:
         self.buffering = buffering
         self._process = this_process()
-        self._lock = Lock()  # held by nobody for longer than a moment: all is one event loop's
+        self._lock = Lock()  # never contended: one event loop runs all callers
         outcomes = AsyncOutcomes(self._lock, on_failure)
         self.state = BufferState(buffering, maker, None, outcomes, closed=True)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,14 +64,14 @@ class AsyncBuffer:
 
     @property
     def belongs_to_parent(self) -> bool:
-        """Whether this is a fork of the process that it belongs to."""
+        """Whether this is a fork of the process that opened the buffer."""
         return self._process != this_process()
 
     def refuse_in_fork(self) -> None:
-        """Refuse what only its own process may do.
+        """Refuse an operation that only the process of the buffer may do.
 
         Raises:
-            ProducerClosed: this is a fork of that one.
+            ProducerClosed: this is a fork of that process.
         """
         if self.belongs_to_parent:
             raise ProducerClosed(
@@ -79,26 +79,27 @@ class AsyncBuffer:
                 "`async with` on an event loop of this process"
             )
 
-    # ---- taking ----
+    # ---- accepting ----
 
     async def accept(self, pendings: Sequence[PendingEntry]) -> list[AsyncPendingEntry]:
-        """Take events in, once there is room; each one's own pending, or the one that it joined.
+        """Accept events once there is headroom; return the pending entry of each.
 
         Raises:
-            BufferFull: there is no room, and the producer is not to wait.
-            ProducerClosed: it is at its end, or another process's.
-            SpoolRefused: they could not be spooled.
+            BufferFull: the buffer is full, and `when_full` is `error`, or too many failures were
+                not read.
+            ProducerClosed: the producer is closed, or belongs to another process.
+            SpoolRefused: the spool could not keep the events.
         """
         self.refuse_in_fork()
         state = self.state
         size = sum(pending.size for pending in pendings)
-        # Room is never held while this waits: between here and `take` nobody else runs.
+        # No headroom is reserved while this waits: no other task runs between here and `take`.
         if self._turn.locked() or not state.has_headroom(len(pendings), size):
             self.wake()
             if self.buffering.when_full == "error":
                 raise state.full()
-            # One of those who wait looks for room, and the next one behind it: thousands that all
-            # look whenever a batch ends would leave the loop no time to send.
+            # Tasks check for headroom one after the other: if thousands checked after each batch,
+            # the loop would have no time to send.
             async with self._turn:
                 while not state.has_headroom(len(pendings), size):
                     self.wake()
@@ -116,7 +117,7 @@ class AsyncBuffer:
     # ---- sending ----
 
     def wake(self) -> None:
-        """Send what is due, and mind the time."""
+        """Send what is due, and set a timer for the next due time."""
         if self.belongs_to_parent:
             return
         buffer, now_ms = self.state.queue, ticks_ms()
@@ -141,7 +142,7 @@ class AsyncBuffer:
             self._end(batch, delivered)
 
     def _ended(self, batch: EntryBatch, task: asyncio.Task[None]) -> None:
-        """A batch's task is done; if it was cancelled, also before it began, the batch ends too."""
+        """Finish the batch of a task that was cancelled, also if that was before its first step."""
         self._tasks.discard(task)
         if self.belongs_to_parent:
             return
@@ -161,11 +162,11 @@ class AsyncBuffer:
     # ---- ending ----
 
     async def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Send all that was taken so far, and wait for it; the failures nobody has asked after.
+        """Send all accepted events and wait; return the failures that no caller has got.
 
         Raises:
-            StillBuffered: the time was over before.
-            ProducerClosed: it is another process's.
+            StillBuffered: the wait ended before.
+            ProducerClosed: the producer belongs to another process.
         """
         self.refuse_in_fork()
         buffer, wait = self.state.queue, self.state.wait(timeout_s)
@@ -176,7 +177,7 @@ class AsyncBuffer:
         return self.state.outcomes.take_failures()
 
     async def close(self, timeout_s: float | None) -> None:
-        """Take no more, and send all that is left, for as long as that may take."""
+        """Refuse further events, and send all that are left until the wait ends."""
         wait = self.state.wait(timeout_s)
         self.state.closed = True
         self._changes.signal()
@@ -185,7 +186,7 @@ class AsyncBuffer:
         await self._until(lambda: not self.state.queue.entries, wait)
 
     def hand_back(self) -> tuple[Failure, ...]:
-        """Hand back whatever is left; the failures that nobody could be told of."""
+        """Fail all entries that are left; return the failures that no caller has got."""
         under_way = self.state.queue.pending_under_way()
         with self._lock:
             left, failures, lost = self.state.hand_back()

@@ -1,7 +1,7 @@
 """aiobotocore without redirects.
 
-aiohttp follows them, and botocore does not. A write that is sent on to another host would be
-acknowledged by that host; and an error on the way there would pass for one of the first request.
+aiohttp follows redirects, and botocore does not. If a write were redirected to another host, that
+host would acknowledge it, and an error there would look like an error of the first request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Direct:
-    """A session of aiohttp that hands a redirect back as the answer."""
+    """A session of aiohttp that returns a redirect as the answer."""
 
     def __init__(self, session: Any) -> None:  # noqa: ANN401 - aiohttp's
         self._session = session
@@ -26,9 +26,9 @@ class _Direct:
 
 
 class DirectSession(AIOHTTPSession):
-    """The HTTP of a client, whose requests go where they are sent."""
+    """The HTTP session of a client, without redirects."""
 
-    # Named here, an aiobotocore that has it no more fails at once, and does not follow redirects.
+    # Named here, so that an aiobotocore without this method fails at import instead of redirecting.
     _session_to: Any = AIOHTTPSession._get_session  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
 
     async def _get_session(self, proxy_url: str | None) -> _Direct:
@@ -38,5 +38,5 @@ class DirectSession(AIOHTTPSession):
 def direct(config: Config) -> AioConfig:
     """The same settings for aiobotocore, without redirects."""
     merged: Any = AioConfig(http_session_cls=DirectSession)
-    settings: AioConfig = merged.merge(config)  # it takes those of botocore as well
+    settings: AioConfig = merged.merge(config)  # `merge` accepts a botocore config too
     return settings

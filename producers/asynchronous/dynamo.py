@@ -1,6 +1,6 @@
-"""The DynamoDB client for an event loop: the two writes of a producer, awaited.
+"""The DynamoDB client for an event loop: the two writes of a producer as coroutines.
 
-Requests, costs and the meaning of errors are those of `ledger.dynamo`; only the SDK differs.
+Requests, costs and errors are those of `ledger.dynamo`; only the SDK differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AsyncDynamoClient(DynamoClient):
-    """Carries out operations through a client of aiobotocore."""
+    """Performs operations through a client of aiobotocore."""
 
     __slots__ = ()
 
@@ -56,15 +56,15 @@ async def open_client(connection: Connection) -> AsyncIterator[AsyncDynamoClient
         SetupError: aiobotocore is not installed, or the client cannot be made.
     """
     try:
-        from aiobotocore.session import AioSession  # noqa: PLC0415 - it is an extra
+        from aiobotocore.session import AioSession  # noqa: PLC0415 - an optional extra
 
-        from countledger.producers.asynchronous.direct import direct  # noqa: PLC0415 - it as well
+        from countledger.producers.asynchronous.direct import direct  # noqa: PLC0415 - needs it
     except ModuleNotFoundError as error:
         raise SetupError(
             "aiobotocore is not installed: pip install 'countledger[async]'"
         ) from error
     profile = connection.session.profile_name
-    # boto3 calls it so where none is named; named, it would have to exist.
+    # boto3 reports "default" if no profile is named; if we named it, it would have to exist.
     session: Any = AioSession(profile=None if profile == "default" else profile)
     with translated("the dynamodb client"):
         made = session.create_client(
@@ -84,7 +84,7 @@ async def open_client(connection: Connection) -> AsyncIterator[AsyncDynamoClient
 
 
 def _given_credentials(connection: Connection) -> dict[str, str | None]:
-    """Credentials that were handed in with the session; all others aiobotocore finds itself."""
+    """Credentials that were given with the session; aiobotocore finds all others itself."""
     found: Any = connection.session.get_credentials()
     if found is None or found.method != "explicit":
         return {}

@@ -1,4 +1,4 @@
-"""Entries that are awaited, their outcomes, and waiting on an event loop for a change."""
+"""Pending entries to await, their outcomes, and waiting for a change on an event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AsyncPendingEntry(PendingEntry):
-    """An entry on its way; `await` it for its receipt. `result()` knows it once it is `done`."""
+    """A pending entry; `await` it for its receipt. `result()` returns it once it is `done`."""
 
     __slots__ = ("_awaiting", "_future")
 
@@ -26,13 +26,13 @@ class AsyncPendingEntry(PendingEntry):
     ) -> None:
         super().__init__(outcomes, counter, delta, entry)
         self._future: asyncio.Future[None] | None = None
-        self._awaiting = 0  # by how many
+        self._awaiting = 0  # the number of tasks
 
     def __await__(self) -> Generator[object, None, Receipt]:
-        """Wait until it is acknowledged.
+        """Wait until the entry is acknowledged.
 
         Raises:
-            ProducerClosed: this is a fork of the process that the entry belongs to.
+            ProducerClosed: this is a fork of the process that added the entry.
             CountledgerError: what `CountLedger.record` raises.
         """
         self.reported = True
@@ -42,10 +42,10 @@ class AsyncPendingEntry(PendingEntry):
                 self._future = asyncio.get_running_loop().create_future()
             self._awaiting += 1
             try:
-                # Of several who wait for it, one may be cancelled.
+                # Shielded: if one of several waiting tasks is cancelled, the others go on.
                 yield from asyncio.shield(self._future)
             except asyncio.CancelledError:
-                # Where that was the last of them, a failure is to be notified to others.
+                # If no other task waits, a failure must be reported to others.
                 self.reported = self._awaiting > 1
                 raise
             finally:
@@ -53,31 +53,31 @@ class AsyncPendingEntry(PendingEntry):
         return self.result()
 
     def wake(self) -> None:
-        """Its outcome is known: let go on whoever awaits it."""
+        """Resume the tasks that await the entry: its outcome is known."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
 
 class AsyncOutcomes(Outcomes):
-    """Outcomes that are awaited."""
+    """Outcomes that tasks await."""
 
     def pending(self, counter: str, delta: Amount, entry: Entry | None) -> AsyncPendingEntry:
-        """A new entry on its way."""
+        """A new pending entry."""
         return AsyncPendingEntry(self, counter, delta, entry)
 
     def outcome_of(self, pending: PendingEntry, timeout_s: float | None) -> Outcome:  # noqa: ARG002 - it never waits
-        """An entry's outcome, if it is known; to wait for it would hold up who is to send it.
+        """The outcome of an entry, if it is known; waiting would block the loop that sends it.
 
         Raises:
-            TimeoutError: it is not known yet.
+            TimeoutError: the outcome is not known yet.
         """
         if pending.outcome is None:
-            raise TimeoutError(f"no outcome of an entry of {pending.counter!r} yet: await it")
+            raise TimeoutError(f"the entry of {pending.counter!r} has no outcome yet: await it")
         pending.reported = True
         return pending.outcome
 
     def notify(self, pendings: Iterable[PendingEntry]) -> None:
-        """Call whoever wants to be called, and wake whoever waits."""
+        """Call the callbacks and `on_failure`, and resume the tasks that wait."""
         notified = list(pendings)
         super().notify(notified)
         for pending in notified:
@@ -86,14 +86,14 @@ class AsyncOutcomes(Outcomes):
 
 
 class ChangeSignal:
-    """Wakes everybody who waits, so that each looks again. One event loop uses it."""
+    """Resumes all tasks that wait, so that each checks its condition. For one event loop."""
 
     def __init__(self) -> None:
-        """Nothing has changed yet."""
+        """Start without a change."""
         self._next = asyncio.Event()
 
     def signal(self) -> None:
-        """Something has changed."""
+        """Signal a change."""
         changed, self._next = self._next, asyncio.Event()
         changed.set()
 
@@ -102,11 +102,11 @@ class ChangeSignal:
         await self._next.wait()
 
     async def until(self, holds: Callable[[], bool], left_s: Callable[[], float]) -> bool:
-        """Wait until something holds; whether it does in time.
+        """Wait until a condition holds; False if it does not in time.
 
         Args:
-            holds: whether it holds now.
-            left_s: how long it may still take, asked again after each time-out: it may grow.
+            holds: whether the condition holds now.
+            left_s: the seconds that are left; called again after each time-out, as it may grow.
         """
         while not holds():
             try:

@@ -1,13 +1,13 @@
-"""The buffered producer for an event loop: the same buffer, emptied by tasks instead of threads.
+"""The buffered producer for an event loop: the same buffer, with tasks instead of threads.
 
     async with ledger.buffered_async() as clicks:
         await clicks.add("clicks:home", 1)
 
-What is sent when, what fails and what a spool keeps is as in `buffered`. One event loop uses it.
+Batches, failures and the spool are as in `buffered`. One event loop uses a producer.
 
 A forked child has the loop of its parent in memory, with the parent's connections and event queue.
-It touches neither: an open producer refuses to work there and closes nothing. Opened again by
-`async with`, on a loop of the child's own, it begins with nothing in hand.
+It uses neither: an open producer refuses to work in the child and closes nothing. If the child
+opens it again by `async with` on a loop of its own, the producer starts empty.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.errors import Failure
 
 _LOG: Final = logging.getLogger(__name__)
-# Events that are taken, and spooled, at once.
+# The largest number of events that are accepted, and written to the spool, together.
 _CHUNK: Final = 500
 
 
 class AsyncBufferedProducer:
     """Adds events at once and sends them in the background of an event loop.
 
-    A spool is written on the loop itself, which stands still for as long as that takes: with
-    `fsync` for as long as the disk does, at each `add`.
+    A spool is written on the loop itself, which is blocked for that time: with `fsync`, until the
+    disk answers, at each `add`.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class AsyncBufferedProducer:
         open_spool: Callable[[], Spool | None],
         on_failure: Callable[[Failure], object] | None = None,
     ) -> None:
-        """Nothing is opened before `async with`.
+        """Create a closed producer; `async with` opens it.
 
         Args:
-            buffering: the bounds.
-            open_sender: makes what brings entries to the ledger.
-            maker: makes entries.
-            open_spool: opens the spool, where there is one.
-            on_failure: told of each failure, in the event loop; it must not block.
+            buffering: the settings.
+            open_sender: opens the sender, which sends entries to the ledger.
+            maker: creates entries.
+            open_spool: opens the spool; returns None without one.
+            on_failure: called with each failure, in the event loop; it must not block.
         """
         self.buffering = buffering
         self._open_sender = open_sender
@@ -81,15 +81,15 @@ class AsyncBufferedProducer:
         self._reset()
 
     def _reset(self) -> None:
-        """Nothing is in hand, and nothing is open."""
+        """Start empty and closed."""
         self._buffer = AsyncBuffer(self.buffering, self._maker, self._on_failure)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Open the client, and the spool; what is in it is sent.
+        """Open the client and the spool, and start to send the entries in the spool.
 
         Raises:
-            SetupError: aiobotocore is not installed, there is no such stack, or the spool cannot
+            SetupError: aiobotocore is not installed, the stack does not exist, or the spool cannot
                 be used.
         """
         if self._buffer.belongs_to_parent:
@@ -115,7 +115,7 @@ class AsyncBufferedProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it, also after an error."""
+        """Close the producer, also after an error."""
         await self.close()
 
     async def add(
@@ -127,23 +127,23 @@ class AsyncBufferedProducer:
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
     ) -> AsyncPendingEntry:
-        """Add to a counter, soon; it waits for nothing but room.
+        """Add to a counter without waiting for the ledger; it only waits if the buffer is full.
 
-        One write unit for each KB of its entry; coalesced events share theirs.
+        One write unit for each KB of the entry; coalesced events share one entry.
 
         Returns:
-            Its entry on its way; `await` that for the receipt.
+            The pending entry; `await` it for the receipt.
 
         Raises:
-            BadInput, BufferFull, SpoolRefused: as `BufferedProducer.add`.
+            BadInput, BufferFull, ProducerClosed, SpoolRefused: as `BufferedProducer.add`.
         """
         (pending,) = await self._take([Event(counter, delta, key, occurred_at, note)])
         return pending
 
     async def add_many(self, events: Iterable[Event]) -> list[AsyncPendingEntry]:
-        """Add many events, each as `add`; with a spool much cheaper than one by one.
+        """Add many events; with a spool this is much cheaper than one `add` for each.
 
-        Cancelled, it has taken those that found room; if you must know which, `add` one by one.
+        If it is cancelled, some events may be accepted; to know which, `add` one by one.
 
         Raises:
             BufferFull, SpoolRefused, ProducerClosed: as `BufferedProducer.add_many`.
@@ -160,12 +160,12 @@ class AsyncBufferedProducer:
         return taken
 
     async def resend(self, entry: Entry) -> AsyncPendingEntry:
-        """Add an entry that came back with an error, as it is; it cannot count twice."""
+        """Add an entry that failed again, unchanged; it cannot count twice."""
         (pending,) = await self._buffer.accept([self._buffer.state.pending_again(entry)])
         return pending
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Send all that was added so far, and wait until it is acknowledged.
+        """Send all events added so far, and wait until they are acknowledged.
 
         Raises:
             NotRecorded, StillBuffered: as `BufferedProducer.flush`.
@@ -175,10 +175,10 @@ class AsyncBufferedProducer:
             raise NotRecorded(failures)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Send all that is left, and take no more; cancelled, it does not wait any longer.
+        """Send all events that are left, and accept no more. If it is cancelled, the wait ends.
 
         Raises:
-            NotRecorded: as `BufferedProducer.close`; logged, where this is cancelled.
+            NotRecorded: as `BufferedProducer.close`; logged instead if this is cancelled.
         """
         if self._buffer.belongs_to_parent:
             abandon(self)
@@ -188,22 +188,22 @@ class AsyncBufferedProducer:
         except asyncio.CancelledError:
             failures = await self._hand_back()
             if failures:
-                number, told = len(failures), NotRecorded(failures)
-                _LOG.error("%d entries were in hand as a close was cancelled: %s", number, told)
+                number, error = len(failures), NotRecorded(failures)
+                _LOG.error("close was cancelled with %d entries left: %s", number, error)
             raise
         failures = await self._hand_back()
         if failures:
             raise NotRecorded(failures)
 
     async def _hand_back(self) -> tuple[Failure, ...]:
-        """Hand back whatever is left, and close what was opened."""
+        """Fail the entries that are left, and close the client and the spool."""
         failures = self._buffer.hand_back()
         await self._stack.aclose()
         return failures
 
     @property
     def statistics(self) -> BufferStatistics:
-        """What was done so far, and what waits."""
+        """The statistics so far."""
         return self._buffer.state.statistics()
 
     async def _take(self, events: Sequence[Event]) -> list[AsyncPendingEntry]:
@@ -221,7 +221,7 @@ def async_producer(
     """A buffered producer of a stack for an event loop.
 
     Raises:
-        SetupError: there is no such stack.
+        SetupError: the stack does not exist.
     """
     table = connection.setting("ledger_table")
 

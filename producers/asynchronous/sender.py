@@ -1,4 +1,4 @@
-"""Sending entries from an event loop: the steps of `sender` and `buffer.delivery`, awaited."""
+"""Sends entries from an event loop: performs the steps of `sender` and `buffer.delivery`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AsyncSender(Sender):
     known: set[str] = field(default_factory=set)
 
     async def deliver(self, batch: EntryBatch, spool: Spool | None, attempts: int) -> Delivered:
-        """As `BatchDelivery.deliver`. It raises nothing of its own."""
+        """As `BatchDelivery.deliver`; the only error is a cancellation."""
         perform = PauseCounter(self._perform_async)
         refused = kept(batch, spool)
         if refused is not None:

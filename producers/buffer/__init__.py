@@ -1,1 +1,1 @@
-"""The buffered producer: events are taken at once, and sent in the background."""
+"""The buffered producer: it accepts events at once and sends them in the background."""

@@ -1,4 +1,4 @@
-"""A buffered producer of a stack: what it is built from, and what each process makes anew."""
+"""Builds the buffered producer of a stack; each process makes connections of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ledger_name(connection: Connection) -> str:
-    """Which ledger a spool is filled for."""
+    """The name of the ledger that a spool belongs to."""
     return f"table {connection.setting('ledger_table')} in {connection.region}"
 
 
@@ -30,11 +30,11 @@ def buffered_producer(
     """A buffered producer of a stack.
 
     Raises:
-        SetupError: there is no such stack, or the spool cannot be used.
+        SetupError: the stack does not exist, or the spool cannot be used.
     """
 
     def make_delivery() -> BatchDelivery:
-        # A process of its own connections: a fork must not talk over its parent's.
+        # Each process has connections of its own: a fork must not use those of its parent.
         sender = sender_of(connection, namespaces_of(connection))
         return BatchDelivery(sender, buffering.attempts)
 

@@ -1,4 +1,4 @@
-"""The settings of a buffered producer, its counts, and how long it waits."""
+"""The settings of a buffered producer, its statistics, and how long it waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LINGER_MS: Final = 100
 _COALESCING_LINGER_MS: Final = SECOND_MS
-# Beyond a million entries a process holds gigabytes; beyond 64 senders it fights for its lock.
+# More than a million entries take gigabytes; more than 64 senders contend for the lock.
 _ENTRIES_MAX: Final = 1_000_000
 _SENDERS_MAX: Final = 64
 _ATTEMPTS_MAX: Final = 100
@@ -25,26 +25,28 @@ _MB: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffering:
-    """How a buffered producer buffers; valid at birth.
+    """The settings of a buffered producer, checked when they are created.
 
     Attributes:
         coalesce: whether events of one counter become one entry with their sum and their number.
-            Those with a key, a note or a business time never do.
-        linger_ms: for how long an event may wait for others; None is 100, or 1,000 if coalescing.
-        window_events: if coalescing, how many events are gathered at the most before they go.
-        max_entries: how many entries may wait for their acknowledgement; at least 25.
-        max_bytes: how large they may be in all, by rough reckoning.
-        when_full: whether `add` then waits (`block`) or raises `BufferFull` (`error`).
-        senders: how many batches are on their way at once, at the most; throttling lowers it.
-        attempts: how often an entry is sent before it is handed back.
-        patience_ms: for how long `flush`, `close` and the end of the `with` block wait though no
-            entry is acknowledged or refused; as long as there is progress, they wait.
-        spool: a file that keeps what is not acknowledged across a crash of the process.
-        fsync: whether what is spooled also survives a crash of the machine; `add` then takes
-            as long as the disk does.
+            Events with a key, a note or a business time are never coalesced.
+        linger_ms: how long an event may wait for others, in milliseconds; None means 100, or
+            1,000 if events are coalesced.
+        window_events: if events are coalesced, the largest number that is gathered before sending.
+        max_entries: the largest number of unacknowledged entries; at least 25.
+        max_bytes: their largest total size in bytes, estimated.
+        when_full: whether `add` waits at these limits (`block`) or raises `BufferFull` (`error`).
+        senders: the largest number of batches that are sent at the same time; throttling lowers
+            the number.
+        attempts: how often an entry is sent before it fails.
+        patience_ms: `flush`, `close` and the end of the `with` block stop waiting if no entry is
+            acknowledged or refused for so many milliseconds.
+        spool: a file that keeps unacknowledged entries across a crash of the process.
+        fsync: whether the spool also survives a crash of the machine; each `add` then waits for
+            the disk.
 
     Raises:
-        BadSetting: naming the value and the rule that it breaks.
+        BadSetting: a value breaks its rule; the text has both.
     """
 
     coalesce: bool = False
@@ -60,8 +62,8 @@ class Buffering:
     fsync: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        # What waits longer than the least horizon could expire without ever being sent.
+        """Check the values."""
+        # An entry that waits longer than the shortest horizon could expire unsent.
         self._check("linger_ms", self.lingers_ms, 0, HORIZON_MIN_MS // 2)
         self._check("window_events", self.window_events, 1, _ENTRIES_MAX)
         self._check("max_entries", self.max_entries, BATCH_WRITE_ITEMS, _ENTRIES_MAX)
@@ -72,11 +74,11 @@ class Buffering:
         if self.when_full not in ("block", "error"):
             raise BadSetting(f"when_full {shown(self.when_full)} is neither 'block' nor 'error'")
         if self.fsync and self.spool is None:
-            raise BadSetting("fsync=True without a spool: there is nothing to bring to the disk")
+            raise BadSetting("fsync=True needs a spool: name a file with spool=")
 
     @property
     def lingers_ms(self) -> int:
-        """For how long an event may wait for others."""
+        """How long an event may wait for others, in milliseconds."""
         if self.linger_ms is not None:
             return self.linger_ms
         return _COALESCING_LINGER_MS if self.coalesce else _LINGER_MS
@@ -84,23 +86,23 @@ class Buffering:
     @staticmethod
     def _check(name: str, value: object, least: int, most: int) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise BadSetting(f"{name} {shown(value)} is no whole number from {least} to {most}")
+            raise BadSetting(f"{name} {shown(value)} is not a whole number from {least} to {most}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferStatistics:
-    """One moment of one process's buffer; entries are what is written, events what was added.
+    """The buffer of one process at one moment; several events may share one entry.
 
     Attributes:
-        events: added.
-        waiting: entries that wait to be sent, or are on their way.
-        under_way: those of them that are on their way.
-        recorded: entries acknowledged as new.
-        duplicates: entries acknowledged as recorded before.
-        failed: entries that came back with an error.
-        batches: requests' worth of entries that came to their end.
-        waits: attempts that were throttled or not answered, and made again.
-        senders: batches that may be on their way at once, now.
+        events: the events that were added.
+        waiting: the entries that are not acknowledged yet.
+        under_way: the entries among them that are being sent.
+        recorded: the entries acknowledged as new.
+        duplicates: the entries acknowledged as recorded before.
+        failed: the entries that failed.
+        batches: the batches that are finished.
+        waits: the attempts that were throttled or not answered, and repeated.
+        senders: the number of batches that may be sent at the same time now.
     """
 
     events: int
@@ -116,14 +118,14 @@ class BufferStatistics:
 
 @dataclass(slots=True)
 class BufferTally:
-    """How many entries came to which end."""
+    """The number of entries by outcome."""
 
     recorded: int = 0
     duplicates: int = 0
     failed: int = 0
 
     def count(self, outcome: Outcome) -> None:
-        """One more."""
+        """Count an outcome."""
         if not isinstance(outcome, Receipt):
             self.failed += 1
         elif outcome.status is Status.RECORDED:
@@ -133,22 +135,22 @@ class BufferTally:
 
     @property
     def ended(self) -> int:
-        """How many came to any end: it grows as long as there is progress."""
+        """The number of all outcomes: it grows as long as there is progress."""
         return self.recorded + self.duplicates + self.failed
 
 
 @dataclass(slots=True)
 class Wait:
-    """For how long somebody waits until a buffer is empty.
+    """How long a caller waits until a buffer is empty.
 
-    With a time-out: so long and no longer, whatever happens. Without one: as long as there is
-    progress, that is, until nothing was acknowledged or refused for as long as the patience.
+    With a time-out, the wait ends after that time. Without one, it ends when no entry was
+    acknowledged or refused for the time of the patience.
 
     Attributes:
-        timeout_s: the time-out, or None.
-        patience_s: the patience.
-        since_s: when the time that counts began; the last progress, where there is no time-out.
-        ended: how many entries had come to an end by then.
+        timeout_s: the time-out in seconds, or None.
+        patience_s: the patience in seconds.
+        since_s: the start of the wait; without a time-out, the time of the last progress.
+        ended: the number of outcomes at that time.
     """
 
     timeout_s: float | None
@@ -157,11 +159,11 @@ class Wait:
     ended: int
 
     def left_s(self, now_s: float, ended: int) -> float:
-        """How long it may still take; not above 0 where the wait is over.
+        """The seconds that are left; 0 or less if the wait is over.
 
         Args:
             now_s: the time, on the clock of `since_s`.
-            ended: how many entries came to an end by now.
+            ended: the number of outcomes by now.
         """
         if self.timeout_s is not None:
             return self.since_s + self.timeout_s - now_s

@@ -1,7 +1,7 @@
-"""Making the entries of a batch, keeping them in the spool, and sending them.
+"""Creates the entries of a batch, keeps them in the spool, and sends them.
 
-Until its first send, a pending entry takes in the events of its counter. Then its entry is made
-and never changed: it is sent again as it is, or not at all. A batch is sent until each entry is
+Until its first send, events of its counter may join a pending entry. Then its entry is created and
+never changes: each further attempt sends the same entry. A batch is sent until each entry is
 acknowledged, refused, or out of attempts; then the spool is updated.
 """
 
@@ -45,18 +45,18 @@ _FINAL_REFUSALS: Final = (IdempotencyKeyReused, KeyExpired, WrongKind)
 
 
 def may_coalesce(event: Event) -> bool:
-    """Whether a sum loses nothing of an event: it has no key, no note and no time of its own."""
+    """Whether an event can be part of a sum: it has no key, no note and no time of its own."""
     return event.key is None and event.note is None and event.occurred_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class EntryMaker:
-    """Makes entries.
+    """Creates entries.
 
     Attributes:
-        region: where this process works; it is the origin of every entry.
+        region: the region of this process, which is the origin of every entry.
         clock: gives the time of an entry.
-        new_id: makes an id for a millisecond.
+        new_id: creates an id for a time in milliseconds.
     """
 
     region: str
@@ -68,9 +68,9 @@ class EntryMaker:
         return make_entry(event, now_ms=self.clock.now_ms(), origin=self.region, new_id=self.new_id)
 
     def make(self, pendings: Iterable[PendingEntry]) -> None:
-        """Make the entries of coalesced events.
+        """Create the entries of coalesced events.
 
-        A sum may be 0: its entry is written all the same, for the number of its events.
+        A sum may be 0: its entry is written too, because it has the number of events.
         """
         at_ms = self.clock.now_ms()
         for draft in pendings:

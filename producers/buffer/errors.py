@@ -1,12 +1,12 @@
-"""What can go wrong with a buffer of entries, by blame as in `ledger.errors`.
+"""The errors of a buffered producer, by the classes of `ledger.errors`.
 
-BadInput       ProducerClosed   it was used after its end
-SetupError     SpoolRefused     the spool is in use, another ledger's, or cannot be read or written
-ServiceFailed  BufferFull       it took no more, for now
-               StillBuffered    the time was over before all was acknowledged
-               NotRecorded      entries that failed, each with its error
+BadInput       ProducerClosed   the producer is closed, or belongs to another process
+SetupError     SpoolRefused     the spool is in use, belongs to another ledger, or is not usable
+ServiceFailed  BufferFull       the buffer is full now
+               StillBuffered    the wait ended before all entries were acknowledged
+               NotRecorded      entries failed, each with its error
 
-For the first three an event is not taken: they are `NotTaken` as well.
+With one of the first three, the event was not accepted: they are `NotTaken` too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Failure(NamedTuple):
     """An entry that was not recorded, and why.
 
     Attributes:
-        entry: send it again as it is; it cannot count twice. None where it was never made: its
-            events stay in the spool.
-        error: why.
+        entry: the entry; `resend` sends it again, and it cannot count twice. None if it was never
+            created: its events stay in the spool.
+        error: the reason.
     """
 
     entry: Entry | None
@@ -34,18 +34,18 @@ class Failure(NamedTuple):
 
 
 class NotTaken(CountledgerError):
-    """A buffer did not take an event; of that event nothing was written.
+    """The buffer did not accept an event; nothing of that event was written.
 
     Attributes:
-        taken: of several events that were added together (`add_many`), the entries of those that
-            had been taken before: the first so many, in their order. They are sent.
+        taken: if several events were added together (`add_many`), the entries of the events that
+            were accepted before, in their order. They are sent.
     """
 
     taken: tuple[PendingEntry, ...] = ()
 
 
 class ProducerClosed(NotTaken, BadInput):
-    """A buffered producer was used after its end, or an entry's fate asked of another process."""
+    """A closed producer was used, or the outcome of an entry was read in another process."""
 
 
 class SpoolRefused(NotTaken, SetupError):
@@ -53,15 +53,15 @@ class SpoolRefused(NotTaken, SetupError):
 
 
 class BufferFull(NotTaken, ServiceFailed):
-    """A buffer holds as much as it may; this event was not taken."""
+    """The buffer is full; this event was not accepted."""
 
 
 class StillBuffered(ServiceFailed):
-    """The time given was over before all was acknowledged; what is left stays in the buffer."""
+    """The wait ended before all entries were acknowledged; the others stay in the buffer."""
 
 
 class NotRecorded(ServiceFailed):
-    """Entries of a buffer that failed, and that nobody had asked after.
+    """Entries failed, and no caller got their errors before.
 
     Attributes:
         failures: each entry with its error.

@@ -1,4 +1,4 @@
-"""What became of the entries of a buffer: who waits is told, and what failed is not forgotten."""
+"""The outcomes of the entries of a buffer: they are published, and each failure is reported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _T = TypeVar("_T")
 
 
 class PendingEntry:
-    """An entry on its way. Of events that were coalesced, all have the same one.
+    """An entry that is not acknowledged yet. Coalesced events share one.
 
     Attributes:
         counter: the counter's name.
-        delta: what the entry adds, as far as it is known yet.
-        events: how many events it carries, as far as it is known yet.
-        entry: the entry, once it is made: at once, or if coalescing, before it is first sent.
-        outcome: its receipt or its error, once that is known.
+        delta: the sum so far, which the entry adds.
+        events: the number of events so far.
+        entry: the entry. If events are coalesced it is None until just before the first send.
+        outcome: the receipt or the error; None until it is known.
     """
 
     __slots__ = (
@@ -61,14 +61,14 @@ class PendingEntry:
         self.entry = entry
         self.events = 1
         self.outcome: Outcome | None = None
-        # What follows is the buffer's own.
+        # The attributes below are internal to the buffer.
         self.number = 0  # its place in the queue
         self.since_ms = 0.0
         self.size = 0
-        self.rows: list[int] | None = None  # where it lies in the spool
-        self.unfrozen = False  # whether the spool holds its events still, and not its entry
-        self.reported = False  # whether somebody has been told of its outcome
-        self.handed_back = False  # whether the producer's end reported it while it was under way
+        self.rows: list[int] | None = None  # its row numbers in the spool
+        self.unfrozen = False  # whether the spool has its events and not yet its entry
+        self.reported = False  # whether a caller has the outcome, or waits for it
+        self.handed_back = False  # whether `close` reported it while it was being sent
         self.callbacks: list[Callable[[PendingEntry], object]] | None = None
 
     @property
@@ -80,11 +80,11 @@ class PendingEntry:
         """Wait until the entry is acknowledged.
 
         Args:
-            timeout_s: for how long, at the most; None waits until it is known.
+            timeout_s: the longest wait in seconds; None waits until the outcome is known.
 
         Raises:
-            TimeoutError: it is not known yet.
-            ProducerClosed: this is a fork of the process that the entry belongs to.
+            TimeoutError: the outcome is not known yet.
+            ProducerClosed: this is a fork of the process that added the entry.
             CountledgerError: what `CountLedger.record` raises.
         """
         outcome = self.wait(timeout_s)
@@ -93,18 +93,18 @@ class PendingEntry:
         raise outcome
 
     def wait(self, timeout_s: float | None = None) -> Outcome:
-        """As `result`, with an error of this entry as a value."""
+        """As `result`, but return an error of this entry instead of raising it."""
         return self._outcomes.outcome_of(self, timeout_s)
 
     def add_done_callback(self, callback: Callable[[PendingEntry], object]) -> None:
-        """Have a function called with this, on a sender's thread, once the outcome is known.
+        """Call a function with this entry, on a sender's thread, once the outcome is known.
 
-        At once and here if it is known already. What it raises is logged.
+        If the outcome is known already, call it now on this thread. Its errors are logged.
         """
         self._outcomes.call_when_done(self, callback)
 
     def join(self, delta: Amount) -> bool:
-        """Take in one more event of the counter; False where the sum is too long for an entry."""
+        """Add one more event of the counter; False if the sum is too long for an entry."""
         total = add(self.delta, delta)
         if not may_be_added(total):
             return False
@@ -117,8 +117,8 @@ class Outcomes:
     """The outcomes of one process's buffer.
 
     Args:
-        lock: the buffer's; whoever waits for an outcome waits under it.
-        on_failure: told of each failure, on a sender's thread; without it they are kept.
+        lock: the lock of the buffer; callers wait for outcomes under it.
+        on_failure: called with each failure, on a sender's thread; without it, failures are kept.
     """
 
     def __init__(self, lock: Lock, on_failure: Callable[[Failure], object] | None) -> None:
@@ -128,24 +128,24 @@ class Outcomes:
         self._abandoned = False
         self._on_failure = on_failure
         self._failed: deque[PendingEntry] = deque()
-        # The rows in the spool of entries that failed, should they be added again.
+        # The spool rows of failed entries, in case they are added again.
         self._rows: dict[tuple[str, str], list[int]] = {}
 
     @property
     def abandoned(self) -> bool:
-        """Whether the entries are those of a parent: nobody here will hear of their outcomes."""
+        """Whether the entries belong to a parent process: their outcomes never arrive here."""
         return self._abandoned or self._process != this_process()
 
     def abandon(self) -> None:
-        """From now on they are those of a parent."""
+        """Mark the entries as those of a parent process."""
         self._abandoned = True
 
     def pending(self, counter: str, delta: Amount, entry: Entry | None) -> PendingEntry:
-        """A new entry on its way."""
+        """A new pending entry."""
         return PendingEntry(self, counter, delta, entry)
 
     def resolve(self, pendings: Sequence[PendingEntry], outcomes: Sequence[Outcome]) -> None:
-        """Note outcomes; called under the lock."""
+        """Store outcomes and wake the callers that wait; called under the lock."""
         for pending, outcome in zip(pendings, outcomes, strict=True):
             pending.outcome = outcome
             self.tally.count(outcome)
@@ -164,7 +164,7 @@ class Outcomes:
         self.changed.notify_all()
 
     def notify(self, pendings: Iterable[PendingEntry]) -> None:
-        """Call whoever wants to be called; outside of the lock."""
+        """Call the callbacks and `on_failure`; called without the lock."""
         for pending in pendings:
             for callback in pending.callbacks or ():
                 _call(callback, pending)
@@ -175,7 +175,7 @@ class Outcomes:
             self.report((Failure(pending.entry, outcome),))
 
     def report(self, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
-        """Hand failures to `on_failure`, outside of the lock; those that nobody could be given."""
+        """Call `on_failure`, or return the failures if it is not set; called without the lock."""
         if self._on_failure is None:
             return failures
         for failure in failures:
@@ -186,27 +186,29 @@ class Outcomes:
         """Wait for an entry's outcome.
 
         Raises:
-            TimeoutError: it is not known yet.
-            ProducerClosed: this is a fork of the process that it belongs to.
+            TimeoutError: the outcome is not known yet.
+            ProducerClosed: this is a fork of the process that added the entry.
         """
         if pending.outcome is None:
             self.refuse_in_a_fork()
             until_s = None if timeout_s is None else monotonic() + timeout_s
-            pending.reported = True  # by whom it is waited for, it is not told to others
+            pending.reported = True  # the caller that waits gets it, so `flush` does not report it
             try:
                 with self.changed:
                     for _ in self.waiting(until_s):
                         if pending.done:
                             break
             finally:
-                pending.reported = pending.done  # also where the wait was interrupted
+                pending.reported = pending.done  # also if the wait was interrupted
         if pending.outcome is None:
-            raise TimeoutError(f"no outcome of an entry of {pending.counter!r} in {timeout_s} s")
+            raise TimeoutError(
+                f"the entry of {pending.counter!r} has no outcome after {timeout_s} s"
+            )
         pending.reported = True
         return pending.outcome
 
     def waiting(self, until_s: float | None) -> Iterator[None]:
-        """Yield at once, and after each change; end when the time is over. Under the lock."""
+        """Yield now and after each change, until the time is over; called under the lock."""
         while True:
             yield
             left_s = None if until_s is None else until_s - monotonic()
@@ -219,7 +221,7 @@ class Outcomes:
         return Wait(timeout_s, patience_s, monotonic(), self.tally.ended)
 
     def waiting_on(self, wait: Wait) -> Iterator[None]:
-        """As `waiting`; end when the wait is over. Under the lock."""
+        """Yield now and after each change, until the wait is over; called under the lock."""
         while True:
             yield
             left_s = wait.left_s(monotonic(), self.tally.ended)
@@ -230,10 +232,10 @@ class Outcomes:
     def call_when_done(
         self, pending: PendingEntry, callback: Callable[[PendingEntry], object]
     ) -> None:
-        """Have a function called once the outcome is known; here and now if it is.
+        """Call a function once the outcome is known, or now if it is known already.
 
         Raises:
-            ProducerClosed: this is a fork of the process that it belongs to.
+            ProducerClosed: this is a fork of the process that added the entry.
         """
         if pending.outcome is None:
             self.refuse_in_a_fork()
@@ -245,24 +247,25 @@ class Outcomes:
         _call(callback, pending)
 
     def refuse_in_a_fork(self) -> None:
-        """Refuse to wait for what will never come.
+        """Refuse to wait for an outcome that never arrives in this process.
 
         Raises:
-            ProducerClosed: this is a fork of the process that the entries belong to.
+            ProducerClosed: this is a fork of the process that added the entries.
         """
         if self.abandoned:
             raise ProducerClosed(
-                "the entry was added before this process was forked: ask its parent"
+                "the entry was added before this process was forked: read its outcome in the "
+                "parent process"
             )
 
     def unreported(self) -> int:
-        """How many failures nobody has asked after; called under the lock."""
+        """The number of failures that no caller has got; called under the lock."""
         while self._failed and self._failed[0].reported:
             self._failed.popleft()
         return len(self._failed)
 
     def take_failures(self) -> tuple[Failure, ...]:
-        """The failures that nobody has asked after, once; called under the lock."""
+        """The failures that no caller has got, each once; called under the lock."""
         failures = tuple(
             Failure(pending.entry, pending.outcome)
             for pending in self._failed
@@ -274,13 +277,13 @@ class Outcomes:
         return failures
 
     def rows_of(self, counter: str, entry_id: str) -> list[int] | None:
-        """Where an entry that failed lies in the spool."""
+        """The spool rows of an entry that failed."""
         return self._rows.get((counter, entry_id))
 
 
 def _call(callback: Callable[[_T], object], value: _T) -> None:
-    """Call what an app handed in: its errors are its own, and stop nothing here."""
+    """Call a function of the app; its errors are logged and stop nothing here."""
     try:
         callback(value)
-    except (Exception, SystemExit):  # noqa: BLE001 - nothing of an app's ends a sender's thread
+    except (Exception, SystemExit):  # noqa: BLE001 - an error of the app must not end a sender's thread
         _LOG.exception("a callback of a buffered producer failed")

@@ -1,7 +1,7 @@
-"""Buffered producers and the end of their process, a fork of it, and the end of an invocation.
+"""Buffered producers at the end of their process, in a fork, and at the end of an invocation.
 
-No process ends with events in hand, and no fork sends its parent's. Between two invocations the
-process of a Lambda is frozen, so a handler flushes before each ends.
+A process sends all its events before it ends, and a fork never sends those of its parent. Lambda
+freezes a process between two invocations, so a handler flushes before each invocation ends.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Holder(Protocol):
-        """What has events in hand."""
+        """A producer that may have unsent events."""
 
         def close(self, timeout_s: float | None = ...) -> None:
-            """Send what is left."""
+            """Send the events that are left."""
 
         def restart_in_fork(self) -> None:
-            """Begin again in a fork, with nothing in hand."""
+            """Start empty in a fork."""
 
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _LOG: Final = logging.getLogger(__name__)
-# So long before a Lambda's time is over it is told that not all was sent.
+# `flush` ends this long before the time limit of a Lambda, so that it can report what is left.
 _MARGIN_MS: Final = SECOND_MS
-# For how long the end of a process waits for a producer: whoever ended it does not wait for ever.
+# How long the end of a process waits for a producer: it must not wait for ever.
 _AT_EXIT_S: Final = 30.0
-# They are kept alive until they are closed: what they hold must not be collected with them.
+# Keeps producers alive until they are closed: garbage collection must not drop their events.
 _OPEN: Final[dict[Holder, None]] = {}
-# One for all of them, as long as `multiprocessing` knows of it.
+# One finalizer for all producers, while `multiprocessing` has it registered.
 _FINALIZERS: Final[list[Any]] = []
 
 
 def opened(producer: Holder) -> None:
-    """A producer may have events in hand from now on."""
+    """Register a producer, which may have unsent events from now on."""
     _OPEN[producer] = None
     util = _multiprocessing()
     if util is not None:
@@ -53,26 +53,26 @@ def opened(producer: Holder) -> None:
 
 
 def closed(producer: Holder) -> None:
-    """A producer has none any more."""
+    """Unregister a producer, which has no unsent events left."""
     _OPEN.pop(producer, None)
 
 
 def _close_all() -> None:
-    """The process ends; the senders' threads still run."""
+    """Close all producers at the end of the process; the senders' threads still run."""
     for producer in list(_OPEN):
         try:
             producer.close(_AT_EXIT_S)
         except CountledgerError:
-            _LOG.exception("entries were in hand as the process ended")
+            _LOG.exception("entries were not acknowledged when the process ended")
 
 
 def _restart_all() -> None:
-    """A fork has none of the threads, its locks may be held for ever, the events are not its."""
+    """Start all producers empty in a fork: its threads are gone, and its locks may be held."""
     for producer in list(_OPEN):
         producer.restart_in_fork()
     util = _multiprocessing()
     if _OPEN and util is not None:
-        # It drops the finalizers of its parent behind this, and calls then what is named here.
+        # `multiprocessing` drops the parent's finalizers after this, then calls this function.
         util.register_after_fork(_close_all, lambda _: _close_at_its_end(util))
 
 
@@ -81,17 +81,17 @@ def _multiprocessing() -> Any:  # noqa: ANN401 - a module
 
 
 def _close_at_its_end(util: Any) -> None:  # noqa: ANN401 - a module
-    """A worker of `multiprocessing` ends without `atexit`, but by finalizers of its own."""
+    """Register a finalizer: a worker of `multiprocessing` ends without `atexit`."""
     if not any(one.still_active() for one in _FINALIZERS):
         _FINALIZERS[:] = [util.Finalize(None, _close_all, exitpriority=0)]
 
 
 def flushing(handler: Callable[P, R], flush: Callable[[float | None], object]) -> Callable[P, R]:
-    """A handler that flushes before each invocation ends, also where that fails.
+    """A handler that flushes before each invocation ends, also if the invocation fails.
 
     Args:
         handler: of a Lambda.
-        flush: called with the time that is left, in seconds, or None where nobody knows it.
+        flush: called with the time that is left, in seconds, or None if it is unknown.
     """
 
     @wraps(handler)
@@ -105,9 +105,9 @@ def flushing(handler: Callable[P, R], flush: Callable[[float | None], object]) -
 
 
 def _time_left_s(arguments: tuple[Any, ...]) -> float | None:
-    """What an invocation has left, less a margin; None for a context that does not tell."""
-    tell = getattr(arguments[1], "get_remaining_time_in_millis", None) if arguments[1:] else None
-    return None if tell is None else max(tell() - _MARGIN_MS, 0) / SECOND_MS
+    """The time that an invocation has left, less a margin; None if its context does not have it."""
+    left_ms = getattr(arguments[1], "get_remaining_time_in_millis", None) if arguments[1:] else None
+    return None if left_ms is None else max(left_ms() - _MARGIN_MS, 0) / SECOND_MS
 
 
 atexit.register(_close_all)

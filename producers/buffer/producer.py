@@ -1,11 +1,11 @@
-"""A producer whose `add` returns at once; threads of its own send what was added, in batches.
+"""A producer whose `add` returns at once; its threads send the events in batches.
 
     with ledger.buffered() as clicks:
         clicks.add("clicks:home", 1)
 
-What was added is sent when it fills a batch, when it has waited long enough, by `flush`, and at
-the end: of the `with` block, of the process, or in a Lambda, of each invocation (`flushing`).
-Nothing is lost without a word: what fails comes back with its entry.
+Events are sent when they fill a batch, when they have waited for the linger time, by `flush`, and
+at the end of the `with` block, of the process, or in a Lambda of each invocation (`flushing`).
+Each failure is reported with its entry.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.processes import P, R
     from countledger.producers.sender import Outcome
 
-# Events that are spooled by one commit.
+# The largest number of events that one commit writes to the spool.
 _CHUNK: Final = 500
-# How many events `record_stream` adds before it waits for the first of them.
+# The number of events that `record_stream` adds before it waits for the first outcome.
 _AHEAD_MAX: Final = 20_000
-# Held while a fork begins again: of several threads that come first, one does.
+# Held while a producer is reset in a fork, so that one of several threads does it.
 _RESET_LOCK: Final = lock_open_in_forks()
 
 
 class BufferedProducer:
     """Adds events at once and sends them in the background. Safe to share between threads.
 
-    In a fork it begins anew with nothing in hand; what was added before is the parent's. So it does
-    under a server that forks without Python's hooks: there it begins at its first use.
+    In a fork it starts empty; the parent sends what was added before the fork. If a server forks
+    without Python's hooks, it starts empty at its first use in the fork.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class BufferedProducer:
         ledger: str,
         on_failure: Callable[[Failure], object] | None = None,
     ) -> None:
-        """Open the spool, if one is named, and send what is in it; nothing else is done yet.
+        """Open the spool, if one is named, and start to send the entries in it.
 
         Args:
-            buffering: the bounds.
-            make_delivery: makes what batches are sent by; called once in each process.
-            maker: makes entries.
-            ledger: names the ledger, for the spool.
-            on_failure: told of each failure, on a thread of this producer's or by `close`. It must
-                not wait for the producer; it may `resend`.
+            buffering: the settings.
+            make_delivery: creates what sends the batches; called once in each process.
+            maker: creates entries.
+            ledger: the name of the ledger, for the spool.
+            on_failure: called with each failure, on a thread of this producer or by `close`. It
+                must not wait for the producer; it may call `resend`.
 
         Raises:
             SpoolRefused: the spool cannot be used.
@@ -93,7 +93,7 @@ class BufferedProducer:
             if left:
                 self._buffer.accept(left)
         except BaseException:
-            # Else nobody could open the spool again before this process ends.
+            # Otherwise the spool stays locked until this process ends.
             closed(self)
             if self._spool is not None:
                 self._spool.close()
@@ -108,17 +108,19 @@ class BufferedProducer:
         occurred_at: datetime | None = None,
         note: Mapping[str, str] | None = None,
     ) -> PendingEntry:
-        """Add to a counter, soon: as `CountLedger.record`, without waiting for it.
+        """Add to a counter as `CountLedger.record` does, without waiting for the ledger.
 
-        One write unit for each KB of its entry; coalesced events share theirs.
+        One write unit for each KB of the entry; coalesced events share one entry.
 
         Returns:
-            Its entry on its way; `result()` waits for the receipt.
+            The pending entry; `result()` waits for the receipt.
 
         Raises:
-            BadInput: an argument breaks its rule; nothing was taken.
-            BufferFull: there is no room, and the producer is not to wait (`when_full`).
-            SpoolRefused: the spool could not keep it; nothing was taken.
+            BadInput: an argument breaks its rule; the event was not accepted.
+            BufferFull: the buffer is full, and `when_full` is `error`, or too many failures were
+                not read.
+            ProducerClosed: the producer is closed.
+            SpoolRefused: the spool could not keep the event; it was not accepted.
         """
         if self._joins and key is None and occurred_at is None and note is None:
             delta = parse_delta(delta)
@@ -128,16 +130,16 @@ class BufferedProducer:
         return self._take([Event(counter, delta, key, occurred_at, note)])[0]
 
     def add_many(self, events: Iterable[Event]) -> list[PendingEntry]:
-        """Add many events; with a spool much cheaper than one by one.
+        """Add many events; with a spool this is much cheaper than one `add` for each.
 
-        They are gathered first: if that fails, nothing was taken.
+        The events are gathered first: if that fails, none was accepted.
 
         Returns:
-            The entry of each event on its way, in their order.
+            The pending entry of each event, in their order.
 
         Raises:
-            BufferFull, SpoolRefused, ProducerClosed: as `add`; `taken` has the entries of the
-                events that were taken, which are the first ones.
+            BufferFull, SpoolRefused, ProducerClosed: as `add`; `taken` has the pending entries of
+                the events that were accepted, which are the first ones.
         """
         taken: list[PendingEntry] = []
         every = list(events)
@@ -151,18 +153,18 @@ class BufferedProducer:
         return taken
 
     def record_many(self, events: Iterable[Event]) -> list[Outcome]:
-        """Add many events, gathered first, and wait for all of them.
+        """Add many events, which are gathered first, and wait for all of them.
 
         Returns:
             One outcome for each event, in their order: the receipt or the error of its entry, or
-            the error for which it was not taken (`NotTaken`).
+            the `NotTaken` for which it was not accepted.
         """
         return list(self.record_stream(list(events)))
 
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
-        """As `record_many` for events of any number, 20,000 ahead of the outcomes.
+        """As `record_many` for any number of events, added up to 20,000 ahead of the outcomes.
 
-        It adds only while it is iterated.
+        Events are added only while the result is iterated.
 
         Yields:
             One outcome for each event, in their order.
@@ -180,7 +182,7 @@ class BufferedProducer:
             yield _outcome(waiting.popleft())
 
     def resend(self, entry: Entry) -> PendingEntry:
-        """Add an entry that came back with an error, as it is; it cannot count twice.
+        """Add an entry that failed again, unchanged; it cannot count twice.
 
         Raises:
             As `add`.
@@ -188,30 +190,30 @@ class BufferedProducer:
         return self._buffer.accept([self._buffer.state.pending_again(entry)])[0]
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send all that was added so far, and wait until it is acknowledged.
+        """Send all events added so far, and wait until they are acknowledged.
 
         Args:
-            timeout_s: for how long, at the most, whatever happens; None waits as long as there is
-                progress: until nothing was acknowledged or refused for `Buffering.patience_ms`.
+            timeout_s: the longest wait in seconds; None waits until no entry was acknowledged or
+                refused for `Buffering.patience_ms`.
 
         Raises:
-            NotRecorded: entries failed, by now, and nobody was told: each with its error.
-            StillBuffered: the wait was over; what is left is still sent.
+            NotRecorded: entries have failed, and no caller got their errors yet; it has each.
+            StillBuffered: the wait ended; the entries that are left are still being sent.
         """
         failures = self._buffer.flush(timeout_s)
         if failures:
             raise NotRecorded(failures)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send all that is left, and take no more.
+        """Send all events that are left, and accept no more.
 
         Args:
-            timeout_s: for how long, at the most, as for `flush`.
+            timeout_s: the longest wait in seconds, as for `flush`.
 
         Raises:
-            NotRecorded: entries failed, or were not acknowledged before the wait was over, and
-                there is no `on_failure` to be told. With a spool they are sent again at the next
-                start, unless they were refused for good.
+            NotRecorded: entries failed or were not acknowledged before the wait ended, and
+                `on_failure` is not set. With a spool, they are sent again at the next start unless
+                the ledger refused them.
         """
         failures = self._buffer.close(timeout_s)
         self._closed = True
@@ -222,7 +224,7 @@ class BufferedProducer:
             raise NotRecorded(failures)
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the producer."""
         return self
 
     def __exit__(
@@ -231,37 +233,37 @@ class BufferedProducer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it, also after an error; it waits as long as there is progress."""
+        """Close the producer, also after an error; wait as `close` without a time-out."""
         self.close()
 
     def flushing(self, handler: Callable[P, R]) -> Callable[P, R]:
-        """A Lambda handler that sends all it added before it ends: a frozen process sends nothing.
+        """A Lambda handler that flushes before it ends, because a frozen process sends nothing.
 
         Raises:
-            NotRecorded: entries failed and nobody was told; the invocation fails.
-            StillBuffered: its time was nearly over; what is left is sent by the next invocation,
-                if there is one in this process.
+            NotRecorded: entries failed, and no caller got their errors yet; the invocation fails.
+            StillBuffered: the time limit is near; the next invocation in this process sends the
+                entries that are left.
         """
         return flushing(handler, self.flush)
 
     @property
     def statistics(self) -> BufferStatistics:
-        """What was done so far in this process, and what waits."""
+        """The statistics of this process."""
         return self._buffer.statistics()
 
     def refused(self) -> list[Failure]:
-        """The entries in the spool that can never be recorded: too old, or against a rule."""
+        """The entries in the spool that can never be recorded: too old, or refused by a rule."""
         if self._spool is None:
             return []
         return [Failure(row.entry, BadInput(why)) for row, why in self._spool.refused()]
 
     def forget_refused(self) -> None:
-        """Remove them from the spool."""
+        """Remove from the spool the entries that `refused` returns."""
         if self._spool is not None:
             self._spool.forget([row.row for row, _ in self._spool.refused()])
 
     def restart_in_fork(self) -> None:
-        """Begin again in a fork, with nothing in hand."""
+        """Start empty in a fork."""
         _, parents = self._mine
         parents.outcomes.abandon()
         abandon(parents)
@@ -269,7 +271,7 @@ class BufferedProducer:
 
     @property
     def _buffer(self) -> ThreadedBuffer:
-        """The one of this process; a fork that Python has not seen begins again here."""
+        """The buffer of this process; a fork made without Python's hooks is reset here."""
         if self._mine[0] != this_process():
             with _RESET_LOCK:
                 if self._mine[0] != this_process():

@@ -1,12 +1,13 @@
-"""The buffer as a pure state machine: what is to be sent when, and when no more may be taken.
+"""The queue of a buffer, a state machine without I/O: what is sent when, and when it is full.
 
-    window      if coalescing, per counter a pending entry that events still join
-    plain       entries to go by batches of 25
-    keyed       entries to go by conditional puts, one by one
+    window      for coalesced events: a pending entry for each counter, which events still join
+    plain       entries that are sent in batches of 25
+    keyed       entries that are sent one by one with conditional puts
 
-What is due: a keyed entry at once; plain ones as soon as they fill a batch, or the oldest has
-waited long enough, or somebody is waiting for them; the window when it is full or old. Time is
-handed in; nothing here waits, sends or knows of threads.
+A keyed entry is due at once. Plain entries are due when they fill a batch, when the oldest has
+waited for the linger time, or when a caller waits for them. The window is due when it is full or
+has waited for the linger time. The caller passes the time; nothing here waits, sends or uses
+threads.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
     from countledger.producers.buffer.buffering import Buffering
     from countledger.producers.buffer.outcomes import PendingEntry
 
-# Roughly what an entry takes beside its texts.
+# The estimated size of an entry without its texts.
 _ENTRY_BYTES: Final = 400
 
 
 @dataclass(eq=False, slots=True)
 class EntryBatch:
-    """Entries that go together.
+    """Entries that are sent together.
 
     Attributes:
-        pendings: in their order.
-        keyed: whether it is one entry to go by conditional put.
+        pendings: the pending entries, in their order.
+        keyed: whether it is one entry that is sent with a conditional put.
     """
 
     pendings: list[PendingEntry]
@@ -43,7 +44,7 @@ class EntryBatch:
 
 
 def size_of(counter: str, entry: Entry | None) -> int:
-    """Roughly how many bytes a pending entry takes."""
+    """The estimated size of a pending entry in bytes."""
     size = _ENTRY_BYTES + len(counter)
     if entry is not None:
         if entry.key is not None:
@@ -55,13 +56,14 @@ def size_of(counter: str, entry: Entry | None) -> int:
 
 @dataclass(slots=True)
 class SendQueue:
-    """Everything that was taken and is not acknowledged yet.
+    """All accepted entries that are not acknowledged yet.
 
     Attributes:
-        buffering: the bounds.
-        entries: how many hold room: waiting, or on their way.
-        size: how large they are.
-        limit: how many batches may be on their way; throttling halves it, success raises it.
+        buffering: the settings.
+        entries: the number of entries that use headroom: waiting, being sent, or reserved.
+        size: their total size in bytes.
+        limit: how many batches may be sent at the same time; throttling halves it, and success
+            raises it.
     """
 
     buffering: Buffering
@@ -78,20 +80,20 @@ class SendQueue:
     _due_through: int = 0
 
     def __post_init__(self) -> None:
-        """At first as many batches as may be."""
+        """Start with the configured number of senders."""
         self.limit = float(self.buffering.senders)
 
-    # ---- taking ----
+    # ---- accepting ----
 
     def reserve(self, entries: int, size: int, *, over: bool = False) -> bool:
-        """Hold room for entries to come; False where there is none.
+        """Reserve headroom for entries; False if it is not enough.
 
-        One entry alone always finds room for its size.
+        An empty buffer accepts entries of any size.
 
         Args:
-            entries: how many.
-            size: how large in all.
-            over: whether the bounds may be passed.
+            entries: the number of entries.
+            size: their total size in bytes.
+            over: whether the limits may be exceeded.
         """
         if (self.entries and not over) and (
             self.entries + entries > self.buffering.max_entries
@@ -103,15 +105,15 @@ class SendQueue:
         return True
 
     def release(self, entries: int, size: int) -> None:
-        """Give room back."""
+        """Release headroom."""
         self.entries -= entries
         self.size -= size
 
     def recount(self, reserved: Iterable[tuple[int, int]]) -> None:
-        """Reckon anew what holds room.
+        """Compute again how much headroom is used.
 
         Args:
-            reserved: number and size of what is still to come.
+            reserved: the number and the size of each reservation.
         """
         held = [*self._plain, *self._keyed, *self._window.values(), *self.pending_under_way()]
         sizes = [(1, one.size) for one in held] + list(reserved)
@@ -119,17 +121,17 @@ class SendQueue:
         self.size = sum(size for _, size in sizes)
 
     def put(self, pending: PendingEntry, now_ms: float) -> None:
-        """Take an entry that is made, into room that is reserved."""
+        """Queue a finished entry; its headroom is reserved."""
         pending.since_ms = now_ms
         self._queue(pending)
 
     def join(self, counter: str, delta: Amount) -> PendingEntry | None:
-        """Take one more event into the window; None where none of its counter is there."""
+        """Add an event to the pending entry of its counter; None if the window has none."""
         pending = self._window.get(counter)
         if pending is None:
             return None
         if not pending.join(delta):
-            # Its sum can grow no further: it goes, and another one is opened.
+            # The sum is at its limit: this entry is sent, and the event opens another one.
             self._leave_window(counter)
             return None
         self._window_events += 1
@@ -138,7 +140,7 @@ class SendQueue:
         return pending
 
     def open(self, pending: PendingEntry, now_ms: float) -> None:
-        """Take a counter's first event into the window, into room that is reserved."""
+        """Add the first event of a counter to the window; its headroom is reserved."""
         if not self._window:
             self._window_since_ms = now_ms
         pending.since_ms = now_ms
@@ -150,7 +152,7 @@ class SendQueue:
     # ---- sending ----
 
     def take(self, now_ms: float) -> EntryBatch | None:
-        """The next batch that is due, now under way; None where none is."""
+        """The next batch that is due, marked as being sent; None if no batch is due."""
         if len(self._under_way) >= int(self.limit):
             return None
         if self._window and now_ms >= self._window_since_ms + self.buffering.lingers_ms:
@@ -166,7 +168,7 @@ class SendQueue:
         return self._send(EntryBatch([self._plain.popleft() for _ in range(most)], keyed=False))
 
     def due_in_ms(self, now_ms: float) -> float | None:
-        """After how long time alone makes something due; None where it does not."""
+        """The milliseconds until time alone makes a batch due; None if time alone does not."""
         if len(self._under_way) >= int(self.limit):
             return None
         since_ms = [self._plain[0].since_ms] if self._plain else []
@@ -177,18 +179,18 @@ class SendQueue:
         return max(min(since_ms) + self.buffering.lingers_ms - now_ms, 0)
 
     def batches_due(self, now_ms: float) -> int:
-        """How many more batches could go now."""
+        """The number of further batches that could be sent now."""
         ready = len(self._keyed)
         if self._plain_is_due(now_ms):
             ready += -(-len(self._plain) // BATCH_WRITE_ITEMS)
         return min(ready, int(self.limit) - len(self._under_way))
 
     def finish(self, batch: EntryBatch, *, slow_down: bool) -> None:
-        """A batch came to its end: its room is free.
+        """Release the headroom of a finished batch, and adapt the limit.
 
         Args:
-            batch: as `take` gave it.
-            slow_down: whether an attempt of it was throttled, or not answered.
+            batch: a batch from `take`.
+            slow_down: whether one of its attempts was throttled or not answered.
         """
         del self._under_way[batch]
         self.release(len(batch.pendings), sum(one.size for one in batch.pendings))
@@ -197,22 +199,22 @@ class SendQueue:
         else:
             self.limit = min(self.limit + 1 / self.limit, float(self.buffering.senders))
 
-    # ---- hurrying ----
+    # ---- deadlines ----
 
     def make_due(self) -> int:
-        """Make all that was taken due now; a mark for `finished_through`."""
+        """Make all accepted entries due now; return a mark for `finished_through`."""
         self._close_window()
         self._due_through = self._last
         return self._last
 
     def finished_through(self, mark: int) -> bool:
-        """Whether all that was there at a mark has come to its end."""
+        """Whether all entries accepted before a mark are finished."""
         first = [queue[0].number for queue in (self._plain, self._keyed) if queue]
         first += [batch.pendings[0].number for batch in self._under_way]
         return all(number > mark for number in first)
 
     def withdraw(self) -> list[PendingEntry]:
-        """Take out all that waits and is not under way."""
+        """Remove and return the entries that are not being sent."""
         self._close_window()
         waiting = [*self._plain, *self._keyed]
         self._plain.clear()
@@ -221,15 +223,15 @@ class SendQueue:
         return waiting
 
     def pending_under_way(self) -> list[PendingEntry]:
-        """The entries that are on their way."""
+        """The entries that are being sent."""
         return [pending for batch in self._under_way for pending in batch.pendings]
 
     @property
     def window_is_empty(self) -> bool:
-        """Whether no event waits to be joined by others."""
+        """Whether the window has no pending entry."""
         return not self._window
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _queue(self, pending: PendingEntry) -> None:
         self._last += 1
@@ -238,9 +240,9 @@ class SendQueue:
         (self._keyed if keyed else self._plain).append(pending)
 
     def _close_window(self) -> None:
-        """Its entries had their chance: they are due."""
-        # One by one: behind a signal that strikes here, none of them stands in both places, where
-        # it would go out and be joined by more events.
+        """Queue the entries of the window, and make them due."""
+        # One by one: after a signal that interrupts this, no entry is both in the window and in the
+        # queue. It would be sent while more events join it.
         for counter in list(self._window):
             self._leave_window(counter)
             self._due_through = self._last
@@ -261,7 +263,7 @@ class SendQueue:
         )
 
     def _keyed_is_due(self) -> bool:
-        """Entries of one key go in turn: the first of them is to be recorded, and no later one."""
+        """Whether a keyed entry is due; entries of one key are sent in order."""
         if not self._keyed:
             return False
         entry = self._keyed[0].entry
@@ -275,7 +277,7 @@ class SendQueue:
 
 
 def _same(one: Entry | None, other: Entry | None) -> bool:
-    """Whether two entries have one identity."""
+    """Whether two entries have the same identity."""
     return (
         one is not None and other is not None and (one.counter, one.id) == (other.counter, other.id)
     )

@@ -1,14 +1,14 @@
-"""The spool: a file that keeps what is not acknowledged across a crash of its process.
+"""The spool: a file that keeps unacknowledged entries across a crash of their process.
 
-A row is written before `add` returns, and removed once its entry is acknowledged. What a crash
-leaves is sent again under the same ids: an entry that had arrived lies there already. Events that
-wait to be coalesced are rows of their own; one commit replaces them by their entry *before* that is
-first sent, so that a crash finds either of the two, never both and never none.
+A row is written before `add` returns, and removed once its entry is acknowledged. After a crash,
+the entries are sent again with the same ids, so that the ledger recognises those that arrived.
+Events that wait to be coalesced have rows of their own. One commit replaces them by their entry
+*before* its first send: after a crash the spool has either the events or the entry, never both.
 
-SQLite's write-ahead log: a commit survives the end of the process without any sync, and with
-`fsync` that of the machine. The file is locked for one process, until it closes it or dies. A fork
-has no part in it: SQLite in a fork would take the log away from under its parent, if only at the
-fork's own end.
+It is an SQLite database with a write-ahead log: a commit survives the end of the process without
+any sync, and the end of the machine with `fsync`. One process locks the file until it closes the
+file or dies. A fork must not use the connection: SQLite in a fork could remove the log of its
+parent, even at the end of the fork.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from countledger.producers.buffer.outcomes import PendingEntry
 
-# "ctls", so that no other program's database is taken for a spool.
+# "ctls": distinguishes spools from databases of other programs.
 _APPLICATION: Final = 0x63746C73
 _FORMAT: Final = 1
 _SCHEMA: Final = (
@@ -49,19 +49,19 @@ _SCHEMA: Final = (
 
 
 class _SpoolClosed(SpoolRefused):
-    """It was closed before."""
+    """The spool is closed."""
 
 
 @dataclass(eq=False)
 class Spool:
-    """An open spool, this process's alone. Safe to share between threads.
+    """An open spool of this process. Safe to share between threads.
 
     Attributes:
-        path: its file.
+        path: the file.
         connection: the open database.
         next_row: the number of the next row.
-        process: the one that it belongs to.
-        closed: whether it is closed; a sender may outlive that.
+        process: the process that opened it.
+        closed: whether it is closed; a sender may still run then.
     """
 
     path: str
@@ -73,16 +73,16 @@ class Spool:
 
     @classmethod
     def open(cls, path: str | Path, *, ledger: str, fsync: bool = False) -> Spool:
-        """Open a spool, or make one.
+        """Open or create a spool.
 
         Args:
-            path: its file.
-            ledger: which ledger its entries go to; a spool belongs to one for good.
+            path: the file.
+            ledger: the ledger of its entries; a spool always belongs to the same ledger.
             fsync: whether each commit waits for the disk.
 
         Raises:
-            SpoolRefused: another process has it, it was filled for another ledger or by a later
-                release, or it is no spool, or cannot be read or written.
+            SpoolRefused: another process uses the file, it belongs to another ledger or to a later
+                release, it is not a spool, or it cannot be read or written.
         """
         with _refusing(path):
             connection = sqlite3.connect(
@@ -100,10 +100,10 @@ class Spool:
         return spool
 
     def append(self, pendings: Sequence[PendingEntry]) -> None:
-        """Keep pending entries, or events, each in a row of its own: one commit.
+        """Keep pending entries or events, one row for each: one commit.
 
         Raises:
-            SpoolRefused: the disk is full, or failed; nothing was kept.
+            SpoolRefused: the disk is full or failed; nothing was kept.
         """
         with self._commit():
             rows = []
@@ -114,10 +114,10 @@ class Spool:
             self.next_row += len(rows)
 
     def freeze(self, pendings: Iterable[PendingEntry]) -> None:
-        """Keep the entries that were made of events, in place of these: one commit.
+        """Replace events by the entries that were created from them: one commit.
 
         Raises:
-            SpoolRefused: the disk is full, or failed; the events are kept as they were.
+            SpoolRefused: the disk is full or failed; the events are still kept.
         """
         with self._commit():
             for pending in pendings:
@@ -131,49 +131,50 @@ class Spool:
                 self._delete(pending.rows[1:])
 
     def update(self, acknowledged: Iterable[int], refused: Iterable[tuple[str, int]]) -> None:
-        """Forget what is acknowledged, and put aside what can never be: one commit.
+        """Delete acknowledged rows, and mark refused ones: one commit.
 
-        If the spool is closed nothing is done: all of it comes again at the next start.
+        If the spool is closed, nothing is done: the entries are sent again at the next start.
 
         Args:
-            acknowledged: rows.
-            refused: a reason and a row, each.
+            acknowledged: row numbers.
+            refused: a reason and a row number for each.
 
         Raises:
-            SpoolRefused: the disk failed; all of it comes again at the next start, and counts once.
+            SpoolRefused: the disk failed; the entries are sent again at the next start, and count
+                once.
         """
         with suppress(_SpoolClosed), self._commit():
             self._delete(acknowledged)
             self.connection.executemany("UPDATE rows SET refused = ? WHERE row = ?", refused)
 
     def kept(self) -> list[Spooled]:
-        """What is not acknowledged, in the order of its rows.
+        """The rows that are neither acknowledged nor refused, in order.
 
         Raises:
-            SpoolRefused: a row cannot be understood.
+            SpoolRefused: a row cannot be decoded.
         """
         return [row for row, _ in self._read("IS NULL")]
 
     def refused(self) -> list[tuple[Spooled, str]]:
-        """What was put aside, each with its reason: too old, or against a rule.
+        """The refused rows, each with its reason: too old, or refused by a rule.
 
         Raises:
-            SpoolRefused: a row cannot be understood.
+            SpoolRefused: a row cannot be decoded.
         """
         return self._read("IS NOT NULL")
 
     def forget(self, rows: Iterable[int]) -> None:
-        """Remove rows that were put aside."""
+        """Delete refused rows."""
         with self._commit():
             self._delete(rows)
 
     @property
     def belongs_to_parent(self) -> bool:
-        """Whether this is a fork of the process that it belongs to."""
+        """Whether this is a fork of the process that opened the spool."""
         return self.process != this_process()
 
     def close(self) -> None:
-        """Let go of the file; in a fork it is left alone."""
+        """Close the file; a fork does not touch it."""
         if self.belongs_to_parent:
             abandon(self.connection)
             return
@@ -190,18 +191,20 @@ class Spool:
         try:
             return [(decode_row(row, body), reason) for row, body, reason in found]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SpoolRefused(f"spool {self.path!r} holds what is no entry: {error}") from error
+            raise SpoolRefused(
+                f"spool {self.path!r} has a row that is not an entry: {error}"
+            ) from error
 
     def _refuse_in_a_fork(self) -> None:
         if self.belongs_to_parent:
             raise SpoolRefused(
-                f"spool {self.path!r} is that of the process that this one was forked from: make a "
-                "producer here, with a spool of its own"
+                f"spool {self.path!r} belongs to the parent of this forked process: create a "
+                "producer with another spool in this process"
             )
 
     def _refuse_closed(self) -> None:
         if self.closed:
-            raise _SpoolClosed(f"spool {self.path!r} is closed with its producer")
+            raise _SpoolClosed(f"spool {self.path!r} is closed, as its producer is")
 
     def _delete(self, rows: Iterable[int]) -> None:
         self.connection.executemany("DELETE FROM rows WHERE row = ?", ((row,) for row in rows))
@@ -215,7 +218,7 @@ class Spool:
             try:
                 yield
             except BaseException:
-                # Of a disk that is full, SQLite has undone it already.
+                # If the disk is full, SQLite has rolled back already.
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
@@ -223,7 +226,7 @@ class Spool:
 
 
 def _leave_to_the_parent() -> None:
-    """In a fork: nothing may touch or close what was open, not even Python as it ends."""
+    """Abandon open spools in a fork: nothing may close them there, not even Python at its end."""
     for spool in _OPEN:
         if spool.belongs_to_parent:
             abandon(spool.connection)
@@ -232,7 +235,7 @@ def _leave_to_the_parent() -> None:
 _OPEN: Final[WeakSet[Spool]] = WeakSet()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_the_parent)
-# In a fork that Python has not seen.
+# For a fork that was made without Python's hooks.
 atexit.register(_leave_to_the_parent)
 
 
@@ -242,12 +245,14 @@ def _prepare(connection: sqlite3.Connection, path: str, ledger: str, *, fsync: b
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if (tables or application) and application != _APPLICATION:
-        raise SpoolRefused(f"{path!r} is a database of something else, and no spool")
+        raise SpoolRefused(
+            f"{path!r} is a database of another program, not a spool: name another file"
+        )
     if version > _FORMAT:
         raise SpoolRefused(f"spool {path!r} has format {version}; this release reads {_FORMAT}")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if fsync else 'NORMAL'}")
-    # The lock is taken with the first write, and kept.
+    # The first write takes the lock; the connection keeps it.
     connection.execute("BEGIN IMMEDIATE")
     if not tables:
         for statement in _SCHEMA:
@@ -257,20 +262,20 @@ def _prepare(connection: sqlite3.Connection, path: str, ledger: str, *, fsync: b
     connection.execute("COMMIT")
     if filled_for != ledger:
         raise SpoolRefused(
-            f"spool {path!r} was filled for {filled_for}, and this is {ledger}: its entries would "
-            "count in the wrong place; name another file"
+            f"spool {path!r} has entries for {filled_for}, but this producer writes to {ledger}: "
+            "name another file"
         )
 
 
 @contextmanager
 def _refusing(path: object) -> Iterator[None]:
-    """Turn what SQLite raises into an error of ours."""
+    """Raise `SpoolRefused` for each error of SQLite."""
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorname", "")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            text = f"spool {str(path)!r} is in use: each process needs one of its own"
+            text = f"spool {str(path)!r} is in use: name another file for each process"
         else:
             text = f"spool {str(path)!r} cannot be used: {error}"
         raise SpoolRefused(text) from error

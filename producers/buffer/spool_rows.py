@@ -1,4 +1,4 @@
-"""What a spool's rows hold: an entry whole, or an event that no entry was made of yet."""
+"""The rows of a spool: each has an entry, or an event that has no entry yet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Spooled(NamedTuple):
     """One row.
 
     Attributes:
-        row: its number.
+        row: the row number.
         counter: the counter's name.
-        delta: what it adds.
+        delta: the delta of the entry or event.
         entry: the entry, or None for an event that waits to be coalesced.
     """
 
@@ -29,7 +29,7 @@ class Spooled(NamedTuple):
 
 
 def encode_row(pending: PendingEntry) -> str:
-    """The text of a pending entry, or of the one event that it was added for."""
+    """The text of a pending entry, or of its event if the entry is not created yet."""
     entry = pending.entry
     if entry is None:
         return json.dumps({"counter": pending.counter, "delta": to_text(pending.delta)})
@@ -53,10 +53,10 @@ def encode_entry_row(entry: Entry) -> str:
 
 
 def decode_row(row: int, text: str) -> Spooled:
-    """A row as it was spooled.
+    """Decode the text of a row.
 
     Raises:
-        ValueError, KeyError, TypeError: it was not.
+        ValueError, KeyError, TypeError: the text is not one of a row.
     """
     facts: dict[str, Any] = json.loads(text)
     counter, delta = facts.pop("counter"), from_number(facts.pop("delta"))

@@ -1,7 +1,7 @@
-"""What one process has in hand: the buffer, what became of it, and the counts.
+"""The state of a buffer in one process: its queue, its outcomes and its statistics.
 
-It decides and never waits; whoever uses it does, by threads (`threaded`) or in an event loop
-(`asynchronous`), and lets one at a time in.
+It decides and never waits. Its callers wait, in threads (`threaded`) or in an event loop
+(`asynchronous`), and make sure that only one of them uses it at a time.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _CLOSED: Final = "the producer was closed before"
 
 
 def ticks_ms() -> float:
-    """Milliseconds on a clock that never goes back."""
+    """Milliseconds of a monotonic clock."""
     return monotonic() * 1_000
 
 
 def not_sent(pending: PendingEntry) -> CountledgerError:
-    """Why an entry comes back at the end."""
+    """The error of an entry that was not acknowledged before the producer was closed."""
     if pending.entry is None:
         return ProducerClosed(f"events of {pending.counter!r} stay in the spool: {_CLOSED}")
     return unacknowledged(pending.entry, _CLOSED)
@@ -45,17 +45,17 @@ def not_sent(pending: PendingEntry) -> CountledgerError:
 
 @dataclass(slots=True)
 class BufferState:
-    """What one process has in hand.
+    """The state of a buffer in one process.
 
     Attributes:
-        buffering: the bounds.
-        maker: makes entries.
-        spool: keeps what is taken; None keeps nothing.
-        outcomes: what became of it.
-        closed: whether no more is taken.
-        events: how many were taken.
-        batches: how many came to their end.
-        waits: how many attempts were throttled or not answered, and made again.
+        buffering: the settings.
+        maker: creates entries.
+        spool: keeps accepted events; None keeps nothing.
+        outcomes: the outcomes of the entries.
+        closed: whether events are refused.
+        events: the number of accepted events.
+        batches: the number of finished batches.
+        waits: the number of attempts that were throttled or not answered, and repeated.
     """
 
     buffering: Buffering
@@ -69,28 +69,28 @@ class BufferState:
     queue: SendQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is in hand at first."""
+        """Start empty."""
         self.queue = SendQueue(self.buffering)
 
-    # ---- taking ----
+    # ---- accepting ----
 
     def pending_of(self, event: Event) -> PendingEntry:
-        """The pending entry of an event: made at once, unless it is to be coalesced."""
+        """The pending entry of an event; its entry is created now unless events are coalesced."""
         coalesced = self.buffering.coalesce and may_coalesce(event)
         entry = None if coalesced else self.maker.of_event(event)
         return self._pending(event.counter, event.delta, entry)
 
     def pending_again(self, entry: Entry) -> PendingEntry:
-        """The pending entry of one that came back; in the spool it keeps its row."""
+        """The pending entry of an entry that failed; it keeps its row in the spool."""
         pending = self._pending(entry.counter, entry.delta, entry)
         pending.rows = self.outcomes.rows_of(entry.counter, entry.id)
         return pending
 
     def left_in_spool(self) -> list[PendingEntry]:
-        """What an earlier process left; events that were to be coalesced are so, if that is on.
+        """The entries and events that an earlier process left; events may be coalesced again.
 
         Raises:
-            SpoolRefused: a row cannot be understood, or an entry not be kept.
+            SpoolRefused: a row cannot be decoded, or an entry cannot be kept.
         """
         if self.spool is None:
             return []
@@ -105,35 +105,35 @@ class BufferState:
         return pendings
 
     def has_headroom(self, entries: int, size: int, *, over: bool = False) -> bool:
-        """Reserve room; without it, what is in hand is to make_due, and its owner to wait.
+        """Reserve headroom; if it is not enough, make all entries due and return False.
 
         Raises:
-            ProducerClosed: no more is taken.
-            BufferFull: nobody is to wait, or only the app can make room.
+            ProducerClosed: the producer is closed.
+            BufferFull: as many failures are unread as the buffer may have entries.
         """
         if self.closed:
-            raise ProducerClosed("the producer is closed: it takes no more events")
+            raise ProducerClosed("the producer is closed: create another one to add events")
         failed = self.outcomes.unreported()
         if failed >= self.buffering.max_entries:
             raise BufferFull(
-                f"{failed} entries failed and nobody asked after them: call flush, or make the "
-                "producer with `on_failure`"
+                f"{failed} entries failed and their errors were not read: call flush, or create "
+                "the producer with `on_failure`"
             )
         if self.queue.reserve(entries, size, over=over):
             return True
-        # Who is waiting for room is not to wait for company as well.
+        # A caller that waits for headroom must not wait for the linger time too.
         self.queue.make_due()
         return False
 
     def full(self) -> BufferFull:
-        """What is said where nobody is to wait."""
+        """The error if the buffer is full and `when_full` is `error`."""
         return BufferFull(
-            f"{self.queue.entries} entries wait for their acknowledgement already, the most that "
-            "the producer takes: try again later"
+            f"the buffer is full: {self.queue.entries} entries are not acknowledged yet "
+            "(max_entries, max_bytes): try again later"
         )
 
     def take(self, pending: PendingEntry) -> PendingEntry:
-        """Queue a pending entry, or let its event join one that is there, and answer that."""
+        """Queue a pending entry, or add its event to one of its counter; return the one used."""
         now_ms = ticks_ms()
         self.events += pending.events
         if pending.entry is not None:
@@ -153,7 +153,7 @@ class BufferState:
     # ---- sending ----
 
     def next_batch(self, now_ms: float) -> EntryBatch | None:
-        """The next batch that is due, its entries made; None where none is."""
+        """The next batch that is due, with its entries created; None if no batch is due."""
         batch = self.queue.take(now_ms)
         if batch is not None:
             self.maker.make(batch.pendings)
@@ -162,21 +162,21 @@ class BufferState:
     # ---- ending ----
 
     def wait(self, timeout_s: float | None) -> Wait:
-        """For how long a flush or a close waits, from now on."""
+        """The wait of a `flush` or a `close` that begins now."""
         return self.outcomes.wait(timeout_s, self.buffering.patience_ms / SECOND_MS)
 
     def ended(self, batch: EntryBatch, delivered: Delivered) -> None:
-        """A batch came to its end; its room is free."""
+        """Count a finished batch and release its headroom."""
         self.batches += 1
         self.waits += delivered.waits
         self.queue.finish(batch, slow_down=delivered.waits > 0)
 
     def hand_back(self) -> tuple[list[PendingEntry], tuple[Failure, ...], tuple[Failure, ...]]:
-        """Give up whatever is left, and under way.
+        """Fail all entries that are left.
 
         Returns:
-            The entries that were still waiting, whose outcome is known now; all failures that
-            nobody has asked after; and those of what is under way, to be reported once.
+            The entries that were still waiting, whose outcome is known now; all failures that no
+            caller has got; and the failures of the entries that are being sent, to report once.
         """
         under_way = [one for one in self.queue.pending_under_way() if not one.handed_back]
         left = self.queue.withdraw()
@@ -189,7 +189,7 @@ class BufferState:
             )
         else:
             self.outcomes.resolve(left, [not_sent(one) for one in left])
-        # Of what has no entry that the spool knows, the events stay there, and come again.
+        # If the spool has the events and not the entry, the events are sent at the next start.
         lost = tuple(
             Failure(None if one.unfrozen else one.entry, not_sent(one)) for one in under_way
         )
@@ -198,20 +198,20 @@ class BufferState:
         return left, self.outcomes.take_failures(), lost
 
     def still_buffered(self, timeout_s: float | None) -> StillBuffered:
-        """What is said where the wait was over."""
+        """The error at the end of a wait."""
         left = self.queue.entries
         if timeout_s is None:
             patience_s = self.buffering.patience_ms / SECOND_MS
             return StillBuffered(
-                f"nothing was acknowledged or refused for {patience_s:g} s; {left} entries are "
-                "still sent"
+                f"no entry was acknowledged or refused for {patience_s:g} s; {left} entries are "
+                "still being sent"
             )
         return StillBuffered(
-            f"{left} entries were not acknowledged within {timeout_s} s; they are still sent"
+            f"{left} entries were not acknowledged within {timeout_s} s; they are still being sent"
         )
 
     def statistics(self) -> BufferStatistics:
-        """What was done so far, and what waits."""
+        """The statistics so far."""
         tally = self.outcomes.tally
         return BufferStatistics(
             events=self.events,

@@ -1,7 +1,7 @@
-"""One process's buffer behind one lock: events come in, senders' threads take batches out.
+"""The buffer of one process behind one lock: callers add events, and threads send batches.
 
-`queue` decides what is sent when; this adds a lock, threads that wait for
-something to be due, and callers that wait for room or for outcomes.
+`queue` decides what is sent when. This module adds the lock, the threads that wait until a batch
+is due, and the callers that wait for headroom or for outcomes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class ThreadedBuffer:
-    """One process's buffer and the threads that empty it.
+    """The buffer of one process and the threads that send its batches.
 
     Args:
-        state: what it has in hand.
-        lock: the one of its outcomes.
-        make_delivery: called once, on the first sender's thread.
+        state: the state.
+        lock: the lock of its outcomes.
+        make_delivery: called once, on the thread of the first sender.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class ThreadedBuffer:
         self._work = Condition(lock)
         self._senders = self._idle = self._timers = 0
         self._sender_ids: set[int] = set()
-        # By thread: number and size of what it has room for, and brings in a moment.
+        # For each thread, the number and the size of the entries for which it reserved headroom.
         self._reserved: dict[int, tuple[int, int]] = {}
 
-    # ---- taking ----
+    # ---- accepting ----
 
     def join(self, counter: object, delta: Amount) -> PendingEntry | None:
-        """Take an event that joins a pending entry of its counter; None where there is none."""
+        """Add an event to the pending entry of its counter; None if its counter has none."""
         if not isinstance(counter, str):
             return None
         with self.lock:
@@ -68,12 +68,13 @@ class ThreadedBuffer:
             return pending
 
     def accept(self, pendings: Sequence[PendingEntry]) -> list[PendingEntry]:
-        """Take events in, once there is room; each one's own pending, or the one that it joined.
+        """Accept events once there is headroom; return the pending entry of each.
 
         Raises:
-            BufferFull: there is no room, and the producer is not to wait.
-            ProducerClosed: it is at its end.
-            SpoolRefused: they could not be spooled.
+            BufferFull: the buffer is full, and `when_full` is `error`, or too many failures were
+                not read.
+            ProducerClosed: the producer is closed.
+            SpoolRefused: the spool could not keep the events.
         """
         spool, size = self.state.spool, sum(pending.size for pending in pendings)
         try:
@@ -90,20 +91,20 @@ class ThreadedBuffer:
             raise
 
     def _cancel_reservation(self, error: BaseException) -> None:
-        """What this thread had room for will not come."""
+        """Release the headroom that this thread reserved for events it does not add."""
         with self.lock:
             room = self._reserved.pop(get_ident(), None)
             if not isinstance(error, CountledgerError):
-                # A signal's handler may have raised it, between any two steps.
+                # A signal handler may have raised it between any two steps.
                 self.queue.recount(self._reserved.values())
             elif room is not None:
                 self.queue.release(*room)
             self.outcomes.changed.notify_all()
 
     def _reserve(self, entries: int, size: int) -> bool:
-        """Reserve room, and wait for it; False where nobody could make any."""
+        """Wait for headroom and reserve it; False if no sender runs that could release any."""
         with self.lock:
-            # A callback of ours that adds must not wait for the very thread that it runs on.
+            # A callback that adds events runs on a sender's thread: it must not wait for itself.
             ours = get_ident() in self._sender_ids
             while not self.state.has_headroom(entries, size, over=ours):
                 self._wake(ticks_ms())
@@ -123,7 +124,7 @@ class ThreadedBuffer:
     # ---- sending ----
 
     def _wake(self, now_ms: float) -> None:
-        """See to it that somebody sends what is due, and that somebody checks the time."""
+        """Make sure that a thread sends what is due, and that one waits for the next due time."""
         due = self.queue.batches_due(now_ms)
         if due <= 0 and (self._timers or self.queue.due_in_ms(now_ms) is None):
             return
@@ -133,17 +134,17 @@ class ThreadedBuffer:
             try:
                 Thread(target=self._run_sender, name="countledger-sender", daemon=True).start()
             except RuntimeError:
-                return  # no thread to be had: those that there are go on, or who waits helps
+                return  # no thread can start: running senders go on, or the caller that waits sends
             self._senders += 1
 
     def _run_sender(self) -> None:
-        """A sender's life."""
+        """The loop of a sender's thread."""
         self._sender_ids.add(get_ident())
         while (batch := self._next_batch()) is not None:
             self.deliver(batch)
 
     def _help(self) -> None:
-        """Send what is due on this thread, where no other could be started."""
+        """Send what is due on this thread if no sender could be started."""
         while True:
             with self.lock:
                 batch = None if self._senders else self.state.next_batch(ticks_ms())
@@ -170,11 +171,11 @@ class ThreadedBuffer:
                 self._idle -= 1
 
     def deliver(self, batch: EntryBatch) -> None:
-        """Send a batch, and tell whoever waits for it."""
+        """Send a batch and publish its outcomes."""
         try:
             delivered = self._delivered(batch)
         except (KeyboardInterrupt, SystemExit) as error:
-            # On a thread of the app's that helps: what waits for the batch must not wait for ever.
+            # Raised on a thread of the app: other callers must not wait for this batch for ever.
             self._end(batch, undeliverable(batch, self.state.spool, error))
             raise
         self._end(batch, delivered)
@@ -183,7 +184,7 @@ class ThreadedBuffer:
         with self.lock:
             self.outcomes.resolve(batch.pendings, delivered.outcomes)
         self.outcomes.notify(batch.pendings)
-        # Only now: who waits for all to end, waits for the callbacks too.
+        # After the callbacks: `flush` and `close` wait for these too.
         with self.lock:
             self.state.ended(batch, delivered)
             self.outcomes.changed.notify_all()
@@ -194,7 +195,7 @@ class ThreadedBuffer:
             with self._delivery_lock:
                 if self._delivery is None:
                     self._delivery = self._make_delivery()
-        # Whatever it is: the entries must come back to their owner.
+        # Any error, also a bug: the entries must return to their owner.
         except Exception as error:  # noqa: BLE001
             return undeliverable(batch, self.state.spool, error)
         return self._delivery.deliver(batch, self.state.spool)
@@ -202,16 +203,16 @@ class ThreadedBuffer:
     # ---- ending ----
 
     def make_due(self) -> None:
-        """Send all that was taken so far, without waiting for it."""
+        """Start to send all accepted events, without waiting."""
         with self.lock:
             self.queue.make_due()
             self._wake(ticks_ms())
 
     def flush(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Send all that was taken so far, and wait for it; the failures nobody has asked after.
+        """Send all accepted events and wait; return the failures that no caller has got.
 
         Raises:
-            StillBuffered: the time was over before.
+            StillBuffered: the wait ended before.
         """
         wait = self.state.wait(timeout_s)
         with self.lock:
@@ -226,10 +227,10 @@ class ThreadedBuffer:
             raise self.state.still_buffered(timeout_s)
 
     def close(self, timeout_s: float | None) -> tuple[Failure, ...]:
-        """Take no more, send all that is left, and hand back what could not be sent in time.
+        """Refuse further events, send all that are left, and fail those not sent in time.
 
         Returns:
-            The failures that nobody could be told of.
+            The failures that no caller has got.
         """
         wait = self.state.wait(timeout_s)
         with self.lock:
@@ -250,6 +251,6 @@ class ThreadedBuffer:
         return (*failures, *self.outcomes.report(lost))
 
     def statistics(self) -> BufferStatistics:
-        """What was done so far, and what waits."""
+        """The statistics so far."""
         with self.lock:
             return self.state.statistics()

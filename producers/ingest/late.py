@@ -122,7 +122,7 @@ class LateResender:
             send: whether to send it if that is known to be safe.
             even_if_counted: whether to send it also if the status is unknown; it may count twice.
         """
-        # Taken before the status: if this process stands still for longer than the horizon (another
+        # Taken before the status: if this process pauses for longer than the horizon (another
         # replacement may be merged by then), the send is refused as too old.
         now_ms = self.clock.now_ms()
         status = self.status_of(entry)

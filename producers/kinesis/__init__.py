@@ -1,1 +1,1 @@
-"""Entries on their way through Kinesis: packed, sent, and unpacked again."""
+"""Entries in Kinesis records: packing, sending and unpacking."""

@@ -1,10 +1,10 @@
-"""Aggregated records, in the format of the Kinesis Producer Library: packed and unpacked, purely.
+"""Packs and unpacks aggregated records in the format of the Kinesis Producer Library, without I/O.
 
     magic (4 bytes), a protobuf message, the MD5 of that message (16 bytes)
 
-One partition key serves all entries of a record. Where they are counted does not depend on the
-shard, so it is that of the first entry, whose hash spreads the records over all shards. (A consumer
-that checks each entry's key against its shard finds them all at home.)
+All entries of a record share one partition key. The shard does not affect how they are counted, so
+the key is the id of the first entry, whose hash spreads the records over all shards. (A consumer
+that checks the key of each entry against its shard accepts them all.)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from countledger.ledger.entry import Entry
 
-# What the Kinesis Producer Library takes: two of its put units of 25 KB. Larger ones save nothing,
-# and one that fails is sent again whole.
+# The limit of the Kinesis Producer Library: two put units of 25 KB. Larger records save nothing,
+# and a record that fails is sent again as a whole.
 TARGET_BYTES: Final = 51_200
 
 
 class BrokenAggregate(Exception):
-    """A record that says it is aggregated, and cannot be; the text is the reason."""
+    """An aggregated record cannot be unpacked; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Aggregate:
     """A record of the stream.
 
     Attributes:
-        partition_key: decides on the shard.
+        partition_key: determines the shard.
         data: the packed entries.
-        entries: those entries, in order.
+        entries: the same entries, in order.
     """
 
     partition_key: str
@@ -46,14 +46,14 @@ class Aggregate:
 
     @property
     def size_bytes(self) -> int:
-        """What counts against the limits: data and partition key."""
+        """The size that the limits apply to: data and partition key."""
         return len(self.data) + len(self.partition_key)
 
 
 def pack(entries: Iterable[Entry], limit_bytes: int = TARGET_BYTES) -> Iterator[Aggregate]:
-    """Pack entries, in their order, into records of at most so many bytes, key included.
+    """Pack entries, in order, into records of at most `limit_bytes`, partition key included.
 
-    An entry is at most 16 KB large, so that it fits any limit above that.
+    An entry has at most 16 KB, so it fits into any larger limit.
     """
     held: list[Entry] = []
     payloads: list[bytes] = []
@@ -74,7 +74,7 @@ def pack(entries: Iterable[Entry], limit_bytes: int = TARGET_BYTES) -> Iterator[
 
 
 def _sealed(entries: list[Entry], payloads: list[bytes]) -> Aggregate:
-    partition_key = entries[0].id  # ASCII, whatever its kind
+    partition_key = entries[0].id  # ASCII for each kind of id
     aggregate = new_aggregate()
     aggregate.partition_key_table.append(partition_key)
     add = aggregate.records.add
@@ -85,13 +85,13 @@ def _sealed(entries: list[Entry], payloads: list[bytes]) -> Aggregate:
 
 
 def _frame_bytes(key_bytes: int) -> int:
-    """What a record takes without its entries: the key stands in its table, and beside it."""
+    """The size of a record without entries; its partition key is in the data too."""
     table = 1 + _varint_bytes(key_bytes) + key_bytes
     return len(MAGIC) + table + DIGEST_SIZE + key_bytes
 
 
 def _record_bytes(payload_bytes: int) -> int:
-    """What an entry takes: its tag and length, the index of its key (two bytes), its data."""
+    """The size of an entry in a record: tag and length, index of its key (two bytes), and data."""
     inner = 2 + 1 + _varint_bytes(payload_bytes) + payload_bytes
     return 1 + _varint_bytes(inner) + inner
 
@@ -104,10 +104,11 @@ def _varint_bytes(value: int) -> int:
 def unpack(data: bytes) -> list[bytes]:
     """The payloads in a record of the stream; a plain record is one payload.
 
-    No text of JSON begins with the format's magic, so nothing can pass for the other.
+    No JSON text begins with the magic bytes, so the two kinds cannot be confused.
 
     Raises:
-        BrokenAggregate: it begins with the magic, and checksum or message are wrong.
+        BrokenAggregate: the record begins with the magic bytes, and its checksum or message is
+            wrong.
     """
     if not data.startswith(MAGIC):
         return [data]
@@ -121,7 +122,7 @@ def unpack(data: bytes) -> list[bytes]:
         aggregate.ParseFromString(message)
     except DecodeError:
         raise BrokenAggregate("the aggregated record is no protobuf message of its kind") from None
-    # Where an index of a partition key leads nowhere, the entry itself is whole all the same.
+    # If the index of a partition key is invalid, the entry itself is still complete.
     return [record.data for record in aggregate.records]
 
 

@@ -1,13 +1,13 @@
-"""aws-kinesis-agg, as far as it can be trusted: the record format's own definitions.
+"""The definitions of the record format in aws-kinesis-agg: its protobuf messages and constants.
 
-Of the library only the protobuf messages and the two constants of the format are used. Its
-aggregator sends records over the limit and counts full ones as two thirds full; its deaggregator
-hands on what its checksum refuses as if it were a plain record, and drops the rest of a record
-behind a bad index. tests/unit/producers/kinesis/test_library.py shows each defect, and that what
-stands in its place here has it not.
+Nothing else of the library is used. Its aggregator sends records over the limit and counts full
+records as two thirds full. Its deaggregator returns a record with a wrong checksum as a plain
+record, and drops the rest of a record after a bad index.
+tests/unit/producers/kinesis/test_library.py shows each defect, and that `aggregate` lacks it.
 
-The import itself puts the library's folder and its parent in front of `sys.path`, where its modules
-would shadow an app's, and imports one of them as a top-level `config_pb2`: both is undone.
+The import puts the folder of the library and its parent first in `sys.path`, where its modules
+would shadow those of an app. It also imports one of them as a top-level `config_pb2`. Both are
+undone here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class KinesisMissing(SetupError):
-    """What packs and unpacks records is not installed."""
+    """The library that packs and unpacks records is not installed."""
 
 
 _path: Final = list(sys.path)
@@ -34,7 +34,7 @@ try:
     from google.protobuf.message import DecodeError
 except ImportError as error:
     raise KinesisMissing(
-        f"Kinesis needs the extra of that name ({error}): pip install 'countledger[kinesis]'"
+        f"Kinesis needs the extra `kinesis` ({error}): pip install 'countledger[kinesis]'"
     ) from error
 finally:
     sys.path[:] = _path
@@ -42,14 +42,14 @@ finally:
     if _shadowed is not None:
         sys.modules[_SHADOW] = _shadowed
 
-# What a record begins with, and how long the checksum at its end is.
+# The first bytes of a record, and the length of the checksum at its end.
 MAGIC: Final[bytes] = aws_kinesis_agg.MAGIC
 DIGEST_SIZE: Final[int] = aws_kinesis_agg.DIGEST_SIZE
 
 __all__ = ["DIGEST_SIZE", "MAGIC", "DecodeError", "KinesisMissing", "new_aggregate"]
 
 
-def new_aggregate() -> Any:  # noqa: ANN401 - made of a descriptor, at run time
+def new_aggregate() -> Any:  # noqa: ANN401 - created from a descriptor at run time
     """An empty protobuf message of an aggregated record."""
     aggregate: ProtobufMessage = messages_pb2.AggregatedRecord()
     return aggregate

@@ -1,13 +1,13 @@
-"""An entry as it travels through Kinesis: JSON, version 1 (docs/kinesis.md has the schema).
+"""The message of an entry in Kinesis: JSON, version 1 (docs/kinesis.md has the schema).
 
-Whatever sends it, and sends it again, it has to be known again: by an `id` that its producer made
-once, or by a `key`. What has neither is refused, because a producer that got no answer sends a
-record again, under another sequence number, and nobody could tell the second from a new change.
+A producer that got no answer sends a record again, with another sequence number. The ingest must
+recognise the second message as a duplicate: by the `id` that the producer created once, or by a
+`key`. A message with neither is refused, because it would count as a new change.
 
 The identity of an entry with an `id` is the id together with the content. Entries with an id are
-written 25 at a time and without a condition, so one that is there is replaced by one of the same
-identity: by itself, and by nothing else. A sender that knows the id of another's entry cannot
-replace that entry.
+written in batches of 25 and without a condition, so a write replaces an item of the same identity.
+Because the content is part of the identity, only the same entry can replace an entry: a sender that
+knows the id of another entry cannot replace it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from countledger.producers.event import make_entry
 from countledger.producers.payload import LEAST_MS, EventPayload, first_problem, load_object
 
 VERSION: Final = 1
-# More than a flush can coalesce, and so few that their sums stay numbers.
+# More than a flush can coalesce, and few enough that sums of them stay exact numbers.
 EVENTS_MAX: Final = 1_000_000_000
 _UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class KinesisMessage(EventPayload):
-    """The JSON form of an entry: the fields of an event, and what makes it known again."""
+    """The JSON form of an entry: the fields of an event, and the id by which it is recognised."""
 
     v: Literal[1]
     id: str | None = None
@@ -46,26 +46,26 @@ class KinesisMessage(EventPayload):
         """The entry.
 
         Args:
-            arrived_ms: when it reached the stream, from which on a bare key counts as made.
-            origin: the region where it is written.
+            arrived_ms: when the record reached the stream: the creation time of a bare key.
+            origin: the region where the entry is written.
 
         Raises:
-            BadInput: a value breaks its rule, or nothing would make it known again.
+            BadInput: a value breaks its rule, or the message has neither `id` nor `key`, or both.
         """
         event = self.event()
         if self.id is None:
             if event.key is None:
                 raise BadPayload(
-                    "there is neither `id` nor `key`: sent again, it would be another change"
+                    "the record has neither `id` nor `key`: a duplicate would count again; add one"
                 )
             if self.events != 1:
-                raise BadPayload("`events` goes with an `id`: entries of a key are never coalesced")
+                raise BadPayload("`events` needs an `id`: entries with a `key` are never coalesced")
             return make_entry(event, now_ms=arrived_ms, origin=origin, new_id=new_id)
         if event.key is not None:
-            raise BadPayload("there are both `id` and `key`: one of them makes it known again")
+            raise BadPayload("the record has both `id` and `key`: give one of them")
         entry_id = self.id.lower()
         if not _UUID7.fullmatch(entry_id):
-            raise BadPayload(f"`id` {shown(self.id)} is no UUID of version 7")
+            raise BadPayload(f"`id` {shown(self.id)} is not a UUID of version 7")
         made = make_entry(
             event, now_ms=created_ms(entry_id), origin=origin, new_id=lambda _at_ms: entry_id
         )
@@ -73,17 +73,17 @@ class KinesisMessage(EventPayload):
 
 
 def bound(entry: Entry) -> Entry:
-    """The entry under the identity that its id and its content have together.
+    """The entry with an identity made of its id and its content.
 
-    One with a key has its identity by that, and stays as it is. This can never change: an entry
-    that is delivered again across an upgrade would be another one.
+    The key is the identity of an entry with a key, which is returned unchanged. This rule can never
+    change: an entry delivered again after an upgrade must have the same identity.
     """
     if entry.key is not None:
         return entry
     note = sorted(entry.note.items()) if entry.note else None
     content = [entry.id, entry.counter, to_text(entry.delta), entry.events, note]
     text = _encode([*content, entry.occurred_at_ms])
-    # Each part by name: `dataclasses.replace` takes three times as long, for each event.
+    # Each field by name: `dataclasses.replace` takes three times as long, for each event.
     return Entry(
         counter=entry.counter,
         id=bound_id(text.encode(), entry.at_ms),
@@ -98,21 +98,21 @@ def bound(entry: Entry) -> Entry:
 
 
 def encode(entry: Entry) -> bytes:
-    """The message of an entry: the same entry gives the same bytes, always.
+    """The message of an entry; the same entry always gives the same bytes.
 
     Raises:
-        BadInput: the entry has neither a key nor an id of a message: it was not made for Kinesis,
-            and would be another one behind it.
+        BadInput: the entry has neither a key nor a message id: it was not created for Kinesis, and
+            the ingest would write it with another identity.
     """
     if entry.key is None and entry.message_id is None:
         raise BadInput(
-            f"{describe_entry(entry)} was not made for Kinesis, and would count as another one "
-            "there: send it again by `resend` of the ledger"
+            f"{describe_entry(entry)} was not created for Kinesis, and would count as another "
+            "entry there: send it with `resend` of the ledger"
         )
     delta = entry.delta if isinstance(entry.delta, int) else f'"{to_text(entry.delta)}"'
     head = f'{{"v":1,"counter":{encode_basestring(entry.counter)},"delta":{delta}'
     if entry.key is None and entry.note is None and entry.occurred_at_ms is None:
-        # The common one, an eighth of the work.
+        # The common case: an eighth of the work.
         events = "" if entry.events == 1 else f',"events":{entry.events}'
         return f'{head},"id":"{entry.message_id}"{events}}}'.encode()
     return (head + "," + _encode(_rest(entry))[1:]).encode()
@@ -139,12 +139,12 @@ def decode(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
     """The entry of a message.
 
     Raises:
-        BadInput: naming the field, its value and the rule that it breaks.
+        BadInput: a field breaks its rule; the text has the field, its value and the rule.
     """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise BadPayload(f"the record is no UTF-8: {error.reason} at byte {error.start}") from None
+        raise BadPayload(f"the record is not UTF-8: {error.reason} at byte {error.start}") from None
     value = load_object(text)
     version = value.get("v")
     if version != VERSION or isinstance(version, bool):
@@ -156,10 +156,10 @@ def decode(data: bytes, *, arrived_ms: int, origin: str) -> Entry:
 
 
 def created_ms(entry_id: str) -> int:
-    """The millisecond that a UUID of version 7 was made in."""
+    """The creation time of a UUID of version 7, in milliseconds."""
     return int(entry_id[:8] + entry_id[9:13], 16)
 
 
 def _time(at_ms: int) -> int | str:
-    """A moment in milliseconds; in ISO 8601 where that number would pass for seconds."""
+    """A time in milliseconds, or in ISO 8601 if the number would be read as seconds."""
     return at_ms if at_ms >= LEAST_MS else to_datetime(at_ms).isoformat()

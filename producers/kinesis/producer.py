@@ -1,4 +1,4 @@
-"""The producer: events become entries, and go into the stream many to a record."""
+"""The Kinesis producer: it creates entries from events and sends many of them in a record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from countledger.ledger.entry import Entry
     from countledger.producers.event import Event
 
-# About ten records of the stream: enough to hide what a call costs, few enough to answer soon.
+# About ten records: enough to hide the latency of a call, and few enough to answer soon.
 _CHUNK: Final = 4_096
 _MAYBE_SENT: Final = (Sent, Unacknowledged)
 
@@ -32,10 +32,10 @@ class KinesisProducer:
     Safe to share between threads.
 
     Attributes:
-        sender: brings entries into the stream.
-        region: where this process works.
-        clock: tells the time at which an entry is made.
-        new_id: makes an id for a millisecond.
+        sender: sends entries into the stream.
+        region: the region of this process.
+        clock: gives the creation time of an entry.
+        new_id: creates an id for a time in milliseconds.
     """
 
     sender: KinesisSender
@@ -44,40 +44,41 @@ class KinesisProducer:
     new_id: Callable[[int], str] = new_id
 
     def send_many(self, events: Iterable[Event]) -> list[KinesisOutcome]:
-        """Send events, some thousands to a call; no units of DynamoDB until they are ingested.
+        """Send events, some thousands in a call; they use no write units until they are ingested.
 
-        All of them are sent before this returns. Several events of one key may be ingested in any
+        All events are sent before this returns. Events with the same key may be ingested in any
         order.
 
         Args:
-            events: any number of them; they are gathered first. If gathering them fails, nothing
-                was sent. For events that do not fit into memory use `send_stream`.
+            events: the events, which are gathered first. If gathering fails, nothing was sent. For
+                events that do not fit into memory use `send_stream`.
 
         Returns:
             One outcome for each event, in their order: `Sent`, or the error of this event as a
-            value. An `Unacknowledged` carries the entry: `resend` it, it cannot count twice. Where
-            something that concerns every event struck on the way (a `SetupError`), it is the
-            outcome of each event that it stopped.
+            value. An `Unacknowledged` has the entry: `resend` it, it cannot count twice. If an
+            error of all events (a `SetupError`) occurs after the first call, it is the outcome of
+            each event that was not sent.
 
         Raises:
-            SetupError: no stream, no permission, nothing reachable; no event was sent.
+            SetupError: the stream does not exist, permission is missing, or the service cannot be
+                reached; no event was sent.
         """
         every = list(events)
         return complete(self.send_stream(every), len(every), _MAYBE_SENT)
 
     def send_stream(self, events: Iterable[Event]) -> Iterator[KinesisOutcome]:
-        """As `send_many` for events of any number, some thousands at a time.
+        """As `send_many` for any number of events, some thousands at a time.
 
-        It sends only while it is iterated. Events are gathered until some thousands are there or
-        they end: of a source that is slow, hand over what there is.
+        Events are sent only while the result is iterated, after some thousands are gathered or
+        the events end. From a slow source, pass the events that you have.
 
         Yields:
             One outcome for each event, in their order: `Sent`, or the error of this event as a
             value.
 
         Raises:
-            SetupError: what concerns every event: no stream, no permission, nothing reachable;
-                after the outcomes of all events that may have been sent.
+            SetupError: the stream does not exist, permission is missing, or the service cannot be
+                reached; raised after the outcomes of all events that may have been sent.
         """
         feed = iter(events)
         while chunk := list(islice(feed, _CHUNK)):
@@ -89,19 +90,19 @@ class KinesisProducer:
                 ]
             )
             fatal = next((one for one in outcomes if isinstance(one, SetupError)), None)
-            # Without its outcome, an event without key could never be sent again safely.
+            # Without its outcome, an event without a key could never be sent again safely.
             if fatal is None or any(isinstance(one, _MAYBE_SENT) for one in outcomes):
                 yield from outcomes
             if fatal is not None:
                 raise fatal
 
     def resend(self, entry: Entry) -> Sent:
-        """Send an entry again as it is; the ledger's own `resend` takes it as well.
+        """Send an entry again, unchanged; `resend` of the ledger accepts it too.
 
         Raises:
-            BadInput: it was not made by this producer, but by one that writes into the ledger, and
-                has no key: send it again by the ledger's `resend`.
-            CountledgerError: its outcome, where it is none of success.
+            BadInput: the entry has no key and comes from a producer that writes to the ledger: use
+                `resend` of the ledger.
+            CountledgerError: the entry was not acknowledged.
         """
         (outcome,) = self.sender.send_batch([entry])
         if isinstance(outcome, CountledgerError):

@@ -1,4 +1,4 @@
-"""Sending entries into the stream: packed, by PutRecords, what failed again and nothing else."""
+"""Sends packed entries into the stream with PutRecords; only records that failed are repeated."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Answer, Reply, Step, Verdict
     from countledger.ledger.entry import Entry
 
-# What one call of the service takes: so many records, and so many bytes with their keys.
+# The limits of one call: the number of records, and their bytes with partition keys.
 CALL_RECORDS: Final = 500
 CALL_BYTES: Final = 5 * 1024 * 1024
-# The sequence number of a record, or why it has none.
+# The sequence number of a record, or its error.
 _Answer: TypeAlias = str | CountledgerError
 
 
 class Sent(NamedTuple):
-    """The acknowledgement of the stream: it holds the entry, which will be in the ledger.
+    """The acknowledgement of the stream: it has the entry, and the ingest will write it.
 
-    A refusal by the ledger (a key used with another delta, a strict counter) cannot be known here:
-    such an entry goes to the ingest's quarantine.
+    If the ledger refuses the entry (a key used with another delta, a strict counter), that is not
+    known here: the ingest quarantines the entry.
     """
 
     counter: str
@@ -91,11 +91,11 @@ class KinesisSender:
     """Sends entries into a stream.
 
     Attributes:
-        client: of Kinesis; its SDK does not retry.
+        client: a Kinesis client whose SDK does not retry.
         stream: the stream's ARN or name.
         clock: waits between the attempts.
-        random: what the jitter is drawn from.
-        backoff: how often a record is sent, and how long between.
+        random: the source of the jitter.
+        backoff: the number of attempts, and the pauses between them.
         retry_period_ms: how long after its first attempt a record is sent again. The time of a bare
             key is the arrival of its record: after a long pause of this process, the second record
             would be another entry, at a time when the first may be merged already.
@@ -111,10 +111,10 @@ class KinesisSender:
     def send_batch(self, entries: Sequence[Entry]) -> list[KinesisOutcome]:
         """Send entries; one call for up to 5 MB of them, and one for each retry.
 
-        Sent again, an entry is known again by the ingest: it cannot count twice.
+        The ingest recognises an entry that is sent again: it cannot count twice.
 
         Returns:
-            One outcome for each entry, in their order; an error is this entry's own.
+            One outcome for each entry, in their order; an error is the outcome of its entry only.
         """
         outcomes: list[KinesisOutcome] = []
         for call in calls(pack(entries)):
@@ -123,7 +123,7 @@ class KinesisSender:
         return outcomes
 
     def _put(self, records: Sequence[Aggregate]) -> list[_Answer]:
-        """Each record's sequence number, or why it has none."""
+        """The sequence number of each record, or its error."""
         until_ms = self.clock.now_ms() + self.retry_period_ms
         steps = attempt(
             RecordsProgress(tuple(range(len(records)))),
@@ -175,13 +175,15 @@ class KinesisSender:
             )
         results: Any = answer.get("Records", [])
         if len(results) != len(records):
-            # botocore takes whatever comes with status 200 for a success.
-            raise Unclear(f"{what}: no clear answer (it tells of {len(results)} records)")
+            # botocore accepts any body with status 200 as a success.
+            raise Unclear(
+                f"{what}: no clear answer (it has {len(results)} of {len(records)} records)"
+            )
         return [_record_answer(one, what) for one in results]
 
 
 def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
-    """The records, as many to a call as it takes."""
+    """The records, grouped into calls within the limits."""
     held: list[Aggregate] = []
     size = 0
     for record in records:
@@ -195,7 +197,7 @@ def calls(records: Iterator[Aggregate]) -> Iterator[list[Aggregate]]:
 
 
 def _record_answer(answer: dict[str, str], what: str) -> _Answer:
-    """What the service says of one record of a call."""
+    """The answer of the service for one record of a call."""
     code = answer.get("ErrorCode")
     if code == "ProvisionedThroughputExceededException":
         return Throttled(f"{what}: the shard is busy")

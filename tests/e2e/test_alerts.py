@@ -192,7 +192,7 @@ def test_alerts_arrive_through_the_bus_and_through_a_topic(audience: Audience) -
     assert audience.heard() == []
 
 
-def test_the_judge_may_do_what_it_has_to_do_and_its_dead_letters_too(
+def test_the_evaluator_may_do_what_it_has_to_do_and_its_dead_letters_too(
     auth_audience: Audience,
 ) -> None:
     """With IAM enforced: read rules, keep states and log, tell the bus and a topic, quarantined."""

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from countledger import Claim, Collection, CountLedger, ItemChange, ItemRemoval, NewItem, Settings
+from countledger import Claim, Collection, CountLedger, ItemChange, ItemDeletion, NewItem, Settings
 from countledger.infra.local.stack import LocalStack
 from countledger.ledger.errors import AccessDenied, AlreadyClaimed
 
@@ -92,7 +92,7 @@ def test_who_claims_may_take_change_and_release(auth_stack: LocalStack) -> None:
             claims.take(Claim("actor-mail", "a", "u-2"))
         assert claims.change(ann, "b", own=[ItemChange(table, key, {"mail": "b"})])
         assert claims.owner("actor-mail", "b") == "u-1"
-        assert claims.release(Claim("actor-mail", "b", "u-1"), own=[ItemRemoval(table, key)])
+        assert claims.release(Claim("actor-mail", "b", "u-1"), own=[ItemDeletion(table, key)])
 
 
 def test_who_claims_may_not_touch_counters(auth_stack: LocalStack) -> None:

@@ -50,7 +50,7 @@ class Deleting:
             made.limit,
             made.compact,
             lambda _: None,
-            Leftovers(Groups(totals, made.namespaces, self.clock)).remove,
+            Leftovers(Groups(totals, made.namespaces, self.clock)).delete,
             self.clock,
         )
 

@@ -21,7 +21,7 @@ from countledger.ledger.errors import (
 )
 from countledger.producers.claims.claim import Claim
 from countledger.producers.claims.claims import Claims
-from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
+from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from tests.engines.differences import Difference
 from tests.engines.numbering import all_items, at_once, claims_of, own_table, units
 from tests.engines.store import Store
@@ -186,7 +186,7 @@ def test_a_change_reaches_the_apps_own_item(
     assert not claims.change(ann, "new@x.org", own=[to("new@x.org", "ann@x.org")])
     assert _stored(tables, users) == [("u-1", "new@x.org")]
 
-    gone = ItemRemoval(users, {"id": "u-1"}, expected={"stars": 1})
+    gone = ItemDeletion(users, {"id": "u-1"}, expected={"stars": 1})
     new = Claim(scope, "new@x.org", "u-1")
     assert claims.release(new, own=[gone])
     assert not claims.release(new, own=[gone])
@@ -203,7 +203,7 @@ def test_what_is_not_there_cannot_be_changed_or_removed(
 
     for own in (
         ItemChange(users, {"id": "u-9"}, {"email": "b"}),
-        ItemRemoval(users, {"id": "u-9"}),
+        ItemDeletion(users, {"id": "u-9"}),
     ):
         with pytest.raises(ItemInTheWay, match=r"u-9.* does not exist"):
             claims.change(ann, "b", own=[own])

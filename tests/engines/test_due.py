@@ -14,9 +14,9 @@ from countledger.ledger.due import (
     bucket_of,
     buckets_of,
     due_query,
+    due_state_of,
     mark_of,
-    settlement_of,
-    standing_in,
+    reschedule_of,
 )
 from countledger.ledger.errors import ConditionFailed
 from countledger.ledger.limits import HOUR_MS
@@ -48,7 +48,7 @@ def _due(store: Store, namespace: str, at_ms: int) -> list[str]:
 
 
 def _mark(store: Store, item: Item, now_ms: int = NOW_MS) -> None:
-    mark = mark_of(store.counters, standing_in(item), RULE, now_ms)
+    mark = mark_of(store.counters, due_state_of(item), RULE, now_ms)
     assert mark is not None
     store.dynamo().update(mark)
 
@@ -80,8 +80,8 @@ def test_a_settled_counter_leaves_the_index(store: Store, namespace: str, counte
     """What is compacted is noted and the mark goes, in one update, if nothing came in between."""
     first = _update(store, counter, 1, entries=3)
     _mark(store, first)
-    seen = standing_in(store.item(store.counters, keys.total_key(counter)) or {})
-    late = settlement_of(store.counters, seen, 3, RULE, NOW_MS)
+    seen = due_state_of(store.item(store.counters, keys.total_key(counter)) or {})
+    late = reschedule_of(store.counters, seen, 3, RULE, NOW_MS)
     assert late is not None
     _update(store, counter, 2)
 
@@ -89,7 +89,7 @@ def test_a_settled_counter_leaves_the_index(store: Store, namespace: str, counte
         store.dynamo().update(late)
 
     assert refused.value.item is not None
-    again = settlement_of(store.counters, standing_in(refused.value.item), 3, RULE, NOW_MS)
+    again = reschedule_of(store.counters, due_state_of(refused.value.item), 3, RULE, NOW_MS)
     assert again is not None
     store.dynamo().update(again)
     assert _due(store, namespace, NOW_MS + 9 * HOUR_MS) == []
@@ -117,7 +117,7 @@ def test_p9_a_mark_costs_two_units(store: Store, counter: str) -> None:
     """The total and its place in the index."""
     if store.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
-    mark = mark_of(store.counters, standing_in(_update(store, counter, 1, 2)), RULE, NOW_MS)
+    mark = mark_of(store.counters, due_state_of(_update(store, counter, 1, 2)), RULE, NOW_MS)
     assert mark is not None
     dynamo = store.dynamo()
 
@@ -146,15 +146,15 @@ def test_the_materializer_marks_by_the_schedule_of_the_namespace(
 
 
 @pytest.mark.parametrize(("compacted", "units"), [(3, 2), (0, 3)], ids=["removed", "set anew"])
-def test_p9_a_settlement_costs_two_or_three_units(
+def test_p9_a_reschedule_costs_two_or_three_units(
     store: Store, counter: str, compacted: int, units: int
 ) -> None:
     """The total, and its place in the index: given up, or another one taken instead."""
     if store.engine.has(Difference.UNITS_ARE_INVENTED):
         pytest.skip(Difference.UNITS_ARE_INVENTED.value)
     _mark(store, _update(store, counter, 1, entries=3))
-    seen = standing_in(store.item(store.counters, keys.total_key(counter)) or {})
-    note = settlement_of(store.counters, seen, compacted, RULE, NOW_MS)
+    seen = due_state_of(store.item(store.counters, keys.total_key(counter)) or {})
+    note = reschedule_of(store.counters, seen, compacted, RULE, NOW_MS)
     assert note is not None
     dynamo = store.dynamo()
 

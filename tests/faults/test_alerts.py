@@ -111,7 +111,7 @@ def test_p7_every_fault_of_every_service_is_survived(
     telling.expect(expected(batch, telling.rules))
 
 
-def test_p7_two_judges_at_once_make_the_same_alerts(telling: Telling) -> None:
+def test_p7_two_evaluators_at_once_make_the_same_alerts(telling: Telling) -> None:
     """Two processes with the same batch, many times: none is lost, none is made up."""
     evaluators = [telling.new_evaluator() for _ in range(2)]
     for _ in range(5):

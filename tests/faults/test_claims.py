@@ -15,7 +15,7 @@ from countledger.ledger.ids import new_id
 from countledger.producers.claims import claim as claim_module
 from countledger.producers.claims.claim import Claim, Taking
 from countledger.producers.claims.claims import Claims
-from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem
+from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem
 from tests.engines.numbering import all_items, claims_of, own_table
 from tests.engines.store import Store
 from tests.faults.canary import Rule, WrongNumber, judged
@@ -61,7 +61,7 @@ class Ann:
         return claims.release(self.old)
 
     def release_with_item(self, claims: Claims) -> bool:
-        return claims.release(self.old, own=[ItemRemoval(self.users, {"id": "ann"})])
+        return claims.release(self.old, own=[ItemDeletion(self.users, {"id": "ann"})])
 
     def seen(self) -> tuple[str | None, str | None, list[str]]:
         """Who has the old address, who the new one, and what the user's item says."""

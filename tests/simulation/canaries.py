@@ -257,7 +257,7 @@ def _due_forgets_redelivery(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(namespace_rules.DueMarker, "mark", lambda marker, total: None)  # noqa: ARG005
 
 
-def _settlement_forgets_the_due(patch: pytest.MonkeyPatch) -> None:
+def _reschedule_forgets_the_due(patch: pytest.MonkeyPatch) -> None:
     """A run takes its counter out of the index for ever."""
     patch.setattr(due_index, "_due", lambda counter, at_ms: ())  # noqa: ARG005
 
@@ -370,7 +370,7 @@ CANARIES = [
     Canary("the head is read twice", _one_head_read, "compaction"),
     Canary("covers of the first head", _covers_of_the_first_head, "compaction"),
     Canary("due marks are set again", _due_forgets_redelivery, "due"),
-    Canary("due again after a run", _settlement_forgets_the_due, "due"),
+    Canary("due again after a run", _reschedule_forgets_the_due, "due"),
     Canary("no SDK retries for atomic", _sdk_retries_atomic, "atomic"),
     Canary("bounds", _no_bound, "atomic"),
     Canary("the fence of occ", _no_fence, "tags"),

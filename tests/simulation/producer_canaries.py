@@ -168,9 +168,9 @@ def markers_by_age(patch: pytest.MonkeyPatch) -> None:
         now_ms = max((marker["at"] for marker in markers), default=0)
         for marker in markers:
             key = {name: marker[name] for name in ("counter", "part")}
-            leftovers._delete(key, Compare("at", "<=", now_ms))
+            leftovers._delete_item(key, Compare("at", "<=", now_ms))
 
-    patch.setattr(Leftovers, "_remove_old", remove)
+    patch.setattr(Leftovers, "_delete_old", remove)
 
 
 # ---- sequences ----

@@ -245,7 +245,7 @@ class Product:
             limit_of(self.world),
             made.compact,
             partial(why_not_exact, self.auditor),
-            self.leftovers.remove,
+            self.leftovers.delete,
             self.process,
             partial(self.world.new_id, 0),
         )

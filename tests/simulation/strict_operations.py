@@ -126,7 +126,7 @@ def remake(client: Client) -> None:
 def tidy(client: Client) -> None:
     """The last step of a deletion, now or late: the markers of incarnations that are gone."""
     counter = client.random.choice([plain("marker"), sharded("marker")])
-    client.product.leftovers.remove_markers(counter, client.memory.strict[counter][1])
+    client.product.leftovers.delete_markers(counter, client.memory.strict[counter][1])
     client.tell(f"markers of {counter} tidied")
 
 

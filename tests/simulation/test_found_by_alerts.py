@@ -63,7 +63,7 @@ def _cache(world: World) -> RuleCache:
 
 
 @pytest.mark.parametrize("change", ["create", "set", "delete"])
-def test_a_judge_never_knows_half_a_change_of_a_rule(change: str) -> None:
+def test_an_evaluator_never_knows_half_a_change_of_a_rule(change: str) -> None:
     """The items of a transaction land one by one, and its reads may fall between any two."""
     world = calm_world()
     world.shape = replace(world.shape, latency_ms=2.0)

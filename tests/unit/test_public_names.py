@@ -32,7 +32,7 @@ _NAMES = [
     "Head",
     "IdempotencyKey",
     "ItemChange",
-    "ItemRemoval",
+    "ItemDeletion",
     "Judgement",
     "Kind",
     "Namespace",

@@ -251,5 +251,5 @@ def test_a_trial_that_would_prove_nothing_is_refused(dynamo: MemoryClient) -> No
         alerts.test("other", "likes:1")
     with pytest.raises(BadRule, match="does not watch 'likes:2'"):
         alerts.test("r", "likes:2")
-    with pytest.raises(TargetRefused, match="did not take the message: it is away"):
+    with pytest.raises(TargetRefused, match="did not accept the message: it is away"):
         alerts.test("r", "likes:1")

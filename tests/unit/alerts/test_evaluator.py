@@ -305,7 +305,7 @@ def test_an_armed_state_goes_when_no_record_can_need_it_and_a_fired_one_stays() 
     assert armed["expires_at"] > START_MS // SECOND_MS
 
 
-def test_a_deadline_tells_from_which_move_on_to_judge_again() -> None:
+def test_a_deadline_tells_from_which_move_on_to_evaluate_again() -> None:
     """What began before it ends; nothing begins after it, and no alert is lost."""
     world = World([rule(10), rule(20, name="high")])
     clock = world.clock

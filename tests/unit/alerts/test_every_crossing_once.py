@@ -193,7 +193,7 @@ def _is_of(alert_id: str, counter: str, name: str) -> bool:
 
 @settings(deadline=None, max_examples=250)
 @given(_records(), _rules(), _DELIVERIES)
-def test_p7_every_crossing_alerts_once_whatever_happens_to_the_judge(
+def test_p7_every_crossing_alerts_once_whatever_happens_to_the_evaluator(
     records: list[dict[str, Any]], rules: list[Rule], deliveries: list[Delivery]
 ) -> None:
     """As a walk over the totals says: none is lost, none is made that is not there."""
@@ -213,7 +213,7 @@ def test_p7_every_crossing_alerts_once_whatever_happens_to_the_judge(
         levels_are_not_looked_up,
     ],
 )
-def test_without_one_of_its_rules_the_judge_is_wrong(
+def test_without_one_of_its_rules_the_evaluator_is_wrong(
     switch_off: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
     """Else the check above sees nothing of that rule."""

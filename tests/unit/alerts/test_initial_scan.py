@@ -148,7 +148,7 @@ def test_a_total_that_is_not_beyond_tells_nothing(world: World, value: int) -> N
     assert world.initial_scan.run(world.rule(name="s", counter="a:none", threshold=0)) == 0
 
 
-def test_a_crossing_that_the_judge_saw_is_not_told_again(world: World) -> None:
+def test_a_crossing_that_the_evaluator_saw_is_not_told_again(world: World) -> None:
     """Whoever comes first: the state tells."""
     rule = world.rule(counter="a:1")
     world.clock.at_ms = rule.effective_from_ms
@@ -180,7 +180,7 @@ def test_what_an_older_revision_tells_arms_no_newer_one(world: World) -> None:
     assert world.passed == [(4, 100), (5, 90)]
 
 
-def test_what_the_last_revision_has_still_to_judge_is_not_lost(world: World) -> None:
+def test_what_the_last_revision_has_still_to_evaluate_is_not_lost(world: World) -> None:
     """The stream lags; meanwhile the rule was changed, and the total told by the new revision."""
     first = world.rule(counter="a:1")
     world.clock.at_ms = first.effective_from_ms

@@ -156,7 +156,7 @@ def test_the_longest_message_is_small() -> None:
         ("[]", "of format 1"),
         ('{"v": 2}', "of format 1"),
         ('{"v": 1, "target": "bus"}', "lacks target, reason or failed_at_ms"),
-        ('{"v":1,"target":"bus","reason":"","failed_at_ms":1}', "no message of an alert"),
+        ('{"v":1,"target":"bus","reason":"","failed_at_ms":1}', "not the message of an alert"),
     ],
 )
 def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
@@ -172,7 +172,7 @@ def test_p8_what_is_no_dead_letter_is_told(body: str, reason: str) -> None:
             {"target": "arn:aws:sqs:eu-central-1:111122223333:q"},
             "not the ARN of a standard SNS topic",
         ),
-        ({"message": {}}, "no message of an alert"),
+        ({"message": {}}, "not the message of an alert"),
         ({"message": {"threshold": "1001"}}, "its id is"),
         ({"message": {"threshold": "1e3"}}, "threshold"),
         ({"message": {"at": "yesterday"}}, "at"),

@@ -123,7 +123,7 @@ def test_a_target_is_written_as_one_text() -> None:
     assert (Topic(ARN).partition, Topic(ARN).region) == ("aws", "eu-central-1")
 
 
-def test_a_revision_judges_from_its_beginning_to_its_end() -> None:
+def test_a_revision_evaluates_from_its_beginning_to_its_end() -> None:
     """The end is the next one's beginning: every record has one revision, or none."""
     first = rule(effective_from_ms=1_000, effective_until_ms=3_000)
     second = rule(effective_from_ms=3_000)

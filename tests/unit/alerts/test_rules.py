@@ -171,7 +171,7 @@ def test_a_change_takes_effect_a_stated_time_after_it_was_made(rules: Rules) -> 
     assert made.effective_until_ms is None
 
 
-def test_every_judge_knows_of_a_change_before_it_takes_effect() -> None:
+def test_every_evaluator_knows_of_a_change_before_it_takes_effect() -> None:
     """What it knows is never as old as the time between the two."""
     assert ALERT_RULE_DELAY_MS > 2 * ALERT_RULES_AGE_MS
 
@@ -209,7 +209,7 @@ def test_a_change_to_the_same_is_none(rules: Rules) -> None:
     assert rules.number() == 1
 
 
-def test_a_deleted_rule_judges_until_its_end_and_its_name_is_free(
+def test_a_deleted_rule_evaluates_until_its_end_and_its_name_is_free(
     rules: Rules, clock: ManualClock
 ) -> None:
     """One that is made anew is another: no alert of the one has the id of one of the other."""
@@ -324,7 +324,7 @@ def test_rules_are_bounded(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> Non
     assert rules.delete("r")
 
 
-def test_a_judge_learns_of_changes_by_one_small_read(rules: Rules, clock: ManualClock) -> None:
+def test_an_evaluator_learns_of_changes_by_one_small_read(rules: Rules, clock: ManualClock) -> None:
     """And within the age reads nothing."""
     rules.create(RULE)
     cache = RuleCache(rules, clock)
@@ -340,7 +340,7 @@ def test_a_judge_learns_of_changes_by_one_small_read(rules: Rules, clock: Manual
 
 
 @pytest.mark.parametrize("moved_ms", [ALERT_RULES_AGE_MS, -SECOND_MS, -3_600 * SECOND_MS])
-def test_what_a_judge_knows_is_never_older_than_its_age(
+def test_what_an_evaluator_knows_is_never_older_than_its_age(
     rules: Rules, clock: ManualClock, moved_ms: int
 ) -> None:
     """Also when its clock is set back."""
@@ -354,7 +354,7 @@ def test_what_a_judge_knows_is_never_older_than_its_age(
     assert cache.index().rules == (made,)
 
 
-def test_a_judge_takes_the_rules_for_its_region_and_their_past(rules: Rules) -> None:
+def test_an_evaluator_takes_the_rules_for_its_region_and_their_past(rules: Rules) -> None:
     """A table restored elsewhere brings rules that are not evaluated there."""
     rules.create(RULE)
     rules.create(replace(RULE, name="elsewhere", evaluate_in="us-east-1"))

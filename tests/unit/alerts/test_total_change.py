@@ -9,7 +9,7 @@ import pytest
 
 from countledger.consumers.alerts.crossing import (
     TotalChange,
-    is_tellable,
+    is_publishable,
     total_change_of,
 )
 from countledger.consumers.record import MalformedRecord, sequence_of
@@ -185,4 +185,4 @@ def test_a_record_older_than_the_stream_keeps_is_malformed() -> None:
 )
 def test_a_version_fits_a_json_number_exactly(version: int, tellable: bool) -> None:  # noqa: FBT001
     """Readers of a message may hold numbers as doubles."""
-    assert is_tellable(5, version) is tellable
+    assert is_publishable(5, version) is tellable

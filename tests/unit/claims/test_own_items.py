@@ -10,7 +10,7 @@ import pytest
 from countledger.ledger.errors import BadItem
 from countledger.ledger.expressions import Assign, Drop
 from countledger.producers.item_rules import check_item
-from countledger.producers.own_items import ItemChange, ItemRemoval, NewItem, OwnWrite
+from countledger.producers.own_items import ItemChange, ItemDeletion, NewItem, OwnWrite
 
 KEY: dict[str, object] = {"id": "u-1"}
 
@@ -64,8 +64,8 @@ def test_a_value_that_holds_itself_is_refused() -> None:
         lambda: ItemChange("t", {}, {"a": 1}),
         lambda: ItemChange("t", KEY, {"a": 0.5}),
         lambda: ItemChange("t", KEY, {"a": 1}, expected={"b": 0.5}),
-        lambda: ItemRemoval("t", {"id": None}),
-        lambda: ItemRemoval("t", {"a": 1, "b": 2, "c": 3}),
+        lambda: ItemDeletion("t", {"id": None}),
+        lambda: ItemDeletion("t", {"a": 1, "b": 2, "c": 3}),
     ],
 )
 def test_a_write_that_cannot_be_is_refused(make: Any) -> None:  # noqa: ANN401
@@ -88,8 +88,8 @@ def test_a_write_that_cannot_be_is_refused(make: Any) -> None:  # noqa: ANN401
         (ItemChange("t", KEY, {"a": 1, "b": None}), {**KEY, "a": 1, "c": 7}, True),
         (ItemChange("t", KEY, {"a": 1, "b": None}), {**KEY, "a": 1, "b": 7}, False),
         (ItemChange("t", KEY, {"a": 1}), None, False),
-        (ItemRemoval("t", KEY), None, True),
-        (ItemRemoval("t", KEY), KEY, False),
+        (ItemDeletion("t", KEY), None, True),
+        (ItemDeletion("t", KEY), KEY, False),
     ],
 )
 def test_a_write_is_done_where_the_item_is_as_it_would_leave_it(

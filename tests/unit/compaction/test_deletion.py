@@ -126,7 +126,7 @@ def test_a_total_of_another_region_is_never_left_behind() -> None:
     assert emptying.deleter().mark("likes:other") is None
 
 
-def test_what_a_late_judge_left_is_tidied_before_the_name_is_forgotten() -> None:
+def test_what_a_late_evaluator_left_is_tidied_before_the_name_is_forgotten() -> None:
     """Its records come behind the deletion, for as long as the stream keeps them."""
     emptying = Emptying()
     emptying.record()

@@ -162,7 +162,7 @@ def test_an_entry_made_anew_is_left_out() -> None:
     assert len(set(dynamo.sent_tokens)) == 2
 
 
-def test_single_deletes_judge_alike() -> None:
+def test_single_deletes_are_evaluated_alike() -> None:
     """Made anew: left alone. Changed: stops."""
     anew = RefusingClient(errors=[ConditionFailed(_item(BARE, 6, 900))])
     assert _retirer(anew, Retire.DELETE, ManualClock()).retire([BARE], lambda: False)

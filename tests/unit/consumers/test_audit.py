@@ -66,7 +66,7 @@ def _fill(world: World, count: int = 40) -> list[str]:
 
 
 @pytest.mark.parametrize("segments", [1, 2, 7, 64])
-def test_every_counter_with_a_total_an_entry_or_a_head_is_judged(
+def test_every_counter_with_a_total_an_entry_or_a_head_is_evaluated(
     world: World, segments: int
 ) -> None:
     """Each once, whatever else lies in the tables."""
@@ -178,9 +178,9 @@ def test_a_place_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "none of ours"),
-        ("[]", "none of ours"),
-        ('{"format": 2, "purpose": "p", "lanes": [], "counts": {}}', "none of ours"),
+        ("{", "is not valid"),
+        ("[]", "is not valid"),
+        ('{"format": 2, "purpose": "p", "lanes": [], "counts": {}}', "is not valid"),
         (
             json.dumps(
                 {
@@ -190,7 +190,7 @@ def test_a_place_survives_its_file(tmp_path: Path) -> None:
                     "counts": {},
                 }
             ),
-            "not complete",
+            "segments are missing",
         ),
         (json.dumps({"format": 1, "purpose": "repair", "lanes": [], "counts": {}}), "'repair'"),
     ],

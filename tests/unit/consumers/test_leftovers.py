@@ -54,7 +54,7 @@ class Beside(Emptying):
 
     def deleting(self, tidy: Callable[[str, int], list[str]] | None = None) -> LedgerDeleter:
         """A deleter that tidies."""
-        return replace(self.deleter(), tidy=tidy or self.leftovers.remove)
+        return replace(self.deleter(), tidy=tidy or self.leftovers.delete)
 
     def add(self, group: str = GROUP) -> None:
         """A membership and the state of an alert, by a clock that is late."""
@@ -102,7 +102,7 @@ def test_what_belongs_to_the_counter_that_uses_the_name_again_stays(
             raise _Crashed
         if moment == "crash before tidying":
             raise _Crashed
-        return beside.leftovers.remove(counter, before_ms)
+        return beside.leftovers.delete(counter, before_ms)
 
     if moment.startswith("crash"):
         with pytest.raises(_Crashed):
@@ -164,7 +164,7 @@ def test_what_is_put_beside_a_strict_counter_that_is_created_again_stays() -> No
     deletions = Deletions(
         beside.deleter(),
         {Kind.LEDGER: delete},
-        leftovers.remove_markers,
+        leftovers.delete_markers,
         lambda _: iter(()),
         leftovers.seen,
     )

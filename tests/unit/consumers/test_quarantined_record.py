@@ -47,7 +47,7 @@ def test_the_same_record_has_the_same_name() -> None:
     assert quarantined_of(record(111), "r", "b/s", QuarantineSource.LEDGER, NOW_MS).id != first
 
 
-def test_a_record_that_several_rules_cannot_judge_is_kept_for_each_reason() -> None:
+def test_a_record_that_several_rules_cannot_evaluate_is_kept_for_each_reason() -> None:
     """Each concerns somebody else."""
     names = {
         quarantined_of(record(111), why, "a", QuarantineSource.COUNTERS, NOW_MS).id for why in "aab"

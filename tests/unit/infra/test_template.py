@@ -157,7 +157,7 @@ def test_the_materializer_lists_the_shards_and_nothing_else() -> None:
     assert condition == {"dynamodb:LeadingKeys": ["stream#*"]}
 
 
-def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
+def test_the_evaluator_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
     """It reads the totals' stream, keeps states, and tells one bus and the topics it is given."""
     allowed = {
         action: statement["Resource"]
@@ -172,7 +172,7 @@ def test_the_judge_may_not_touch_the_ledger_and_tells_nobody_else() -> None:
     assert not {"dynamodb:DeleteItem", "dynamodb:Scan"} & set(allowed)
 
 
-def test_the_judge_never_skips_a_batch_and_sees_totals_only() -> None:
+def test_the_evaluator_never_skips_a_batch_and_sees_totals_only() -> None:
     """A skipped batch would be lost alerts."""
     settings = mapping_settings("EvaluatorMapping")
 

@@ -13,12 +13,12 @@ from countledger.ledger import keys
 from countledger.ledger.due import (
     BUCKETS,
     DueRule,
-    Standing,
+    DueState,
     bucket_of,
     buckets_of,
+    due_state_of,
     mark_of,
-    settlement_of,
-    standing_in,
+    reschedule_of,
 )
 from countledger.ledger.errors import ConditionFailed, CorruptItem
 from countledger.ledger.expressions import Add
@@ -44,10 +44,10 @@ class World:
         self.head = 0
         self.entries = 0
 
-    def standing(self) -> Standing:
+    def due_state(self) -> DueState:
         """Where the counter stands."""
         item = self.dynamo.get(TABLE, keys.total_key(COUNTER))
-        return standing_in(item) if item else Standing(COUNTER, 0)
+        return due_state_of(item) if item else DueState(COUNTER, 0)
 
     def materialize(self, count: int) -> Iterator[None]:
         """Take entries in, then put the counter into the index."""
@@ -56,7 +56,7 @@ class World:
         update = Update(TABLE, keys.total_key(COUNTER), clauses, returning="ALL_NEW")
         item = self.dynamo.update(update)
         yield
-        mark = mark_of(TABLE, standing_in(item or {}), RULE, self.now_ms)
+        mark = mark_of(TABLE, due_state_of(item or {}), RULE, self.now_ms)
         self._write(mark)
 
     def compact(self, *, blindly: bool = False) -> Iterator[None]:
@@ -64,9 +64,9 @@ class World:
         self.head = max(self.head, self.entries - 1)
         while True:
             yield
-            compacted, seen = self.head, self.standing()
+            compacted, seen = self.head, self.due_state()
             yield
-            note = settlement_of(TABLE, seen, compacted, RULE, self.now_ms)
+            note = reschedule_of(TABLE, seen, compacted, RULE, self.now_ms)
             if blindly and note is not None:
                 note = Update(note.table, note.key, note.clauses)
             if self._write(note):
@@ -103,8 +103,8 @@ def _run(seed: int, *, blindly: bool = False) -> World:
 
 def _lost(world: World) -> bool:
     """Whether enough entries wait and nobody would ever look."""
-    standing = world.standing()
-    return standing.waiting >= RULE.min_entries and standing.due_at_ms is None
+    due_state = world.due_state()
+    return due_state.waiting >= RULE.min_entries and due_state.due_at_ms is None
 
 
 def test_no_interleaving_loses_a_counter_that_is_worth_a_run() -> None:
@@ -113,7 +113,7 @@ def test_no_interleaving_loses_a_counter_that_is_worth_a_run() -> None:
         world = _run(seed)
 
         assert not _lost(world), f"_run({seed})"
-        assert world.standing().compacted <= world.head
+        assert world.due_state().compacted <= world.head
 
 
 def test_a_removal_without_its_condition_loses_counters() -> None:
@@ -126,8 +126,8 @@ def test_a_removal_that_meets_a_new_entry_is_refused() -> None:
     world = World()
     for _ in world.materialize(3):
         pass
-    seen = world.standing()
-    note = settlement_of(TABLE, seen, 3, RULE, world.now_ms)
+    seen = world.due_state()
+    note = reschedule_of(TABLE, seen, 3, RULE, world.now_ms)
     assert note is not None
 
     for _ in world.materialize(3):
@@ -135,10 +135,10 @@ def test_a_removal_that_meets_a_new_entry_is_refused() -> None:
     with pytest.raises(ConditionFailed):
         world.dynamo.update(note)
 
-    again = settlement_of(TABLE, world.standing(), 3, RULE, world.now_ms)
+    again = reschedule_of(TABLE, world.due_state(), 3, RULE, world.now_ms)
     assert again is not None
     world.dynamo.update(again)
-    assert world.standing() == Standing(COUNTER, 6, 3, world.now_ms + HOUR_MS)
+    assert world.due_state() == DueState(COUNTER, 6, 3, world.now_ms + HOUR_MS)
 
 
 def test_a_run_that_left_too_little_takes_the_counter_out() -> None:
@@ -146,7 +146,7 @@ def test_a_run_that_left_too_little_takes_the_counter_out() -> None:
     world = World()
     for _ in world.materialize(5):
         pass
-    note = settlement_of(TABLE, world.standing(), 3, RULE, world.now_ms)
+    note = reschedule_of(TABLE, world.due_state(), 3, RULE, world.now_ms)
     assert note is not None
     world.dynamo.update(note)
     item = world.dynamo.get(TABLE, keys.total_key(COUNTER))
@@ -158,7 +158,7 @@ def test_a_run_that_left_too_little_takes_the_counter_out() -> None:
     for _ in world.materialize(1):
         pass
 
-    assert world.standing().due_at_ms == world.now_ms + HOUR_MS
+    assert world.due_state().due_at_ms == world.now_ms + HOUR_MS
 
 
 def test_a_slower_run_takes_nothing_back() -> None:
@@ -166,8 +166,8 @@ def test_a_slower_run_takes_nothing_back() -> None:
     world = World()
     for _ in world.materialize(10):
         pass
-    slow = settlement_of(TABLE, world.standing(), 4, RULE, world.now_ms)
-    fast = settlement_of(TABLE, world.standing(), 10, RULE, world.now_ms)
+    slow = reschedule_of(TABLE, world.due_state(), 4, RULE, world.now_ms)
+    fast = reschedule_of(TABLE, world.due_state(), 10, RULE, world.now_ms)
     assert slow is not None
     assert fast is not None
     world.dynamo.update(fast)
@@ -175,11 +175,11 @@ def test_a_slower_run_takes_nothing_back() -> None:
     with pytest.raises(ConditionFailed):
         world.dynamo.update(slow)
 
-    late = settlement_of(TABLE, world.standing(), 4, RULE, world.now_ms)
+    late = reschedule_of(TABLE, world.due_state(), 4, RULE, world.now_ms)
     assert late is not None
     with pytest.raises(ConditionFailed):
         world.dynamo.update(late)
-    assert world.standing().compacted == 10
+    assert world.due_state().compacted == 10
 
 
 @given(waiting=st.integers(3, 10**9), age_ms=st.integers(1, 10**11))
@@ -188,8 +188,8 @@ def test_a_busy_counter_is_due_again_sooner_never_later_than_its_age(
     waiting: int, age_ms: int
 ) -> None:
     """With just enough waiting: after a whole age; with twice as many, after half of it."""
-    seen, rule = Standing(COUNTER, waiting, 0, NOW_MS), DueRule(3, age_ms)
-    note = settlement_of(TABLE, seen, 0, rule, NOW_MS)
+    seen, rule = DueState(COUNTER, waiting, 0, NOW_MS), DueRule(3, age_ms)
+    note = reschedule_of(TABLE, seen, 0, rule, NOW_MS)
     assert note is not None
     (due,) = (clause.value for clause in note.clauses if clause.name == "due_at")  # type: ignore[union-attr]
 
@@ -200,13 +200,13 @@ def test_a_busy_counter_is_due_again_sooner_never_later_than_its_age(
 
 def test_what_is_noted_already_is_not_written_again() -> None:
     """A second run over a counter at rest costs no write."""
-    assert settlement_of(TABLE, Standing(COUNTER, 4, 4), 4, RULE, NOW_MS) is None
-    assert settlement_of(TABLE, Standing(COUNTER, 4, 4), 4, None, NOW_MS) is None
+    assert reschedule_of(TABLE, DueState(COUNTER, 4, 4), 4, RULE, NOW_MS) is None
+    assert reschedule_of(TABLE, DueState(COUNTER, 4, 4), 4, None, NOW_MS) is None
 
 
 def test_without_a_schedule_a_counter_leaves_the_index() -> None:
     """It was deleted since: nobody asks for its counters any more."""
-    note = settlement_of(TABLE, Standing(COUNTER, 9, 0, NOW_MS), 0, None, NOW_MS)
+    note = reschedule_of(TABLE, DueState(COUNTER, 9, 0, NOW_MS), 0, None, NOW_MS)
 
     assert note is not None
     assert {clause.name for clause in note.clauses} == {"due_at", "due_bucket"}
@@ -224,12 +224,12 @@ def test_counters_spread_over_the_buckets_of_their_namespace() -> None:
 def test_a_standing_that_was_corrupt_by_hand_is_refused() -> None:
     """Nothing is decided on what is no number."""
     with pytest.raises(CorruptItem, match="compacted"):
-        standing_in({"counter": COUNTER, "part": "total", "entries": 3, "compacted": "x"})
+        due_state_of({"counter": COUNTER, "part": "total", "entries": 3, "compacted": "x"})
 
 
 def test_more_compacted_than_counted_is_not_noted() -> None:
     """The total is of the counter that uses the name of a removed one: its entries would wait."""
-    seen = Standing("n:c", entries=3, due_at_ms=5)
+    seen = DueState("n:c", entries=3, due_at_ms=5)
 
-    assert settlement_of("t", seen, 4, DueRule(2, 1_000), 10) is None
-    assert settlement_of("t", seen, 3, DueRule(2, 1_000), 10) is not None
+    assert reschedule_of("t", seen, 4, DueRule(2, 1_000), 10) is None
+    assert reschedule_of("t", seen, 3, DueRule(2, 1_000), 10) is not None

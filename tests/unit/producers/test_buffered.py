@@ -247,7 +247,7 @@ def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
     producer = producer_on(gated, Buffering(max_entries=25, when_full="error"))
     for _ in range(25):
         producer.add("a:b", 1)
-    with pytest.raises(BufferFull, match="25 entries wait"):
+    with pytest.raises(BufferFull, match="25 entries are not acknowledged"):
         producer.add("a:b", 1)
     patient = producer_on(gated, Buffering(max_entries=25))
     adder = threading.Thread(target=lambda: [patient.add("a:c", 1) for _ in range(60)])
@@ -313,7 +313,7 @@ def test_failures_that_nobody_asks_after_are_bounded() -> None:
     while not last.done:
         threading.Event().wait(0.001)
 
-    with pytest.raises(BufferFull, match="nobody asked after them"):
+    with pytest.raises(BufferFull, match="their errors were not read"):
         producer.add("a:b", 1)
     with pytest.raises(NotRecorded):
         producer.flush()

@@ -329,7 +329,7 @@ def test_a_sender_that_outlives_its_spool_says_nothing(
     assert [failure.entry for failure in told] == [pending.entry]
     gate.set()
     assert done.wait(20)
-    with pytest.raises(SpoolRefused, match="is closed with its producer"):
+    with pytest.raises(SpoolRefused, match="is closed, as its producer is"):
         producer.refused()
 
     with producer_on(dynamo, buffering) as again:
@@ -443,7 +443,9 @@ def test_a_spool_belongs_to_one_ledger(tmp_path: Path) -> None:
     """Its entries would count in the wrong place."""
     Spool.open(tmp_path / "spool", ledger="one").close()
 
-    with pytest.raises(SpoolRefused, match="was filled for one, and this is another"):
+    with pytest.raises(
+        SpoolRefused, match="has entries for one, but this producer writes to another"
+    ):
         Spool.open(tmp_path / "spool", ledger="another")
 
 
@@ -462,7 +464,7 @@ def test_what_is_no_spool_is_refused_and_not_touched(tmp_path: Path) -> None:
     database.close()
     for path, why in (
         (text, "cannot be used"),
-        (other, "something else"),
+        (other, "another program"),
         (later, "has format 2"),
         (tmp_path / "absent" / "spool", "cannot be used"),
     ):
@@ -480,7 +482,7 @@ def test_a_spool_that_was_tampered_with_says_so(tmp_path: Path) -> None:
         database.execute("INSERT INTO rows VALUES (1, ?, NULL)", (json.dumps({"counter": "a"}),))
     database.close()
 
-    with pytest.raises(SpoolRefused, match="holds what is no entry"):
+    with pytest.raises(SpoolRefused, match="has a row that is not an entry"):
         producer_on(MemoryClient(), spooling(tmp_path))
 
 

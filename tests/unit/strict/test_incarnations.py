@@ -76,7 +76,7 @@ class Process:
     def tidy(self, bins: int = 1) -> None:
         """As a deletion does once the counter is gone."""
         groups = Groups(TotalsReader(self.dynamo, "counters"), self.namespaces)
-        Leftovers(groups).remove_markers(COUNTER, bins)
+        Leftovers(groups).delete_markers(COUNTER, bins)
 
     @property
     def markers(self) -> list[str]:

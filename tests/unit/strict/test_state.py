@@ -46,7 +46,7 @@ def stored(state: StrictState) -> Item:
 
 
 @given(state=STATES, delta=DELTAS)
-def test_the_condition_and_the_judgement_agree(state: StrictState, delta: amount.Amount) -> None:
+def test_the_condition_and_the_verdict_agree(state: StrictState, delta: amount.Amount) -> None:
     """Also where a bound was forced past the value."""
     told = refusal("n:c", state, delta)
 

@@ -186,7 +186,7 @@ def test_what_may_have_been_counted_waits_for_a_persons_word(world: Keeping) -> 
     assert world.deltas() == [7]
 
 
-def test_what_waited_here_beyond_its_horizon_is_judged_like_what_expired(world: Keeping) -> None:
+def test_what_waited_here_beyond_its_horizon_is_evaluated_like_what_expired(world: Keeping) -> None:
     """It was refused in time; now its own identity may not be written any more."""
     world.apply(keyed(5), keyed(6))
     (record,) = world.kept()

@@ -82,7 +82,7 @@ def test_an_entry_that_was_not_made_for_kinesis_is_refused() -> None:
     """The ledger may have it under its own id; through Kinesis it would count a second time."""
     made = make_entry(Event("a", 1), now_ms=NOW_MS, origin=ORIGIN, new_id=new_id)
 
-    with pytest.raises(BadInput, match="was not made for Kinesis"):
+    with pytest.raises(BadInput, match="was not created for Kinesis"):
         encode(made)
 
 
@@ -138,7 +138,7 @@ def test_decimals_stay_exact() -> None:
         ({**PLAIN, "at": NOW_MS}, "`at`"),
         ({**PLAIN, "events": 0}, "events: "),
         ({**PLAIN, "events": True}, "events: "),
-        ({"v": 1, "counter": "a", "delta": 1, "key": "k", "events": 2}, "`events` goes with"),
+        ({"v": 1, "counter": "a", "delta": 1, "key": "k", "events": 2}, "`events` needs an `id`"),
         ({**PLAIN, "counter": "a#b"}, "reserved"),
         ({**PLAIN, "delta": 0}, "delta 0"),
         ({**PLAIN, "more": 1}, "more: "),
