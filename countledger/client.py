@@ -322,7 +322,7 @@ class CountLedger:
             place: the archive: `s3://bucket/prefix`.
 
         Raises:
-            BadSetting: `place` is no location in S3.
+            BadSetting: `place` is not a location in S3.
             ArchiveRefused: the bucket does not exist, or refuses the request.
             CorruptArchive: an object does not match the checksum in its name.
         """

@@ -23,7 +23,7 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted
 
-No counter name holds a `#`, so no counter can be mistaken for an item of ours.
+No counter name holds a `#`, so no counter has the key of another item.
 """
 
 from __future__ import annotations

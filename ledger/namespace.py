@@ -73,9 +73,9 @@ class Namespace:
         """Refuse settings that break a rule."""
         keys.check_namespace(self.name)
         if self.kind not in list(Kind):
-            raise BadSetting(f"kind {shown(self.kind)} is none of {', '.join(Kind)}")
+            raise BadSetting(f"kind {shown(self.kind)} is invalid: give one of {', '.join(Kind)}")
         if not _is_integer(self.spread) or self.spread not in keys.SPREADS:
-            raise BadSetting(f"spread {shown(self.spread)} is none of {keys.SPREADS}")
+            raise BadSetting(f"spread {shown(self.spread)} is invalid: give one of {keys.SPREADS}")
         if not _is_integer(self.horizon_ms):
             raise BadSetting(f"horizon {shown(self.horizon_ms)} is no whole number of milliseconds")
         if not HORIZON_MIN_MS <= self.horizon_ms <= HORIZON_MAX_MS:
@@ -190,7 +190,7 @@ class Namespaces:
         """Give a namespace another description. Two write units, as to make it.
 
         Raises:
-            NamespaceUnknown: there is none of that name, or this is not the home region.
+            NamespaceUnknown: no namespace has that name, or this is not the home region.
         """
         self._refuse_elsewhere(name)
         known = self.get(name)

@@ -60,7 +60,7 @@ class Event:
 
 
 def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int], str]) -> Entry:
-    """The entry of an event: made once, sent as often as it takes.
+    """The entry of an event: made once, sent again until it is acknowledged.
 
     Args:
         event: what to record.

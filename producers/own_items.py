@@ -39,7 +39,7 @@ class NewItem:
     key: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the values."""
         check_names("table", [self.table])
         check_names("key attribute", self.key)
         check_item(self.item)
@@ -85,7 +85,7 @@ class ItemChange:
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the values."""
         check_names("table", [self.table])
         check_key(self.key)
         if not self.values or set(self.values) & set(self.key):
@@ -136,7 +136,7 @@ class ItemDeletion:
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the values."""
         check_names("table", [self.table])
         check_key(self.key)
         check_item(self.expected)
