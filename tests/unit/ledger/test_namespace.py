@@ -123,7 +123,7 @@ def test_what_is_fixed_cannot_be_changed(other: dict[str, Any]) -> None:
     namespaces = _namespaces(MemoryClient())
     namespaces.create("likes", spread=16)
 
-    with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*you asked for kind"):
+    with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*the call gives kind"):
         namespaces.create("likes", **{"spread": 16, **other})
 
 
