@@ -11,7 +11,7 @@ from countledger.compaction.due import DueIndex, Sweeper
 from countledger.compaction.ledger_deletion import LedgerDeleter
 from countledger.compaction.plan import limits_by
 from countledger.compaction.regions import Regions
-from countledger.compaction.s3_archive import archive_at
+from countledger.compaction.s3_archive import ArchiveLocation, S3Archive, archive_at
 from countledger.compaction.schedule import decode_schedule
 from countledger.compaction.schedules import Schedules
 from countledger.compaction.trigger import Triggers
@@ -26,6 +26,20 @@ if TYPE_CHECKING:
     from countledger.compaction.schedule import Schedule
     from countledger.ledger.connection import Connection
     from countledger.ledger.namespace import Kind, Namespaces
+
+__all__ = [
+    "Deletions",
+    "Regions",
+    "Schedules",
+    "Worker",
+    "deletions_of",
+    "dispatcher_of",
+    "index_of",
+    "reading_archive_of",
+    "schedules_of",
+    "sweeper_of",
+    "worker_of",
+]
 
 
 def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -> Schedules:
@@ -50,6 +64,11 @@ def schedules_of(connection: Connection, namespaces: Namespaces | None = None) -
 def index_of(connection: Connection) -> DueIndex:
     """The due index of a stack."""
     return DueIndex(connection.dynamo("standard"), connection.setting("counters_table"))
+
+
+def reading_archive_of(connection: Connection, place: str) -> S3Archive:
+    """The archive at `s3://bucket/prefix`, to be read; it need not be in a schedule."""
+    return S3Archive(connection.objects(), ArchiveLocation.parse(place))
 
 
 def sweeper_of(connection: Connection) -> Sweeper:

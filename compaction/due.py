@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.operations import Update
 
-# Only a new entry defeats an attempt, and the refusal tells what changed, so there is no need to
-# wait. A counter that defeats all attempts is rescheduled by the next run.
+# Only a new entry makes an attempt fail, and the refusal shows what changed, so no wait is needed.
+# If all attempts fail, the next run reschedules the counter.
 _BACKOFF: Final = Backoff(attempts=5, base_ms=0)
 SEGMENTS: Final = 8
 # After that every materializer knows the schedule: what it has cached, and a batch under way.

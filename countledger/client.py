@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from countledger.ledger import keys
 from countledger.ledger.connection import Connection
 from countledger.ledger.forks import made_once
 
@@ -37,29 +36,22 @@ if TYPE_CHECKING:
         Snapshot,
         Total,
     )
-    from countledger.compaction.deletions import Deletions
-    from countledger.compaction.regions import Regions
-    from countledger.compaction.schedules import Schedules
-    from countledger.compaction.worker import Worker
-    from countledger.consumers.alerts.alerts import Alerts
+    from countledger.compaction.assembly import Deletions, Regions, Schedules, Worker
+    from countledger.consumers.alerts.services import Alerts
+    from countledger.consumers.assembly import (
+        Groups,
+        LedgerStream,
+        QuarantineService,
+        Rankings,
+        Redrive,
+        TotalsReader,
+    )
     from countledger.consumers.auditor import Auditor
-    from countledger.consumers.groups import Groups
-    from countledger.consumers.rankings import Rankings
-    from countledger.consumers.stream import LedgerStream
-    from countledger.consumers.totals import TotalsReader
-    from countledger.ledger.attributes import OnCorrupt
-    from countledger.ledger.exact import ExactReader
-    from countledger.ledger.namespace import Namespaces
-    from countledger.ledger.quarantine_record import QuarantinedRecord, QuarantineSource
-    from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
+    from countledger.ledger.assembly import ExactReader, Namespaces, OnCorrupt
+    from countledger.producers.assembly import Claims, Recorder, Sequences, StrictCounters
     from countledger.producers.asynchronous.producer import AsyncBufferedProducer
-    from countledger.producers.claims.claims import Claims
     from countledger.producers.ingest.redrive import ExpiredEntries
     from countledger.producers.kinesis.producer import KinesisProducer
-    from countledger.producers.recorder import Recorder
-    from countledger.producers.sequences.sequences import Sequences
-    from countledger.producers.strict.context import MethodContext
-    from countledger.producers.strict.counters import StrictCounters
 
 
 class CountLedger:
@@ -238,10 +230,9 @@ class CountLedger:
 
         A scan of the table `counters`: half a read unit for each 4 KB of it, whatever is found.
         """
-        from countledger.consumers.totals import counters_beginning
+        from countledger.consumers.assembly import names_of
 
-        dynamo = self.connection.dynamo("standard")
-        return counters_beginning(dynamo, self.connection.setting("counters_table"), prefix)
+        return names_of(self.connection, prefix)
 
     def snapshot(self, counters: Iterable[str]) -> Snapshot:
         """The totals of up to 100 counters, all read at one moment. Two read units each.
@@ -253,9 +244,9 @@ class CountLedger:
             TooManyCounters: the counters, with their bins, do not fit into one transaction.
             Throttled: every attempt conflicted with writes.
         """
-        from countledger.consumers.snapshot import SnapshotReader
+        from countledger.consumers.assembly import snapshots_of
 
-        return SnapshotReader(self._totals.dynamo, self._totals.table).read(counters)
+        return snapshots_of(self.connection).read(counters)
 
     def counters(self, namespace: str, *, on_corrupt: OnCorrupt | None = None) -> Iterator[Total]:
         """The counters of a namespace that have a total, with their totals.
@@ -271,9 +262,9 @@ class CountLedger:
             NamespaceUnknown: the namespace does not exist.
             CorruptItem: a total cannot be read, and `on_corrupt` is not given.
         """
-        from countledger.consumers.totals import Listing
+        from countledger.consumers.assembly import listing_of
 
-        return Listing(self._totals, self.namespaces).counters(namespace, on_corrupt)
+        return listing_of(self.connection, self.namespaces).counters(namespace, on_corrupt)
 
     def freshness(self) -> Freshness:
         """The time up to which totals are complete. Half a read unit for each stream shard."""
@@ -306,24 +297,18 @@ class CountLedger:
             NamespaceUnknown: its namespace does not exist.
             WrongKind: the counter is strict and has no ledger.
         """
-        from countledger import Kind
-        from countledger.ledger.change_log import newest_first
+        from countledger.ledger.assembly import entries_of
 
-        namespace = self.namespaces.expect(keys.check_counter(counter), Kind.LEDGER)
-        table = self.connection.setting("ledger_table")
-        head = self.head(counter)
-        dynamo, spread = self._exact.dynamo, namespace.spread
-        return newest_first(dynamo, table, counter, spread, limit, head=head, on_corrupt=on_corrupt)
+        return entries_of(self.connection, self.namespaces, counter, limit, on_corrupt)
 
     def head(self, counter: str) -> Head:
         """The one summary of all entries merged so far: number, sum and period.
 
         Half a read unit for each 4 KB of it.
         """
-        from countledger.ledger.head import decode_head
+        from countledger.ledger.assembly import head_of
 
-        key = keys.head_key(keys.check_counter(counter))
-        return decode_head(self._exact.dynamo.get(self.connection.setting("ledger_table"), key))
+        return head_of(self.connection, counter)
 
     def archived(self, counter: str, place: str) -> Iterator[Entry]:
         """The archived entries of a counter, the last merged ones first.
@@ -337,13 +322,13 @@ class CountLedger:
             place: the archive: `s3://bucket/prefix`.
 
         Raises:
-            BadSetting: `place` is no location in S3.
+            BadSetting: `place` is not a location in S3.
             ArchiveRefused: the bucket does not exist, or refuses the request.
             CorruptArchive: an object does not match the checksum in its name.
         """
-        from countledger.compaction.s3_archive import ArchiveLocation, S3Archive
+        from countledger.compaction.assembly import reading_archive_of
 
-        archive = S3Archive(self.connection.objects(), ArchiveLocation.parse(place))
+        archive = reading_archive_of(self.connection, place)
         incarnation = self.head(counter).incarnation
         return archive.entries(counter, incarnation) if incarnation else iter(())
 
@@ -394,14 +379,9 @@ class CountLedger:
     @made_once
     def strict(self) -> StrictCounters:
         """The strict counters of the stack, which never pass their bounds."""
-        from countledger.producers.strict.counters import StrictCounters
+        from countledger.producers.assembly import strict_of
 
-        return StrictCounters(
-            self._means,
-            self.namespaces,
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
+        return strict_of(self.connection, self.namespaces)
 
     @made_once
     def kinesis(self) -> KinesisProducer:
@@ -430,78 +410,49 @@ class CountLedger:
     @made_once
     def quarantine(self) -> QuarantineService:
         """Records that could not be applied, evaluated or counted: list, resend or discard them."""
-        from countledger.consumers.redrive import RepairCounter, review_alert_log
-        from countledger.ledger.quarantine_record import QuarantineSource
-        from countledger.ledger.quarantine_service import QuarantineService
-        from countledger.ledger.quarantine_store import QuarantineStore, notices_of
+        from countledger.consumers.assembly import quarantine_of
 
-        def redrive_ingested(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
-            # The extra `kinesis` is needed only for this.
+        def ingest() -> Redrive:
             from countledger.producers.ingest.redrive import ingest_redrive
 
-            redrive = ingest_redrive(self.connection, self.namespaces)
-            return redrive(record, even_if_counted=even_if_counted)
+            return ingest_redrive(self.connection, self.namespaces)
 
-        redrives: dict[QuarantineSource, Redrive] = {
-            QuarantineSource.LEDGER: RepairCounter(self.audit),
-            QuarantineSource.COUNTERS: review_alert_log,
-            QuarantineSource.KINESIS: redrive_ingested,
-        }
-        store = QuarantineStore(self._totals.dynamo, self._totals.table)
-        return QuarantineService(store, redrives, lambda: notices_of(self.connection))
+        return quarantine_of(self.connection, self.audit, ingest)
 
     @made_once
     def sequences(self) -> Sequences:
         """Numbers that are given out once, and the numbering of an app's own items."""
-        from countledger.producers.sequences.sequences import Sequences
+        from countledger.producers.assembly import sequences_of
 
-        return Sequences(
-            self._means,
-            self.namespaces,
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
+        return sequences_of(self.connection, self.namespaces)
 
     @made_once
     def claims(self) -> Claims:
         """Values that at most one owner has: take, change and release them."""
-        from countledger.producers.claims.claims import Claims
+        from countledger.producers.assembly import claims_of
 
-        return Claims(
-            self._means,
-            region=self.connection.region,
-            home_region=self.connection.setting("home_region"),
-        )
+        return claims_of(self.connection)
 
     @made_once
     def groups(self) -> Groups:
         """Groups of counters: their members, their totals, their top."""
-        from countledger.consumers.groups import Groups
+        from countledger.consumers.assembly import groups_of
 
-        return Groups(self._totals, self.namespaces)
+        return groups_of(self.connection, self.namespaces)
 
     @made_once
     def rankings(self) -> Rankings:
         """Rankings of namespaces: switch them on and off, and read the top."""
-        from countledger.consumers.rankings import Rankings
+        from countledger.consumers.assembly import rankings_of
 
-        return Rankings(self._totals.dynamo, self._totals.table, self.namespaces)
+        return rankings_of(self.connection, self.namespaces)
 
     @made_once
     def audit(self) -> Auditor:
         """Verify totals against their ledgers, and repair those that drifted."""
-        from countledger.consumers.auditor import Auditor
-        from countledger.consumers.verify import Verifier
-        from countledger.ledger.limits import late_write_ms
+        from countledger.consumers.assembly import auditor_of
 
-        verifier = Verifier(
-            self._totals,
-            self._exact,
-            self._stream,
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-            late_ms=late_write_ms(self.connection.settings.clock_skew_ms),
-        )
-        return Auditor(verifier, self.namespaces, self.connection.region)
+        return auditor_of(self.connection, self._exact, self.namespaces)
 
     @made_once
     def schedules(self) -> Schedules:
@@ -522,10 +473,10 @@ class CountLedger:
         """Delete counters with everything that is stored about them, by name or by namespace."""
         from countledger import Kind
         from countledger.compaction.assembly import deletions_of
+        from countledger.consumers.assembly import leftovers_of
         from countledger.consumers.auditor import why_not_exact
-        from countledger.consumers.leftovers import Leftovers
 
-        leftovers = Leftovers(self.groups)
+        leftovers = leftovers_of(self.groups)
         return deletions_of(
             self.connection,
             self._regions,
@@ -539,45 +490,31 @@ class CountLedger:
         )
 
     @made_once
-    def _means(self) -> MethodContext:
-        from countledger.producers.strict.context import MethodContext
-
-        return MethodContext(
-            dynamo=self.connection.dynamo("none"),
-            reads=self.connection.dynamo("standard"),
-            table=self.connection.setting("counters_table"),
-            clock_skew_ms=self.connection.settings.clock_skew_ms,
-        )
-
-    @made_once
     def _regions(self) -> Regions:
-        from countledger.compaction.regions import Regions
+        from countledger.compaction.assembly import Regions
 
         return Regions.of(self.connection)
 
     @made_once
     def _recorder(self) -> Recorder:
-        from countledger.producers.recorder import Recorder
-        from countledger.producers.sender import sender_of
+        from countledger.producers.assembly import recorder_of
 
-        return Recorder(sender_of(self.connection, self.namespaces), self.connection.region)
+        return recorder_of(self.connection, self.namespaces)
 
     @made_once
     def _totals(self) -> TotalsReader:
-        from countledger.consumers.totals import TotalsReader
+        from countledger.consumers.assembly import totals_of
 
-        dynamo = self.connection.dynamo("standard")
-        return TotalsReader(dynamo, self.connection.setting("counters_table"))
+        return totals_of(self.connection)
 
     @made_once
     def _stream(self) -> LedgerStream:
-        from countledger.consumers.stream import LedgerStream
+        from countledger.consumers.assembly import stream_of
 
-        return LedgerStream(self.connection.streams(), self.connection.setting("ledger_stream_arn"))
+        return stream_of(self.connection)
 
     @made_once
     def _exact(self) -> ExactReader:
-        from countledger.ledger.exact import ExactReader
+        from countledger.ledger.assembly import exact_of
 
-        dynamo = self.connection.dynamo("standard")
-        return ExactReader(dynamo, self.connection.setting("ledger_table"))
+        return exact_of(self.connection)

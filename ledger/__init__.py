@@ -1,1 +1,1 @@
-"""The kernel that every room shares: values, keys, settings, errors, the client to DynamoDB."""
+"""The kernel that all packages share: values, keys, settings, errors, the DynamoDB client."""

@@ -1,7 +1,7 @@
 """Amounts: exact numbers, integers or decimals, never floats.
 
 An integral amount is always an `int`, any other a normalised `Decimal`, so that equal amounts
-are equal values of equal type whatever they were spelled like.
+are equal values of equal type, however they were written.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 Amount: TypeAlias = int | Decimal
 
 _INTEGER_LIMIT: Final[int] = 10**NUMBER_MAX_DIGITS
-# Beyond every number of DynamoDB (1E-130 to 1E+126). Written out in digits, what lies far beyond
-# would take minutes.
+# Larger and smaller than every number of DynamoDB (1E-130 to 1E+126). Writing out the digits of a
+# far larger exponent would take minutes.
 _EXPONENT_LIMIT: Final = 150
-# The largest and the smallest of those numbers side by side, the latter with all of its digits, and
-# room for the carries of a long sum: what was written by hand is added up exactly as well. Python's
-# default context would round to 28 digits without a word; this one raises.
+# Enough digits for the sum of the largest and the smallest of these numbers, and for the carries of
+# a long sum, so that amounts written by hand are added exactly as well. Python's default context
+# silently rounds to 28 digits; this one raises.
 EXACT = Context(
     prec=2 * _EXPONENT_LIMIT + 2 * NUMBER_MAX_DIGITS, traps=[Inexact, InvalidOperation, Overflow]
 )

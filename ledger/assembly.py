@@ -1,13 +1,33 @@
-"""Parts of the kernel put together, from a connection to a stack."""
+"""Parts of the kernel put together, from a connection to a stack.
+
+Each function imports what it needs: a process that records never loads what reads a ledger.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from countledger.ledger.namespace import Namespaces
+from countledger.ledger import keys
+from countledger.ledger.namespace import Kind, Namespaces
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from countledger.ledger.attributes import OnCorrupt
     from countledger.ledger.connection import Connection
+    from countledger.ledger.entry import Entry
+    from countledger.ledger.exact import ExactReader
+    from countledger.ledger.head import Head
+
+__all__ = [
+    "ExactReader",
+    "Namespaces",
+    "OnCorrupt",
+    "entries_of",
+    "exact_of",
+    "head_of",
+    "namespaces_of",
+]
 
 
 def namespaces_of(connection: Connection) -> Namespaces:
@@ -18,3 +38,34 @@ def namespaces_of(connection: Connection) -> Namespaces:
         region=connection.region,
         home_region=connection.setting("home_region"),
     )
+
+
+def exact_of(connection: Connection) -> ExactReader:
+    """The reader of exact sums of a stack."""
+    from countledger.ledger.exact import ExactReader
+
+    return ExactReader(connection.dynamo("standard"), connection.setting("ledger_table"))
+
+
+def head_of(connection: Connection, counter: str) -> Head:
+    """The head of a counter. Half a read unit for each 4 KB of it."""
+    from countledger.ledger.head import decode_head
+
+    key = keys.head_key(keys.check_counter(counter))
+    return decode_head(connection.dynamo("standard").get(connection.setting("ledger_table"), key))
+
+
+def entries_of(
+    connection: Connection,
+    namespaces: Namespaces,
+    counter: str,
+    limit: int | None,
+    on_corrupt: OnCorrupt | None,
+) -> Iterator[Entry]:
+    """The entries of a counter that are not merged yet, newest first."""
+    from countledger.ledger.change_log import newest_first
+
+    spread = namespaces.expect(keys.check_counter(counter), Kind.LEDGER).spread
+    dynamo, table = connection.dynamo("standard"), connection.setting("ledger_table")
+    head = head_of(connection, counter)
+    return newest_first(dynamo, table, counter, spread, limit, head=head, on_corrupt=on_corrupt)

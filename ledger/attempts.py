@@ -102,7 +102,7 @@ class Send:
     """One request to a service.
 
     Attributes:
-        operation: what to ask for, as the performer of the steps understands it.
+        operation: the request, as the performer of the steps understands it.
         before_send: called when the request leaves; raises where the request must not leave.
     """
 
@@ -270,7 +270,7 @@ class Attempts:
             RetryPeriodOver: it has passed.
         """
         if self.until_ms is not None and self.clock.now_ms() > self.until_ms:
-            raise RetryPeriodOver("this process stood still for longer than the key is remembered")
+            raise RetryPeriodOver("this process was suspended for longer than the key is kept")
 
 
 def attempt(
@@ -319,9 +319,9 @@ def otherwise(reply: Reply[_S]) -> Again[_S] | GiveUp:
     """The last rows of every answer table.
 
         throttle, conflict, no answer       again
-        deadline passed                     give up
+        deadline passed                     no further attempt
         any other error                     raised; while an earlier attempt may have been applied,
-                                            give up: the error would say that nothing was written
+                                            no further attempt: the error would say: nothing written
 
     Raises:
         CountledgerError: the answer itself.

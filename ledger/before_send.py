@@ -1,9 +1,9 @@
-"""What is known of a request as it leaves: a last look at it, and whether it may have left at all.
+"""Checks of a request as it leaves, and the proof that a failed request never left.
 
-A process may stand still anywhere, for hours: also between a check and the request that follows it.
-The service takes a signed request for a quarter of an hour. So what must not be sent later than
-some moment is looked at *behind* the signature: whatever stands still after that look arrives too
-late for the service itself.
+A process may be suspended for hours at any point, also between a check and the request after it.
+The service accepts a signed request for a quarter of an hour. So a request with a deadline is
+checked *after* it is signed: if the process is suspended after this check, the service itself
+refuses the request as too old.
 
 An error says "nothing was sent" only by proof. The proof is where the error arose: inside the
 function that makes the connection, which returns before the first byte of a request is written.
@@ -38,7 +38,7 @@ class SentAttempts:
     Attributes:
         begun: whether one was handed to the network.
         maybe_applied: whether one may have reached the service. The last attempt of a call that
-            raises does not count before the SDK has judged it.
+            raises does not count until the SDK has classified its error.
     """
 
     begun: bool = False
@@ -51,7 +51,7 @@ _LOOK: ContextVar[Callable[[], None] | None] = ContextVar("look", default=None)
 
 @contextmanager
 def guarded(look: Callable[[], None]) -> Iterator[None]:
-    """Have every request of this thread looked at as it leaves, for as long as the block runs.
+    """Check every request of this thread as it leaves, while the block runs.
 
     Args:
         look: raises where the request must not leave.
@@ -75,7 +75,7 @@ def attempts_noted() -> Iterator[SentAttempts]:
 
 
 def leave(**_: object) -> None:
-    """A request leaves now; botocore calls this behind the signature.
+    """A request leaves now; botocore calls this after signing it.
 
     Raises:
         CountledgerError: whatever the look refuses it with.
@@ -147,7 +147,7 @@ def _arose_in(error: BaseException, functions: frozenset[CodeType]) -> bool:
 
 
 def watch(client: Any) -> None:  # noqa: ANN401 - a client of any service
-    """Let a client's requests be looked at, before anything else sees them leave or end."""
+    """Check a client's requests before any other handler sees them leave or end."""
     events = client.meta.events
     look = partial(_leave_from, this_process())
     events.register_first("before-send", look, unique_id="countledger-departure")

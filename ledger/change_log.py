@@ -1,10 +1,10 @@
 """The change log: the entries of a counter that are not yet compacted, newest first.
 
-Within a key prefix, entries whose id begins with a time lie in the order of that time; those of a
-bare key lie behind them, by their hash. So the newest of each prefix are read from its end, and
-those of bare keys are read all and sorted.
+Within a key prefix, entries whose id begins with a time are in the order of that time. Entries of a
+bare key follow them, ordered by their hash. So the newest entries of each prefix are read from its
+end, and the entries of bare keys are all read and sorted.
 
-What the head has taken in stands in the head, also while it is still visible.
+Entries that the head covers are part of the head, also while they are still visible.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from countledger.ledger.dynamo import DynamoClient
     from countledger.ledger.expressions import Condition
 
-# Behind every id that begins with a hex digit, and before those of bare keys.
+# After every id that begins with a hex digit, and before those of bare keys.
 _BEHIND_TIMES = "g"
-# After those too, so that a key that nobody of ours made is met as well.
+# After those too, so that keys that another program made are read as well.
 _BEHIND_ALL = "\U0010ffff"
 
 
@@ -63,7 +63,9 @@ def newest_first(
         CorruptItem: an entry cannot be read, and `on_corrupt` is not given.
     """
     if limit is not None and limit < 1:
-        raise BadSetting(f"limit {limit} is no number of entries: give 1 or more, or none for all")
+        raise BadSetting(
+            f"limit {limit} is not a number of entries: give 1 or more, or no limit for all"
+        )
     read = partial(_entries, dynamo, table, counter, head=head, on_corrupt=on_corrupt)
     streams: list[Iterator[Entry]] = []
     bare: list[Entry] = []

@@ -1,4 +1,4 @@
-"""Time is handed in: one clock for the product, another for tests and simulations."""
+"""Time is a parameter: one clock for the product, another for tests and simulations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from countledger.ledger.errors import BadTime, shown
 from countledger.ledger.limits import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# How many of a unit, at the least and at the most, are said by that unit alone.
+# The least and the most of a unit that are shown in that unit alone.
 _WHOLE: Final = (
     (DAY_MS, "d", 2, inf),
     (HOUR_MS, "h", 1, 99),
@@ -24,12 +24,12 @@ _PAIRS: Final = (
     (HOUR_MS, "h", MINUTE_MS, "min"),
     (MINUTE_MS, "min", SECOND_MS, "s"),
 )
-# Beyond so many of the larger unit a reader would want the next one.
+# With more of the larger unit than this, a reader would want the next one.
 _PAIR_MOST: Final = 100
 
 
 class Clock(Protocol):
-    """What the code asks of time."""
+    """What the code needs of time."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -54,8 +54,8 @@ def to_ms(moment: object) -> int:
     """Milliseconds since the epoch of an aware datetime.
 
     Raises:
-        BadTime: it is no datetime, names no point in time because it has no offset, or lies
-            outside the years 1 to 9999 of UTC.
+        BadTime: it is not a datetime, has no offset and so is not a point in time, or is
+        outside the years 1 to 9999 of UTC.
     """
     if not isinstance(moment, datetime):
         raise BadTime(f"time {shown(moment)} is a {type(moment).__name__}, not a datetime")
@@ -64,7 +64,7 @@ def to_ms(moment: object) -> int:
     try:
         moment = moment.astimezone(UTC)
     except OverflowError:
-        raise BadTime(f"time {moment.isoformat()} lies outside the years 1 to 9999") from None
+        raise BadTime(f"time {moment.isoformat()} is outside the years 1 to 9999") from None
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -72,12 +72,12 @@ def to_datetime(at_ms: int) -> datetime:
     """The moment, in UTC.
 
     Raises:
-        BadTime: it lies outside the years 1 to 9999.
+        BadTime: it is outside the years 1 to 9999.
     """
     try:
         return _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError:
-        raise BadTime(f"time {shown(at_ms)} ms lies outside the years 1 to 9999") from None
+        raise BadTime(f"time {shown(at_ms)} ms is outside the years 1 to 9999") from None
 
 
 def show_duration(duration_ms: int) -> str:

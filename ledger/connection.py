@@ -1,4 +1,4 @@
-"""Sessions and clients of AWS, and the stack's own names. Where boto3 is made ready to use."""
+"""Sessions and clients of AWS, and the names in the stack's outputs. boto3 is set up here."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 Retries = Literal["none", "standard"]
 
-# Calls of a counter take milliseconds; what takes seconds is lost, and another try is due.
+# Calls of a counter take milliseconds; a call that takes seconds is lost and is tried again.
 _TIMEOUTS: Final[dict[str, Any]] = {"connect_timeout": 3, "read_timeout": 10}
-# An own user agent spares botocore from gathering one anew for every call (a fifth of its time).
+# With a fixed user agent botocore does not build one for every call (a fifth of its time).
 _USER_AGENT: Final = "countledger"
-# As many as a buffer may have senders: one beyond them would shake hands anew for each request.
+# As many as a buffer may have senders: another one would need a new handshake for each request.
 _CONNECTIONS: Final = 64
 _RETRIES: Final[dict[Retries, Any]] = {
     "none": {"mode": "standard", "total_max_attempts": 1},
     "standard": {"mode": "standard", "total_max_attempts": 4},
 }
-# The client has checked what it sends; to check it again takes a tenth of the time.
+# The client has checked what it sends; a second check would take a tenth of the time.
 _UNCHECKED: Final[dict[str, Any]] = {"parameter_validation": False}
 _ONE_CLIENT_AT_A_TIME: Final = lock_open_in_forks()
 _SERVICE_IDS: Final = {"dynamodbstreams": "DYNAMODB_STREAMS"}
@@ -145,7 +145,7 @@ class Connection:
         """The stack's outputs: one DescribeStacks call.
 
         Raises:
-            StackNotFound: there is no such stack here.
+            StackNotFound: the stack does not exist here.
         """
         name = self.settings.stack_name
         try:
@@ -164,7 +164,7 @@ class Connection:
         """A setting, or the stack's output that stands for it.
 
         Raises:
-            StackNotFound: it is not set and the stack does not tell.
+            StackNotFound: it is not set and the stack has no such output.
         """
         value: str | None = getattr(self.settings, name) or self.outputs.get(_OUTPUTS[name])
         if not value and _OUTPUTS[name] in _ON_REQUEST and self.outputs:
@@ -180,7 +180,7 @@ class Connection:
         return value
 
     def dynamo(self, retries: Retries, *, region: str | None = None) -> DynamoClient:
-        """A DynamoDB client, here or in another region, whose SDK retries as told."""
+        """A DynamoDB client, here or in another region, whose SDK retries as given."""
         return DynamoClient(self._client("dynamodb", retries, region), self.meter)
 
     def streams(self) -> DynamoDBStreamsClient:
@@ -248,7 +248,7 @@ class Connection:
         make: Any = self.session.client
         with translated(f"the {service} client"):
             config = self.config(service, retries, region)
-            # boto3 makes one client at a time; two threads' first calls may ask for two.
+            # boto3 makes one client at a time; two threads may each make their first call.
             with _ONE_CLIENT_AT_A_TIME:
                 renew_in_fork(self.session)
                 client = make(service, endpoint_url=self.endpoint_url, config=config)

@@ -1,8 +1,8 @@
 """Until when an invocation of a function may write.
 
-A function ends before its time instead of being stopped in the middle: then it can tell from which
-record on its batch has to be delivered again, and what it wrote before counts. And a write that
-leaves late is what the rules of watermarks are bound by: after this moment none leaves.
+A function ends before its time is over instead of being stopped in the middle. Then it can report
+from which record on its batch must be delivered again, and its earlier writes count. The rules of
+watermarks also depend on when the last write can leave: none leaves after this moment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Deadline:
     """The moment after which no write of an invocation begins, and no request of one leaves.
 
     Attributes:
-        clock: tells the time.
+        clock: gives the time.
         at_ms: that moment, in milliseconds since the epoch.
         end_ms: the same for what concludes the batch, once all other writes are done.
     """
@@ -53,7 +53,7 @@ class Deadline:
         """The deadline of an invocation that begins now.
 
         Args:
-            clock: tells the time.
+            clock: gives the time.
             context: of the invocation: Lambda says how long it may still run.
             longest_ms: for how long it writes at the most, with its margin, whatever Lambda says.
             margin_ms: what is left for requests under way at the deadline, and for the answer.
@@ -75,7 +75,9 @@ class Deadline:
             OutOfTime: it is over.
         """
         if self.clock.now_ms() >= self.at_ms:
-            raise OutOfTime("the function's time is over: its records are delivered again")
+            raise OutOfTime(
+                "the time of the function's invocation is over: its records are delivered again"
+            )
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

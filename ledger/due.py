@@ -1,11 +1,11 @@
 """The due index: which ledger counters are worth compacting, and from when on.
 
-Entries grow old when nothing is written, so nobody would look at a counter at the right moment.
+Entries grow old while nothing is written, so no write can start a compaction at the right moment.
 Therefore its total carries the moment when the oldest entry will be old enough (`due_at`) and a
 bucket of its namespace (`due_bucket`); a sparse index over both lists the counters by that moment.
 
     materializer   sets due_at where enough entries wait and it is absent, also on redelivery
-    compactor      writes how many are compacted, and removes due_at or sets it anew, in one write
+    compactor      writes how many are compacted, and removes due_at or sets it again, in one write
 
 Both decide on what one write shows, so an entry that comes in between is not forgotten: its update
 either still sees due_at, and then the removal fails for the entries it did not know of, or it sees
@@ -46,7 +46,7 @@ class DueRule:
 
 @dataclass(frozen=True, slots=True)
 class DueState:
-    """Where a counter stands, as its total's item says.
+    """How many entries of a counter are compacted, as its total's item says.
 
     Attributes:
         counter: its name.
@@ -80,7 +80,7 @@ def rule_in(schedule: Item | None) -> DueRule | None:
 
 
 def due_state_of(total: Item) -> DueState:
-    """Where the counter of this total stands.
+    """How many entries of this total's counter are compacted.
 
     Raises:
         CorruptItem: an attribute is absent or of another type.
@@ -118,7 +118,7 @@ def mark_of(table: str, seen: DueState, rule: DueRule, now_ms: int) -> Update | 
     """
     if seen.due_at_ms is not None or seen.waiting < rule.min_entries:
         return None
-    # The second condition: a total deleted by hand is not to come back as a stump.
+    # The second condition: a total deleted by hand must not come back with these attributes alone.
     unmarked = AllOf(Absent("due_at"), Compare("version", ">", 0))
     return Update(
         table, keys.total_key(seen.counter), _due(seen.counter, now_ms + rule.age_ms), unmarked
@@ -131,11 +131,11 @@ def reschedule_of(
     """Note how many entries are compacted, and when the counter is due again, if it will be.
 
     One write unit for the total, and one or two for the index. It holds only for the entries and
-    the due time that were seen: whoever loses looks again.
+    the due time that were seen: a compactor whose write is refused reads again.
 
     Args:
         table: `counters`.
-        seen: where the counter stands.
+        seen: the counter's state as it was read.
         compacted: what its head says now.
         rule: of its namespace; None: it has no schedule any more.
         now_ms: the time.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from countledger.ledger.operations import Delete, Put, Scan, Update, Write
 
-# Every call asks for its units: to be summed, and because only the service itself tells them.
+# Every call requests its units: to sum them, and because only the service itself reports them.
 METERED: dict[str, Any] = {"ReturnConsumedCapacity": "TOTAL"}
 _CONDITION_FAILED = "ConditionalCheckFailedException"
 _CANCELLED = "TransactionCanceledException"
@@ -103,7 +103,7 @@ class DynamoClient:
                 answer = self.client.batch_get_item(RequestItems=asked, **METERED)
             if "Responses" not in answer:
                 raise _not_the_services(what)
-            self.meter.read(_listed(answer.get("ConsumedCapacity", [])))  # some engines tell none
+            self.meter.read(_listed(answer.get("ConsumedCapacity", [])))  # some engines report none
             items += map(decode, of_the_table(answer["Responses"]))
             unanswered = list(answer["UnprocessedKeys"].values())
             if not unanswered:
@@ -122,7 +122,7 @@ class DynamoClient:
         return Page([decode(item) for item in answer["Items"]], decode(last) if last else None)
 
     def pages(self, read: Query | Scan) -> Iterator[list[Item]]:
-        """The pages of a query or scan, read as they are asked for; no snapshot."""
+        """The pages of a query or scan, each read when the caller needs it; no snapshot."""
         while True:
             page = self.page(read)
             yield page.items
@@ -145,7 +145,7 @@ class DynamoClient:
         """Change one item: one write unit for each KB, also where the condition fails.
 
         Returns:
-            The item as it is now, where the operation asks for it.
+            The item as it is now, if the operation requests it.
 
         Raises:
             ConditionFailed: with the item that is there.
@@ -255,10 +255,10 @@ class DynamoClient:
 
 
 def consumed_in(answer: Any, what: str) -> list[ConsumedCapacityTypeDef]:  # noqa: ANN401 - of any call
-    """The units in an answer, which was asked for them.
+    """The units in an answer; every request names them.
 
-    botocore takes whatever comes with status 200 for a success, an answer cut short or a proxy's
-    page as well, and calls it empty. No entry may be acknowledged by that, and no total read.
+    botocore takes every answer with status 200 for a success, also one cut short or a proxy's
+    page, and returns an empty one. It must not acknowledge an entry or count as a read.
 
     Raises:
         Unclear: it holds none.

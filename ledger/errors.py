@@ -1,7 +1,7 @@
-"""What can go wrong, by blame. One root; a class says whose turn it is to act.
+"""All errors of this library, with one root, in classes by who has to act.
 
 CountledgerError
-├── BadInput                  the caller's: change the call               exit 2
+├── BadInput                  the call is wrong: change it                exit 2
 │   ├── BadCounterName  BadDelta  BadKey  BadNote  BadTime  BadSetting  BadPayload
 │   ├── IdempotencyKeyReused  the key was used for another delta
 │   ├── KeyExpired            the entry was made longer ago than the horizon
@@ -13,34 +13,34 @@ CountledgerError
 │   ├── BadSequence  SequenceExists    of sequences, and of numbers within a collection
 │   ├── BadClaim  BadItem     of unique claims; an app's own item, written for it
 │   ├── BadGroupName  NoSuchGroup  NotRanked    of groups and rankings
-│   ├── NotQuarantined        there is no copy of that name in quarantine
+│   ├── NotQuarantined        no record of that id is in quarantine
 │   ├── TooManyCounters       for one transaction
 │   └── NamespaceUnknown  NamespaceConflict  WrongKind
-├── Refused                   things are not so that it can be done       exit 4
-│   ├── AlreadyClaimed        somebody else owns that value
-│   ├── NotClaimed            its supposed owner does not own it
+├── Refused                   the current state does not allow the call   exit 4
+│   ├── AlreadyClaimed        another owner has the value
+│   ├── NotClaimed            the given owner does not have the value
 │   ├── ItemInTheWay          an app's own item is not as its write expects
 │   ├── AlreadyRanked         the counter is ranked in another group
-│   └── SequenceExhausted     there is no number left
-├── SetupError                the operator's: names, permissions, network  exit 2
+│   └── SequenceExhausted     no number is left
+├── SetupError                names, permissions, network: correct them   exit 2
 │   ├── StackNotFound  TableNotFound  NoCredentials  AccessDenied  Unreachable
 │   ├── ArchiveRefused        the archive's bucket does not exist, or refuses
 │   └── TargetRefused         an alert's bus or topic does not exist, or refuses
-├── ServiceFailed             the service's: try again                    exit 3
+├── ServiceFailed             the service failed: try again               exit 3
 │   ├── Throttled             refused for now, nothing was written
-│   ├── Unclear               no answer: it may have been applied or not
+│   ├── Unclear               no clear answer: the write may have been applied or not
 │   ├── RequestRejected       the service calls the request invalid
 │   │   └── SumOverflow       a sum needs more digits than a number holds exit 5
-│   ├── OutOfTime             a function's time was over (inner use: its records come again)
+│   ├── OutOfTime             the time of a function was over (inner use: its records come again)
 │   ├── Unacknowledged        an entry that no attempt could confirm
-│   └── Unnumbered            an item of which nobody can tell whether it was put
-├── CorruptItem               a stored item cannot be read as what it should be
-│   ├── ProgressLost          of a stream shard that is known: its records wait
-│   ├── NewerFormat           it was written by a later release
-│   └── CorruptArchive        an archived generation is not what its checksum is of
+│   └── Unnumbered            an item that may have been put or not
+├── CorruptItem               a stored item cannot be read
+│   ├── ProgressLost          the progress of a known stream shard is lost: its records wait
+│   ├── NewerFormat           a later release wrote the item
+│   └── CorruptArchive        an archived generation does not match its checksum
 ├── ConditionFailed           a condition did not hold (inner use: becomes an outcome)
-├── TransactionCancelled      nothing of it was written, for these reasons (inner use)
-└── TokenMismatch             the token stands for another transaction (inner use)
+├── TransactionCancelled      nothing of the transaction was written (inner use)
+└── TokenMismatch             the token belongs to another transaction (inner use)
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CountledgerError(Exception):
     exit_code: ClassVar[int] = 3
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild it without its constructor, which may take more than the text."""
+        """Rebuild the error without its constructor, which may take more than the text."""
         return _rebuilt, (type(self), self.args), self.__dict__
 
 
@@ -90,7 +90,7 @@ class BadCounterName(BadInput):
 
 
 class BadDelta(BadInput):
-    """A delta is zero, no exact number, or too long."""
+    """A delta is zero, is not an exact number, or has too many digits."""
 
 
 class BadKey(BadInput):
@@ -98,7 +98,7 @@ class BadKey(BadInput):
 
 
 class BadNote(BadInput):
-    """A note is no map of short strings."""
+    """A note is not a map of short strings."""
 
 
 class BadTime(BadInput):
@@ -106,7 +106,7 @@ class BadTime(BadInput):
 
 
 class BadSetting(BadInput):
-    """A setting has a value that it cannot have."""
+    """The value of a setting breaks its rule."""
 
 
 class BadPayload(BadInput):
@@ -114,7 +114,7 @@ class BadPayload(BadInput):
 
 
 class IdempotencyKeyReused(BadInput):
-    """The key is taken by an entry with another delta."""
+    """An entry with another delta has used the key."""
 
 
 class KeyExpired(BadInput):
@@ -126,11 +126,11 @@ class ClockSkew(BadInput):
 
 
 class NamespaceUnknown(BadInput):
-    """The namespace cannot be seen from here and may not be made here."""
+    """The namespace does not exist in this region and cannot be created here."""
 
 
 class NamespaceConflict(BadInput):
-    """The namespace exists with other settings; they are fixed when it is made."""
+    """The namespace exists with other settings; they are fixed when it is created."""
 
 
 class WrongKind(BadInput):
@@ -138,15 +138,15 @@ class WrongKind(BadInput):
 
 
 class BadBounds(BadInput):
-    """Bounds that cross, or that the value would lie outside of."""
+    """The lower bound is above the upper one, or the value is outside the bounds."""
 
 
 class NoSuchCounter(BadInput):
-    """There is no strict counter of that name."""
+    """No strict counter has that name."""
 
 
 class CounterExists(BadInput):
-    """There is a strict counter of that name already."""
+    """A strict counter of that name exists."""
 
 
 class WrongRegion(BadInput):
@@ -158,27 +158,27 @@ class NoSuchSchedule(BadInput):
 
 
 class ScheduleExists(BadInput):
-    """The namespace has a schedule already, and another one."""
+    """The namespace has another schedule."""
 
 
 class BadRule(BadInput):
-    """What no alert rule can be."""
+    """The definition of an alert rule is not valid."""
 
 
 class NoSuchRule(BadInput):
-    """There is no alert rule of that name."""
+    """No alert rule has that name."""
 
 
 class RuleExists(BadInput):
-    """There is an alert rule of that name already."""
+    """An alert rule of that name exists."""
 
 
 class BadSequence(BadInput):
-    """A sequence, a block of numbers or a collection cannot be such."""
+    """The definition of a sequence, a block of numbers or a collection is not valid."""
 
 
 class SequenceExists(BadInput):
-    """There is a sequence of that name already."""
+    """A sequence of that name exists."""
 
 
 class BadClaim(BadInput):
@@ -186,7 +186,7 @@ class BadClaim(BadInput):
 
 
 class BadItem(BadInput):
-    """An app's own item, or a change of it, cannot be written as it was given."""
+    """An app's own item, or a change of it, is not valid."""
 
 
 class BadGroupName(BadInput):
@@ -194,34 +194,34 @@ class BadGroupName(BadInput):
 
 
 class NoSuchGroup(BadInput):
-    """There is no group of that name."""
+    """No group has that name."""
 
 
 class NotRanked(BadInput):
-    """Nobody has switched ranking on for that namespace or group, or it cannot be."""
+    """Ranking is not switched on for that namespace or group, or is not possible for it."""
 
 
 class NotQuarantined(BadInput):
-    """There is no copy of that name in quarantine."""
+    """No record of that id is in quarantine."""
 
 
 class TooManyCounters(BadInput):
-    """So many counters, with their bins, do not fit into one transaction."""
+    """The counters, with their bins, do not fit into one transaction."""
 
 
 class Refused(CountledgerError):
-    """The call is right, but things are not so that it can be done; nothing was written."""
+    """The call is valid, but the current state does not allow it; nothing was written."""
 
     exit_code = 4
 
 
 class AlreadyClaimed(Refused):
-    """Somebody else owns the value.
+    """Another owner has the value.
 
     Attributes:
         scope: within which it is unique.
-        value: what is owned; of a combination, its parts.
-        owner: who owns it.
+        value: the value; of a combination, its parts.
+        owner: who has it.
     """
 
     def __init__(self, message: str, scope: str, value: tuple[str, ...], owner: str) -> None:
@@ -232,15 +232,15 @@ class AlreadyClaimed(Refused):
 
 
 class NotClaimed(Refused):
-    """Nobody owns the value that its owner would change or release."""
+    """The given owner does not have the value that the call changes or releases."""
 
 
 class ItemInTheWay(Refused):
-    """An app's own item is there already, is not there, or is not as expected."""
+    """An app's own item exists already, does not exist, or is not as expected."""
 
 
 class AlreadyRanked(Refused):
-    """A counter has one place for a ranked group, and another group has it."""
+    """The counter is in another ranked group; it can be in one only."""
 
 
 class SequenceExhausted(Refused):
@@ -248,13 +248,13 @@ class SequenceExhausted(Refused):
 
 
 class SetupError(CountledgerError):
-    """What surrounds the call is not in place; nothing was written."""
+    """A name, a permission or the network is not set up correctly; nothing was written."""
 
     exit_code = 2
 
 
 class StackNotFound(SetupError):
-    """There is no such stack here, or it has no outputs of ours."""
+    """The stack does not exist in this region, or is not a stack of countledger."""
 
 
 class TableNotFound(SetupError):
@@ -266,7 +266,7 @@ class NoCredentials(SetupError):
 
 
 class AccessDenied(SetupError):
-    """The credentials are good but may not do this."""
+    """The credentials are valid but lack a permission."""
 
 
 class Unreachable(SetupError):
@@ -274,11 +274,11 @@ class Unreachable(SetupError):
 
 
 class ArchiveRefused(SetupError):
-    """The bucket of an archive does not exist, or refuses."""
+    """The bucket of an archive does not exist, or refuses the request."""
 
 
 class TargetRefused(SetupError):
-    """The bus or topic of an alert does not exist, or refuses."""
+    """The bus or topic of an alert does not exist, or refuses the request."""
 
 
 class ServiceFailed(CountledgerError):
@@ -300,8 +300,8 @@ class RequestRejected(ServiceFailed):
 class SumOverflow(RequestRejected):
     """A sum needs more than the 38 digits of a DynamoDB number; nothing was written.
 
-    AWS did not fail, and a retry fails in the same way: correct the amounts. Amounts that this
-    release takes are so short that a billion of them cannot get there; larger ones were written by
+    AWS did not fail, and a retry fails in the same way: correct the amounts. This release accepts
+    only amounts so short that a billion of them cannot cause this; larger amounts were written by
     hand, or by another program.
     """
 
@@ -309,14 +309,14 @@ class SumOverflow(RequestRejected):
 
 
 class OutOfTime(ServiceFailed):
-    """The time of a function's invocation was over before this was written; it is tried again."""
+    """The time of a function's invocation was over before the write; the write is tried again."""
 
 
 class Unacknowledged(ServiceFailed):
     """Every attempt to write an entry stayed unclear or was throttled.
 
     Attributes:
-        entry: send it again as it is (`resend`) within the horizon; it cannot count twice.
+        entry: send it again unchanged (`resend`) within the horizon; it cannot count twice.
     """
 
     def __init__(self, message: str, entry: Entry) -> None:
@@ -328,10 +328,10 @@ class Unnumbered(ServiceFailed):
     """Every attempt to put an item under the next number stayed unclear.
 
     Attributes:
-        pending: resume it as it is (`sequences.resume`): it cannot be put twice.
+        pending: resume it unchanged (`sequences.resume`): it cannot be put twice.
     """
 
-    def __init__(self, message: str, pending: Any) -> None:  # noqa: ANN401 - of the producers' room
+    def __init__(self, message: str, pending: Any) -> None:  # noqa: ANN401 - of package producers
         super().__init__(message)
         self.pending = pending
 
@@ -350,7 +350,7 @@ class CorruptItem(CountledgerError):
 
 
 class ProgressLost(CorruptItem):
-    """The progress of a known stream shard is not there, or cannot be read: nothing is applied."""
+    """The progress of a known stream shard is lost or unreadable: nothing is applied."""
 
 
 class NewerFormat(CorruptItem):
@@ -358,14 +358,14 @@ class NewerFormat(CorruptItem):
 
 
 class CorruptArchive(CorruptItem):
-    """The entries of a generation, archived or to be archived, are not what was sealed."""
+    """The entries of a generation do not match their checksum, or cannot be read."""
 
 
 class ConditionFailed(CountledgerError):
     """The condition of a write did not hold.
 
     Attributes:
-        item: the item that stood in the way, or None where there is none.
+        item: the item that the condition met, or None if none exists.
     """
 
     def __init__(self, item: Item | None) -> None:
@@ -378,8 +378,8 @@ class Reason:
     """Why one action of a transaction was refused.
 
     Attributes:
-        code: as the service names it; `None` (the text) for an action that stood in nobody's way.
-        item: the item that a failed condition met, or None where there is none.
+        code: the service's code; the text `None` for an action that was not refused.
+        item: the item that a failed condition met, or None if none exists.
     """
 
     code: str
@@ -392,7 +392,7 @@ class Reason:
 
     @property
     def passing(self) -> bool:
-        """Whether another try may find the way free: a conflict with another write, a throttle."""
+        """Whether another attempt may succeed: a conflict with another write, a throttle."""
         return self.code in {
             "TransactionConflict",
             "ThrottlingError",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Each attempt is beaten only by a compactor that publishes twice while it reads.
 _ATTEMPTS: Final = 20
-# Time, and the lengths of sort key and of the text that tells delta and events.
+# Time, and the lengths of the sort key and of the text of delta and events.
 _FIXED: Final = Struct(">qBH")
 _SIZE: Final = _FIXED.size
 
@@ -55,7 +55,7 @@ class ExactSum:
         sum: of all entries ever visible here when the read began, each once.
         events: how many events they carried.
         entries: how many there were.
-        entries_read: how many of them the read had to fetch; the others lie in the head.
+        entries_read: how many of them the read had to fetch; the others are in the head.
         generation: of the head.
         read_units: what the read cost: one unit for each head, one for each 4 KB of entries.
     """

@@ -1,7 +1,7 @@
 """Conditions and updates as values: composed, printed and tested without a service.
 
-Each value knows only how to encode itself; a `Placeholders` hands out the names and values of one
-request. Nothing else in the product writes an expression's text.
+Each value knows only how to encode itself; a `Placeholders` collects the names and values of one
+request. No other module writes the text of an expression.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Condition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The attribute is not there (nor, for a key attribute, the item)."""
+    """The attribute does not exist (for a key attribute: the item does not)."""
 
     name: str
 
@@ -63,7 +63,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The attribute is there and stands in this relation to the value."""
+    """The attribute exists and has this relation to the value."""
 
     name: str
     operator: Literal["=", "<>", "<", "<=", ">", ">="]
@@ -76,7 +76,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """The set does not contain the value, or is not there."""
+    """The set does not contain the value, or does not exist."""
 
     name: str
     value: object
@@ -88,7 +88,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class SizeAtMost:
-    """The set is there and has at most so many members."""
+    """The set exists and has at most this many members."""
 
     name: str
     size: int
@@ -112,7 +112,7 @@ class BeginsWith:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The attribute lies from the one value to the other, both included."""
+    """The attribute is between the two values, both included."""
 
     name: str
     low: object

@@ -1,9 +1,10 @@
 """What a forked process must not use of its parent: locks that are held, connections, threads.
 
 After a fork parent and child share each socket. On one TLS session both then write with the same
-keys and count: one of them reads the other's answer and takes it for its own. So a child leaves
-alone whatever its parent had opened, and opens its own. It does not close it: what a child sends or
-takes out of an event queue is missing at its parent. Nor may the collector close it.
+keys and count, and one of them reads the other's answer as its own. So a child does not use what
+its parent had opened, and opens its own. It does not close the parent's sockets either: what the
+child sends or takes out of an event queue would be missing at the parent. Nor may the garbage
+collector close them.
 """
 
 from __future__ import annotations
@@ -91,14 +92,14 @@ class PerProcess(Generic[_T]):
 class LockPerProcess:
     """A lock of each process's own, also where a server forks without Python's hooks.
 
-    A fork has but one of its parent's threads: what another one of them held would stay held there
-    for ever.
+    A fork has only one of its parent's threads: a lock that another thread held would stay held
+    there for ever.
     """
 
     __slots__ = ("_lock",)
 
     def __init__(self, make: Callable[[], Any] = Lock) -> None:
-        """It is free.
+        """A lock that is free.
 
         Args:
             make: makes the lock of a process.

@@ -32,10 +32,10 @@ class Covered:
 
     Attributes:
         delta: what it added.
-        at_ms: when it was made, of an entry under a bare key; None where the id tells.
+        at_ms: when it was made, of an entry under a bare key; None if the id has the time.
 
-    A bare key is forgotten once its entry is merged, and may then be used anew: under the same
-    sort key lies another entry, made later, which no head has taken in.
+    A bare key is forgotten once its entry is compacted, and may then be used again: the same
+    sort key then holds another entry, made later, which no head covers.
     """
 
     delta: Amount

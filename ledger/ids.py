@@ -1,11 +1,11 @@
-"""The identity of an entry: who makes it decides when two writes are one.
+"""The identity of an entry: it decides whether two writes are the same change.
 
-- made here: a UUIDv7, time in front, made once before the first attempt;
-- of a key with its time (`IdempotencyKey`): the pair is the identity, time in front as well, so
-  that its age can be judged and the change log stays in order;
-- of a bare key: a hash of the key alone, behind a `k`. It carries no time;
+- made here: a UUIDv7, which begins with the time, made once before the first attempt;
+- of a key with its time (`IdempotencyKey`): the pair is the identity and begins with the time as
+  well, so that its age is known and the change log stays in order;
+- of a bare key: `k` and a hash of the key alone. It carries no time;
 - of a message through Kinesis that carries an id: that id and the whole content are the identity,
-  time in front (`bound_id`). Whoever sends another content under the same id makes another entry.
+  which begins with the time (`bound_id`). Another content under the same id is another entry.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class IdempotencyKey:
     at: datetime
 
     def __post_init__(self) -> None:
-        """Refuse at birth, so that nothing later has to check again."""
+        """Check the key and its time once, so that nothing later has to check again."""
         check_key(self.key)
         if not 0 <= self.at_ms < TIME_LIMIT_MS:
-            raise BadTime(f"time {self.at.isoformat()} of key {shown(self.key)} lies before 1970")
+            raise BadTime(f"time {self.at.isoformat()} of key {shown(self.key)} is before 1970")
 
     @property
     def at_ms(self) -> int:
@@ -85,7 +85,7 @@ class _Seeded:
 
 
 def new_id(at_ms: int) -> str:
-    """A fresh UUIDv7 of that millisecond; no two processes make the same one."""
+    """A new UUIDv7 of that millisecond; no two processes make the same one."""
     if _Seeded.process != this_process():
         # `uuid_utils` does this in a hook of `os.fork`, which a server written in C may skip.
         uuid_utils.reseed_rng()
@@ -94,14 +94,14 @@ def new_id(at_ms: int) -> str:
 
 
 def id_of_key(key: str | IdempotencyKey) -> str:
-    """The id that a key stands for, always the same one."""
+    """The id of a key, always the same one."""
     if isinstance(key, IdempotencyKey):
         return _timed_id(key.key, key.at_ms)
     return BARE_KEY_PREFIX + blake2b(key.encode(), digest_size=16, person=b"bare key").hexdigest()
 
 
 def bound_id(content: bytes, at_ms: int) -> str:
-    """The id that a content of that millisecond stands for: nobody finds another one with this id.
+    """The id of a content of that millisecond; another content with this id cannot be found.
 
     The content holds an id that was made once, so that two equal changes are two entries.
     """

@@ -12,18 +12,18 @@ counters  (counter, part):   `total`; (`stream#<stream>/<shard>`, `progress`);
                              `past#<name>#<revision>`, as it was, and `stamp`, moved by each change;
                              (counter, `alert#<rule>`), its state for a counter;
                              (counter, `log#<time>#...`) and (`alerts#log`, `<time>#...`), both an
-                             alert that was told;
+                             alert that was published;
                              (`import#<name>`, `import`), when the import of that name was begun;
                              (`unique#<scope>#<value>`, `claim`), who owns a value;
                              (`keyed#<id>`, `marker`), of changes of several strict counters;
                              (`group#<group>`, `member#<counter>`); (`group#`, `group#<group>`),
                              the directory of groups;
                              (`namespace#<ns>`, `ranking`), whether totals are ranked;
-                             (`namespace#<ns>`, `run`), what the last compaction came to;
-                             (`quarantine#<source>`, `<time>-<digest>`), a copy of what is in
+                             (`namespace#<ns>`, `run`), the result of the last compaction;
+                             (`quarantine#<source>`, `<time>-<digest>`), a record in
                              quarantine; (`deletion#<ns>`, counter), a counter being deleted
 
-No counter name holds a `#`, so no counter can be mistaken for an item of ours.
+No counter name holds a `#`, so no counter has the key of another item.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ ALERT_PREFIX: Final = "alert#"
 ALERT_LOG: Final = "alerts#log"
 LOG_PREFIX: Final = "log#"
 QUARANTINE_PREFIX: Final = "quarantine#"
-# Digits of milliseconds until the year 2286 (from then on a key tells no time), and of a version.
+# Digits of milliseconds until the year 2286 (later, a key has no time), and of a version.
 _TIME_DIGITS: Final = 13
 _VERSION_DIGITS: Final = 18
 TIME_END_MS: Final = 10**_TIME_DIGITS
@@ -88,7 +88,7 @@ _SPREAD_DIGITS: Final = {1: 0, 16: 1, 256: 2}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ENTRY_KEY = re.compile(rf"e#[0-9a-f]{{0,2}}({_UUID}|k[0-9a-f]{{32}})")
-# The same grammar once more, for many keys at once, each at the beginning of a line.
+# The same grammar for many keys at once, each at the beginning of a line.
 _ENTRY_KEYS = re.compile(
     r"(?:e#(?:[0-9a-f]{8,10}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|[0-9a-f]{0,2}k[0-9a-f]{32})\n)*+"
@@ -126,7 +126,7 @@ def check_counter(name: object) -> str:
 
 
 def is_counter(name: str) -> bool:
-    """Whether a counter can be called so."""
+    """Whether the text is a valid counter name."""
     try:
         check_counter(name)
     except BadCounterName:
@@ -135,7 +135,7 @@ def is_counter(name: str) -> bool:
 
 
 def namespace_of(counter: str) -> str:
-    """The namespace of a (checked) counter name: what stands before its first colon."""
+    """The namespace of a (checked) counter name: the text before its first colon."""
     namespace, colon, _ = counter.partition(":")
     return namespace if colon else DEFAULT_NAMESPACE
 
@@ -159,7 +159,7 @@ def check_namespace(name: object) -> str:
 
 
 def entry_key(entry_id: str, spread: int) -> str:
-    """The sort key of an entry: its id behind zero, one or two hex digits of the id's hash."""
+    """The sort key of an entry: zero, one or two hex digits of the id's hash, then the id."""
     digits = _SPREAD_DIGITS[spread]
     if not digits:
         return f"{ENTRY_PREFIX}{entry_id}"
@@ -223,7 +223,7 @@ def marker_key(counter: str, bins: int, change_id: str) -> dict[str, str]:
     """The key of the marker of a change of a strict counter in `counters`.
 
     The markers of a spread counter are spread as well, by their change alone: whichever bin a
-    change goes to, its marker lies where a retry will look for it.
+    change goes to, its marker is where a retry will look for it.
     """
     place = counter
     if bins > 1:
@@ -268,7 +268,7 @@ def past_rule_key(name: str, revision: str) -> dict[str, str]:
 
 
 def rules_stamp_key() -> dict[str, str]:
-    """The key of what tells whether any alert rule changed; the last one of its partition."""
+    """The key of the stamp that every change of an alert rule moves; the last of its partition."""
     return {"counter": ALERT_RULES, "part": RULES_STAMP}
 
 
@@ -280,7 +280,7 @@ def alert_state_key(counter: str, rule: str) -> dict[str, str]:
 def alert_log_keys(counter: str, rule: str, version: int, at_ms: int) -> tuple[dict[str, str], ...]:
     """The keys of what is logged of an alert: beside its counter, and among those of all.
 
-    Within either they lie by time.
+    Both are in the order of time.
     """
     place = f"{at_ms:0{_TIME_DIGITS}d}#{version:0{_VERSION_DIGITS}d}#{rule}"
     return (
@@ -301,7 +301,7 @@ def keyed_key(change_id: str) -> dict[str, str]:
 
 
 def check_group(name: object) -> str:
-    """The group's name, if it is one: the grammar of counter names, of which it need be none.
+    """The group's name, if it is valid: the grammar is that of counter names.
 
     Raises:
         BadGroupName: naming the rule that it breaks.
@@ -323,21 +323,21 @@ def member_key(group: str, counter: str) -> dict[str, str]:
 
 
 def ranking_key(namespace: str) -> dict[str, str]:
-    """The key of what a namespace says of ranking, in `counters`."""
+    """The key of the ranking setting of a namespace, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RANKING}
 
 
 def quarantine_key(source: str, place: str) -> dict[str, str]:
-    """The key of a copy in quarantine, in `counters`; those of one source lie by time."""
+    """The key of a record in quarantine, in `counters`; by time within one source."""
     return {"counter": QUARANTINE_PREFIX + source, "part": place}
 
 
 def quarantine_place(at_ms: int, identity: str) -> str:
-    """The sort key of such a copy: the same however often its record is delivered.
+    """The sort key of a record in quarantine: the same however often the record is delivered.
 
     Args:
-        at_ms: when the record was made; what is no time of ours is put at the beginning.
-        identity: what tells the record from every other one of its source.
+        at_ms: when the record was made; a time that a key cannot hold sorts first.
+        identity: distinguishes the record from every other record of its source.
     """
     time_ms = at_ms if 0 <= at_ms < TIME_END_MS else 0
     digest = blake2b(identity.encode(errors="surrogatepass"), digest_size=8, person=b"quarantine")
@@ -362,5 +362,5 @@ def log_time_ms(place: str) -> int:
 
 
 def run_key(namespace: str) -> dict[str, str]:
-    """The key of what the last run of a namespace's schedule came to, in `counters`."""
+    """The key of the result of the last run of a namespace's schedule, in `counters`."""
     return {"counter": NAMESPACE_PREFIX + namespace, "part": RUN}

@@ -1,4 +1,4 @@
-"""The bounds that are promised, or kept in several places: each once, with what it rests on."""
+"""The bounds that are promised, or kept in several places: each once, with its reason."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ MINUTE_MS: Final = 60 * SECOND_MS
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
-# A partition key holds 2,048 bytes at the service; the rest is room for prefixes and bins.
+# A partition key holds 2,048 bytes at the service; the rest is left for prefixes and bins.
 COUNTER_NAME_MAX_BYTES: Final = 512
 # With a colon and one byte behind it, it is a counter name.
 NAMESPACE_MAX_BYTES: Final = COUNTER_NAME_MAX_BYTES - 2
-# 48 bits of milliseconds stand in front of an id; no entry is made before 1970.
+# An id begins with 48 bits of milliseconds; no entry is made before 1970.
 TIME_LIMIT_MS: Final = 1 << 48
 # The first millisecond of the year 10000, for which Python has no date.
 DATE_LIMIT_MS: Final = 253_402_300_800_000
@@ -22,7 +22,7 @@ DATE_LIMIT_MS: Final = 253_402_300_800_000
 KEY_MAX_BYTES: Final = 1_024
 NOTE_MAX_BYTES: Final = 1_024
 
-# It is part of the key of each of its entries, and stands in their notes.
+# The name is part of the key of each entry of the import, and of its note.
 IMPORT_NAME_MAX_BYTES: Final = 256
 
 # A DynamoDB number holds 38 significant digits.
@@ -41,8 +41,8 @@ HORIZON_MIN_MS: Final = MINUTE_MS
 HORIZON_MAX_MS: Final = 366 * DAY_MS
 HORIZON_DEFAULT_MS: Final = DAY_MS
 CLOCK_SKEW_DEFAULT_MS: Final = MINUTE_MS
-# Replication takes about a second and is promised to nobody. Compaction looks at every region and
-# waits for it; this is room for an entry that no region but its own has seen yet.
+# Replication takes about a second, but AWS promises no bound. Compaction reads every region and
+# waits for replication; this period covers an entry that only its own region has seen yet.
 REPLICATION_BOUND_DEFAULT_MS: Final = 15 * MINUTE_MS
 # AWS takes a signed request for so long after its signature: one held back on its way may arrive
 # that much later than its sender looked at the clock.
@@ -53,7 +53,7 @@ SIGNED_REQUEST_LIFE_MS: Final = 15 * MINUTE_MS
 # (3 to connect, 10 to answer).
 INVOCATION_TIME_MS: Final = 2 * MINUTE_MS
 INVOCATION_MARGIN_MS: Final = 20 * SECOND_MS
-# The same of the ingest, whose writes are tried again for longer before they are given up.
+# The same for the ingest, whose writes are retried for longer.
 INGEST_TIME_MS: Final = 5 * MINUTE_MS
 INGEST_MARGIN_MS: Final = 90 * SECOND_MS
 
@@ -64,7 +64,7 @@ TRANSACTION_ACTIONS: Final = 100
 # The same of SQS, SNS and EventBridge.
 CALL_MESSAGES: Final = 10
 
-# SQS takes 256 KB in one message; the rest is room for what stands around the content.
+# SQS takes 256 KB in one message; the rest is left for the text around the content.
 MESSAGE_MAX_BYTES: Final = 200_000
 # Of a reason that is sent, or kept for a person.
 REASON_MAX_CHARACTERS: Final = 2_000
@@ -77,7 +77,7 @@ EXPRESSION_OPERATORS_MAX: Final = 300
 # written whole once for each generation and read twice by every exact read. 300 are three
 # transactions, and 14 to 18 KB: 0.06 write units for each entry, and while a compaction runs
 # eight to ten read units for an exact read. Fewer would write the head more often, more would make
-# every exact read dearer.
+# every exact read more expensive.
 HEAD_COVERS_MAX: Final = 3 * TRANSACTION_ACTIONS
 
 # A strict counter's definition and its entry in the directory are made with its bins, and a change
@@ -95,13 +95,13 @@ WATERMARK_LIFE_MS: Final = 48 * HOUR_MS
 # For how long after the time that a shard's progress names a write can still land that was made
 # without knowing of that progress. The progress itself leaves within its invocation's time and
 # lands within the life of its request. An invocation that began just before that has not seen it;
-# its writes leave within its time, too, and land within the life of theirs. On top of it what two
-# clocks may differ from that of the service: the one by which that invocation ends, and the one of
-# whoever asks; and what two invocations leave of their time (they stop writing before its end).
+# its writes leave within its own time, too, and land within the life of their requests. Two clocks
+# may also differ from that of the service: that of the invocation, and that of the reader. What the
+# two invocations leave of their time is spare (they stop writing before its end).
 
 
 def late_write_ms(clock_skew_ms: int) -> int:
-    """The same where clocks may differ by so much, in milliseconds."""
+    """The period for late writes if clocks may differ by this much, in milliseconds."""
     return 2 * (INVOCATION_TIME_MS + SIGNED_REQUEST_LIFE_MS + clock_skew_ms)
 
 
@@ -147,29 +147,30 @@ MIN_ENTRIES_MIN: Final = 2
 MIN_ENTRIES_MAX: Final = 10**9
 MIN_ENTRIES_DEFAULT: Final = 100
 
-# An evaluator looks for changed rules whenever what it knows is as old as this, and a change takes
-# effect so long after it was written: in between lie the write itself and what clocks differ.
+# An evaluator reads changed rules when the rules it knows are as old as this. A change is effective
+# this much after it was written: the write itself and differences between clocks fit in between.
 ALERT_RULES_AGE_MS: Final = SECOND_MS
 ALERT_RULE_DELAY_MS: Final = 5 * SECOND_MS
 # A change of a rule leaves within this time after its effective time was computed. The rest of the
 # delay is for its way to the service, and for the age of what an evaluator knows.
 ALERT_RULE_SEND_MS: Final = 2 * SECOND_MS
-# It stands in the id of every alert.
+# The name is part of the id of every alert.
 ALERT_RULE_NAME_MAX_BYTES: Final = 64
 # An evaluator holds them all in memory, and reads them all when one changed: some 3 MB. Revisions
 # of the last 30 hours count.
 ALERT_RULES_MAX: Final = 10_000
 
-# So many thresholds of one update alert one by one; a range of more is told by one alert.
+# Up to this many thresholds that one update crosses each get an alert; more get one for the range.
 CROSSINGS_MAX: Final = 100
 # An armed state only keeps away alerts that were made already, when their records come again.
 ALERT_STATE_LIFE_MS: Final = 7 * DAY_MS
-# Records of a total come in the order of their times, but for what the stream's own clocks may
-# differ. One that lies by more before or behind is of a total that was deleted, or made anew.
+# Records of a total come in the order of their times, except for differences between the clocks of
+# the stream. A record that is earlier or later by more belongs to a total that was deleted or
+# created again.
 ALERT_MADE_ANEW_MS: Final = MINUTE_MS
 ALERT_LOG_LIFE_MS: Final = 90 * DAY_MS
 
-# For how long it is known who handled what was in quarantine.
+# For how long a handled record stays in quarantine, with the name of the person.
 QUARANTINE_HANDLED_LIFE_MS: Final = 90 * DAY_MS
 
 # The last number of a sequence: what a signed integer of 64 bits holds, in whatever language.

@@ -1,9 +1,9 @@
 """Namespaces: what is fixed for all counters of one name before the colon.
 
 Kind, spread and horizon can never change: the spread is part of every entry's key, so a retry
-under another spread would be another entry; and compaction has already taken what the old horizon
-let go. The settings lie in `ledger`, so that every region sees the same ones, and are made in the
-home region alone, where a condition on one copy decides.
+under another spread would be another entry; and compaction has already merged the entries that were
+older than the old horizon. The settings are in `ledger`, so that every region sees the same ones.
+Only the home region creates them, where a condition on one copy decides.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace's settings, valid at birth.
+    """A namespace's settings, checked when they are made.
 
     Attributes:
         name: what its counters' names begin with.
         kind: what its counters are.
-        spread: over how many key prefixes a counter's entries lie: 1 keeps them in order of time,
+        spread: the number of key prefixes of a counter's entries: 1 keeps them in order of time,
             up to about 1,000 writes a second for one counter; 16 and 256 let DynamoDB split one.
         horizon_ms: for how long a retry is safe.
         description: for people.
@@ -70,12 +70,12 @@ class Namespace:
     description: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no namespace can be."""
+        """Refuse settings that break a rule."""
         keys.check_namespace(self.name)
         if self.kind not in list(Kind):
-            raise BadSetting(f"kind {shown(self.kind)} is none of {', '.join(Kind)}")
+            raise BadSetting(f"kind {shown(self.kind)} is invalid: give one of {', '.join(Kind)}")
         if not _is_integer(self.spread) or self.spread not in keys.SPREADS:
-            raise BadSetting(f"spread {shown(self.spread)} is none of {keys.SPREADS}")
+            raise BadSetting(f"spread {shown(self.spread)} is invalid: give one of {keys.SPREADS}")
         if not _is_integer(self.horizon_ms):
             raise BadSetting(f"horizon {shown(self.horizon_ms)} is no whole number of milliseconds")
         if not HORIZON_MIN_MS <= self.horizon_ms <= HORIZON_MAX_MS:
@@ -161,14 +161,14 @@ class Namespaces:
         horizon_ms: int = HORIZON_DEFAULT_MS,
         description: str | None = None,
     ) -> Namespace:
-        """Make a namespace; making it again with the same settings is no error.
+        """Create a namespace; creating it again with the same settings is no error.
 
         Two write units: its item, and its copy in the index that lists it.
 
         Args:
             name: what its counters' names begin with.
             kind: what its counters are.
-            spread: over how many key prefixes a counter's entries lie: 1, 16 or 256.
+            spread: the number of key prefixes of a counter's entries: 1, 16 or 256.
             horizon_ms: for how long a retry is safe.
             description: for people; the only one that can be changed later.
 
@@ -182,7 +182,7 @@ class Namespaces:
         if _fixed(made) != _fixed(namespace):
             raise NamespaceConflict(
                 f"namespace {name!r} exists with {show_fixed(made)}, which cannot "
-                f"change; you asked for {show_fixed(namespace)}: take another name"
+                f"change; the call gives {show_fixed(namespace)}: take another name"
             )
         return made
 
@@ -190,7 +190,7 @@ class Namespaces:
         """Give a namespace another description. Two write units, as to make it.
 
         Raises:
-            NamespaceUnknown: there is none of that name, or this is not the home region.
+            NamespaceUnknown: no namespace has that name, or this is not the home region.
         """
         self._refuse_elsewhere(name)
         known = self.get(name)
@@ -258,7 +258,7 @@ class Namespaces:
         return self._known[name]
 
     def _make(self, namespace: Namespace) -> Namespace:
-        """The namespace as it stands after an attempt to make it: whoever came first decides."""
+        """The namespace after an attempt to create it: the first attempt decides its settings."""
         self._refuse_elsewhere(namespace.name)
         try:
             self.dynamo.put(Put(self.table, encode_namespace(namespace), Absent("entry")))
@@ -280,7 +280,7 @@ class Namespaces:
 
 
 def show_fixed(namespace: Namespace) -> str:
-    """What is fixed of a namespace, for a message."""
+    """The settings of a namespace that cannot change, for a message."""
     horizon = show_duration(namespace.horizon_ms)
     return f"kind {namespace.kind}, spread {namespace.spread}, horizon {horizon}"
 

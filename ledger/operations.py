@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a whole item, if the condition holds of the one that is there."""
+    """Write a whole item, if the condition holds for the existing one."""
 
     table: str
     item: Item
@@ -147,7 +147,7 @@ class Query:
         consistent: whether every write acknowledged before is seen (twice the read units).
         forward: ascending or descending.
         page_size: the most items of one page, or None for as many as fit.
-        after: the key behind which to begin, as a page before told it.
+        after: the key after which to begin, from the page before.
     """
 
     table: str
@@ -180,8 +180,8 @@ class Page:
     """What one request of a query or scan answered with.
 
     Attributes:
-        items: those that match; may be none of them although more follow.
-        after: the key behind which the next page begins, or None behind the last one.
+        items: those that match; a page may be empty although more pages follow.
+        after: the key after which the next page begins, or None after the last page.
     """
 
     items: list[Item]
@@ -195,7 +195,7 @@ class Scan:
     Attributes:
         where: which items to answer with; the units are paid for all that are read.
         only: the attributes to answer with; all where empty.
-        after: the key behind which to begin; None begins at the start.
+        after: the key after which to begin; None begins at the start.
         page_size: the most items to read for one page, or None for as many as fit.
     """
 
@@ -222,7 +222,7 @@ class Scan:
         }
 
 
-# Everything that one request to DynamoDB can ask for.
+# Every kind of request to DynamoDB.
 Operation: TypeAlias = (
     Put | Update | Delete | Transact | PutBatch | Get | GetMany | TransactGet | Query | Scan
 )
@@ -231,7 +231,7 @@ Operation: TypeAlias = (
 def _conditional(
     condition: Condition | None, placeholders: Placeholders | None = None
 ) -> Mapping[str, Any]:
-    """A condition asks for the item that stood in its way: no second read is needed."""
+    """A refused condition returns the item that it met: no second read is needed."""
     placeholders = placeholders or Placeholders()
     if condition is None:
         return placeholders.arguments()

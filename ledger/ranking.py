@@ -1,9 +1,9 @@
 """Rankings: totals in order, by a sparse index over the totals themselves.
 
-A total that carries a board's place (an attribute that only ranked totals have) lies in that
-board's index, in the order of `total`. So whatever changes a total keeps its rank, with no write of
-its own; the service charges two units for the index where the total has moved. A total without a
-place is in no index and costs what it always cost.
+A total that carries a board's place (an attribute that only ranked totals have) is in that board's
+index, in the order of `total`. So every update of a total also updates its rank, without another
+write; the service charges two units for the index if the total has changed. A total without a place
+is in no index and costs nothing more.
 
     board of a namespace    attribute `ranked`, index `ranks`; the materializer gives new totals
                             their place and takes it away, in the very update of the total
@@ -36,7 +36,7 @@ from countledger.ledger.expressions import (
 from countledger.ledger.limits import FORMAT
 from countledger.ledger.operations import Query, Update
 
-# Each is a query of half a read unit, and room for five hundred moved totals a second.
+# Each partition costs a query of half a read unit and takes 500 changed totals a second.
 BUCKETS: Final = 4
 _READABLE: Final = AnyOf(Absent("v"), Compare("v", "=", FORMAT))
 
@@ -77,7 +77,7 @@ def group_board(group: str) -> Board:
 
 
 def is_on(item: Item | None) -> bool | None:
-    """Whether a namespace or a group is ranked, by its item; None: nobody ever said so.
+    """Whether a namespace or a group is ranked, by its item; None: it was never set.
 
     Raises:
         CorruptItem: it says something else.
@@ -94,7 +94,7 @@ def is_on(item: Item | None) -> bool | None:
 
 
 def clauses_for(counter: str, *, on: bool | None) -> tuple[Clause, ...]:
-    """What an update of a total also does, by what its namespace says; nothing where it is silent.
+    """The changes that an update of a total adds for the ranking of its namespace; none if unset.
 
     A total that has its place already, or has none to lose, is not touched in the index by this.
     """

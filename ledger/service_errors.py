@@ -52,7 +52,7 @@ _BY_CODE: Final[dict[str, type[CountledgerError]]] = {
     "TransactionConflictException": Throttled,
     "ReplicatedWriteConflictException": Throttled,
     "IdempotentParameterMismatchException": TokenMismatch,
-    # An earlier request with this token is being carried out: its end is not known yet.
+    # An earlier request with this token is under way: its result is not known yet.
     "TransactionInProgressException": Unclear,
 }
 _ADVICE: Final[dict[type[CountledgerError], str]] = {
@@ -84,7 +84,7 @@ _CONFIGURATION: Final = (
     sdk.ConfigParseError,
     sdk.InvalidConfigError,
 )
-# The last one is no error of the service: what came is not in its language.
+# The last one is no error of the service: the answer is not in its format.
 _NO_ANSWER: Final = (
     sdk.ConnectionError,
     sdk.HTTPClientError,
@@ -134,7 +134,7 @@ def _kind_of(error: Exception) -> type[CountledgerError] | None:
     if isinstance(error, _NO_ANSWER):
         return Unreachable if never_sent(error) else Unclear
     if isinstance(error, sdk.BotoCoreError):
-        # It never left this machine: a name that cannot be, a part of the SDK that is missing.
+        # It never left this machine: an invalid name, or a missing part of the SDK.
         return SetupError
     return None
 
@@ -155,11 +155,11 @@ def _from_answer(what: str, error: sdk.ClientError) -> CountledgerError:
     if code == "ValidationException":
         message = error.response["Error"].get("Message", "")
         if _OTHER_SCHEMA in message:
-            # A matter of set-up, not of the one item: it would fail for every other one as well.
+            # A matter of set-up, not of this item: it would fail for every other item as well.
             return _explain(TableNotFound, what, error)
         if any(words in message.lower() for words in _OVERFLOW):
             return _explain(SumOverflow, what, error)
-    # botocore takes the status for the code where the answer is not in the service's words.
+    # botocore uses the status as the code if the answer is not in the service's format.
     foreign = code.isdigit()
     if (foreign or status >= _SERVER_FAULT) and code not in _BY_CODE:
         return _explain(Unclear, what, error)

@@ -65,7 +65,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Check what has bounds."""
         if not 0 < len(self.stack_name) <= _STACK_NAME_MAX_CHARACTERS:
-            rule = f"a stack's name has 1 to {_STACK_NAME_MAX_CHARACTERS} characters"
+            rule = f"the name of a stack has 1 to {_STACK_NAME_MAX_CHARACTERS} characters"
             raise _bad("stack_name", self.stack_name, rule)
         for name, most in (("clock_skew_ms", HOUR_MS), ("replication_bound_ms", DAY_MS)):
             object.__setattr__(self, name, _milliseconds(name, getattr(self, name), most))

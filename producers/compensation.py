@@ -1,9 +1,9 @@
 """Setting a ledger counter to a value: one compensating entry under a key.
 
 The entry carries the difference between the value and the exact sum at that time, and says in its
-note which value was wanted. So the ledger stays a log of changes: nothing is overwritten, and what
-others record meanwhile is kept and counts on top. A retry finds the entry by its key and does not
-add up the ledger again, for by then the sum has moved.
+note which value was set. So the ledger stays a log of changes: nothing is overwritten, and what
+others record meanwhile is kept and counts as well. A retry finds the entry by its key and does not
+compute the difference again, because the sum may have changed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from countledger.ledger.exact import ExactReader
     from countledger.producers.recorder import Recorder
 
-# The name in an entry's note under which the wanted value stands.
+# The name in an entry's note of the value that the counter is set to.
 _NOTE: Final = "set"
 
 
 class Became(StrEnum):
-    """What became of a wish to set a counter."""
+    """The result of a call that sets a counter."""
 
     RECORDED = "recorded"
     DUPLICATE = "duplicate"
@@ -50,7 +50,7 @@ class Correction:
         value: what it was set to.
         delta: what the compensating entry adds; 0 where none was needed.
         became: `recorded` by this call, `duplicate` of one recorded before under this key, or
-            `unchanged`: the sum was that value already, and nothing is remembered of the key.
+        `unchanged`: the sum was that value already; then the key is not stored.
     """
 
     counter: str
@@ -60,7 +60,7 @@ class Correction:
 
 
 def check_value(value: object) -> Amount:
-    """The value that a counter shall have, if it can.
+    """The value that a counter is set to, checked.
 
     Raises:
         BadDelta: it is no exact number, or has more digits than an amount may have.
@@ -107,7 +107,10 @@ class Compensator:
             check_key(key)
         noted = check_note(note or {})
         if _NOTE in noted:
-            raise BadNote(f"the note's name {_NOTE!r} is taken: it tells which value was wanted")
+            raise BadNote(
+                f"the note's name {_NOTE!r} is reserved for the value that the call sets: "
+                "take another name"
+            )
         there = self._there(counter, key)
         if there is not None:
             return _judged(counter, wanted, there)
@@ -124,7 +127,7 @@ class Compensator:
         try:
             receipt = self.recorder.record(event)
         except IdempotencyKeyReused:
-            # Somebody with the same key was faster, and found another sum.
+            # Another call with the same key was faster, and read another sum.
             there = self._there(counter, key)
             if there is None:
                 raise
@@ -141,12 +144,12 @@ class Compensator:
 
 
 def _judged(counter: str, wanted: Amount, there: Item) -> Correction:
-    """What an entry that is there already says of this wish."""
+    """The outcome when an entry with this key exists."""
     was = (there.get("note") or {}).get(_NOTE)
     if was != amount.to_text(wanted):
         used = "another entry" if was is None else f"setting it to {was}"
         raise IdempotencyKeyReused(
             f"idempotency key {there.get('key')!r} of counter {counter!r} was used for {used}, and "
-            f"now comes to set it to {amount.to_text(wanted)}: a new wish needs a new key"
+            f"now comes to set it to {amount.to_text(wanted)}: give another call another key"
         )
     return Correction(counter, wanted, require_amount(there, "delta"), Became.DUPLICATE)

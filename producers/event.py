@@ -1,4 +1,4 @@
-"""What an app emits, the entry that is made of it, and the receipt that it gets back."""
+"""An app's event, the entry that is made of it, and the receipt that the app gets back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of a counter, as an app emits it; valid at birth.
+    """One change of a counter, as an app emits it; checked when it is made.
 
     Attributes:
         counter: the counter's name: `namespace:rest`, or a plain name in namespace `default`.
@@ -48,7 +48,7 @@ class Event:
     note: Mapping[str, str] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        """Refuse at birth, and settle the one spelling of the delta."""
+        """Check the event, and normalise the delta."""
         keys.check_counter(self.counter)
         object.__setattr__(self, "delta", parse_delta(self.delta))
         if self.key is not None and not isinstance(self.key, IdempotencyKey):
@@ -60,11 +60,11 @@ class Event:
 
 
 def make_entry(event: Event, *, now_ms: int, origin: str, new_id: Callable[[int], str]) -> Entry:
-    """The entry of an event: made once, sent as often as it takes.
+    """The entry of an event: made once, sent again until it is acknowledged.
 
     Args:
         event: what to record.
-        now_ms: the time at which it is made, where its key does not tell.
+        now_ms: the time at which it is made, if its key has none.
         origin: the region where it is made.
         new_id: makes an id for a millisecond, for events without a key.
     """
@@ -105,10 +105,10 @@ class Receipt:
 
 
 def unacknowledged(entry: Entry, why: object, place: str = "ledger") -> Unacknowledged:
-    """An entry of which nobody can tell whether it is in; it carries itself, to be sent again."""
+    """The error of an entry that may be in the ledger or not; it carries the entry for a resend."""
     return Unacknowledged(
         f"entry {entry.id} of counter {entry.counter!r} was not acknowledged ({why}); it may or "
-        f"may not be in the {place}: resend this very entry, it cannot count twice",
+        f"may not be in the {place}: resend exactly this entry, it cannot count twice",
         entry,
     )
 
@@ -138,7 +138,7 @@ def complete(
 
 
 def judge_existing(entry: Entry, stored: Item) -> Receipt:
-    """What an entry that is there already means for this one.
+    """The receipt of an entry whose id exists in the ledger.
 
     Raises:
         IdempotencyKeyReused: it carries another delta.

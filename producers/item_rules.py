@@ -1,4 +1,4 @@
-"""What of an app's own items DynamoDB can store, and what tells one stored item from another."""
+"""Which of an app's own items DynamoDB can store, and how stored items are compared."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def check_item(item: object, *, besides: Iterable[str] = ()) -> None:
 
 
 def _stored_size(name: str, value: object) -> int:
-    """About what a value takes in its stored form.
+    """About how many bytes a value takes in its stored form.
 
     Raises:
-        BadItem: it has none.
+        BadItem: DynamoDB cannot store it.
     """
     try:
         return _size(encode_value(value))  # what JSON cannot carry has no UTF-8 either
@@ -89,16 +89,18 @@ def check_key(key: object) -> None:
         BadItem: naming the attribute and what is wrong with it.
     """
     if not isinstance(key, Mapping) or len(key) not in (1, 2):
-        raise BadItem(f"a key {shown(key)} is no mapping of one or two attributes")
+        raise BadItem(f"a key {shown(key)} is not a mapping of one or two attributes")
     check_names("key attribute", key)
     for name, value in key.items():
         empty = value in ("", b"")
         if not isinstance(value, _KEYS) or isinstance(value, bool) or empty:
-            raise BadItem(f"key attribute {name!r} = {shown(value)} is no text, integer or binary")
+            raise BadItem(
+                f"key attribute {name!r} = {shown(value)} is not a text, an integer or a binary"
+            )
 
 
 def as_stored(item: Mapping[str, object]) -> dict[str, Any]:
-    """What of an item tells it from another one, whatever its values were spelled like."""
+    """A form in which equal items are equal, however their values were written."""
     return {name: _worth(encode_value(value)) for name, value in item.items() if value is not None}
 
 

@@ -1,7 +1,7 @@
-"""Items of an app's own tables, written together with something of ours.
+"""Items of an app's own tables, written in one transaction with items of countledger.
 
-Each write knows its refusal, and whether it stands as it would leave it: that is how a retry is
-told from a conflict.
+Each write knows the error of its refusal, and whether an item is as the write would leave it: this
+distinguishes a retry from a conflict.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """A new item in an app's own table; refused if there is one with its key.
+    """A new item in an app's own table; refused if an item with its key exists.
 
     Attributes:
         table: the table's name.
@@ -39,7 +39,7 @@ class NewItem:
     key: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the values."""
         check_names("table", [self.table])
         check_names("key attribute", self.key)
         check_item(self.item)
@@ -57,7 +57,7 @@ class NewItem:
         return Put(self.table, dict(self.item), Absent(self.key[0]))
 
     def done(self, found: Item | None) -> bool:
-        """Whether it is there already, with these attributes."""
+        """Whether the item exists, with these attributes."""
         return found is not None and as_stored(found) == as_stored(self.item)
 
     def refused(self, _found: Item | None) -> ItemInTheWay:
@@ -67,7 +67,7 @@ class NewItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """Attributes of an item of an app's own table; refused if it is not there, or not as expected.
+    """Attributes of an item of an app's own table; refused if it is absent or not as expected.
 
     Attributes:
         table: the table's name.
@@ -76,7 +76,7 @@ class ItemChange:
         expected: attributes that it must have.
 
     Raises:
-        BadItem: a value cannot be stored, or nothing is to be set.
+        BadItem: a value cannot be stored, or no attribute is given.
     """
 
     table: str
@@ -85,7 +85,7 @@ class ItemChange:
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the values."""
         check_names("table", [self.table])
         check_key(self.key)
         if not self.values or set(self.values) & set(self.key):
@@ -107,7 +107,7 @@ class ItemChange:
         return Update(self.table, self.place[1], clauses, _as_expected(self.key, self.expected))
 
     def done(self, found: Item | None) -> bool:
-        """Whether the attributes are as they are to be."""
+        """Whether the item has these attributes."""
         return found is not None and all(
             as_stored({name: found.get(name)}) == as_stored({name: value})
             for name, value in self.values.items()
@@ -120,7 +120,7 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True)
 class ItemDeletion:
-    """An item to remove from an app's own table; refused if it is not there, or not as expected.
+    """An item to delete from an app's own table; refused if it is absent or not as expected.
 
     Attributes:
         table: the table's name.
@@ -128,7 +128,7 @@ class ItemDeletion:
         expected: attributes that it must have.
 
     Raises:
-        BadItem: the key, or what is expected, cannot be.
+        BadItem: the key or an expected attribute is not valid.
     """
 
     table: str
@@ -136,7 +136,7 @@ class ItemDeletion:
     expected: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the values."""
         check_names("table", [self.table])
         check_key(self.key)
         check_item(self.expected)
@@ -151,7 +151,7 @@ class ItemDeletion:
         return Delete(self.table, self.place[1], _as_expected(self.key, self.expected))
 
     def done(self, found: Item | None) -> bool:
-        """Whether it is gone."""
+        """Whether the item does not exist."""
         return found is None
 
     def refused(self, found: Item | None) -> ItemInTheWay:
@@ -163,7 +163,7 @@ OwnWrite: TypeAlias = NewItem | ItemChange | ItemDeletion
 
 
 def _as_expected(key: Mapping[str, object], expected: Mapping[str, object]) -> Condition:
-    """The item is there, and has these attributes."""
+    """The item exists and has these attributes."""
     held = {**dict(list(key.items())[:1]), **expected}
     return AllOf(
         *(

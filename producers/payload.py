@@ -1,4 +1,4 @@
-"""An event as JSON: the border where texts from outside become events."""
+"""An event as JSON: texts from outside become events here."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def load_object(line: str | bytes) -> dict[str, Any]:
         value = json.loads(
             line,
             object_pairs_hook=_object,
-            # Decimals stay exact: a float never comes into being.
+            # Decimals stay exact: no number becomes a float.
             parse_float=_number,
             parse_int=_number,
             parse_constant=_refuse_constant,
@@ -139,16 +139,16 @@ def load_object(line: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadPayload(f"the line is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BadPayload(f"the line is no object (it is {shown(value)})")
+        raise BadPayload(f"the line is not a JSON object (it is {shown(value)})")
     return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a field that stands there twice, nobody can say which one was meant."""
+    """Refuse an object that names a field twice: it is not clear which value is meant."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{shown(name)} stands there twice")
+            raise ValueError(f"{shown(name)} is named twice: name each field once")
         found[name] = value
     return found
 

@@ -1,8 +1,8 @@
 """The recorder: events become entries in the ledger, each exactly once.
 
-One event goes by a conditional put, whose failure brings the entry that is there: the same delta
-is a duplicate, another one a reused key. Of many events, those without a key go by batches of 25:
-they need no condition, for an identical put over itself changes nothing.
+One event is a conditional put. If it fails, its answer has the existing entry: the same delta is a
+duplicate, another delta a reused key. Many events without a key are sent in batches of 25: they
+need no condition, because putting an identical entry again changes nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Recorder:
     Attributes:
         sender: brings entries to the ledger.
         region: where this process works; every entry says so.
-        clock: tells the time at which an entry is made.
+        clock: gives the time at which an entry is made.
         new_id: makes an id for a millisecond.
     """
 
@@ -60,7 +60,7 @@ class Recorder:
 
         Raises:
             IdempotencyKeyReused: its key was used with another delta.
-            KeyExpired, ClockSkew: its key was made too long ago, or lies ahead.
+            KeyExpired, ClockSkew: its key was made too long ago, or is dated ahead.
             NamespaceUnknown, WrongKind: its counter cannot be used like this.
             Unacknowledged: no attempt was answered clearly; `resend` the entry that it carries.
         """
@@ -77,8 +77,8 @@ class Recorder:
     def record_many(self, events: Iterable[Event]) -> list[Outcome]:
         """Record many events, several at a time: one write unit for each KB of each.
 
-        All of them are sent before this returns. The order among them is not kept on the way, sums
-        do not need it; but of several with one key the first is the one that is recorded.
+        All of them are sent before this returns. They may be written in any order (the sum is the
+        same); but of several with one key the first is recorded.
 
         Args:
             events: any number of them; they are gathered first. If gathering them fails, nothing
@@ -86,8 +86,8 @@ class Recorder:
 
         Returns:
             One outcome for each event, in their order: a receipt, or the error of this event as a
-            value. Where something that concerns every event struck on the way (a `SetupError`), it
-            is the outcome of each event that it stopped.
+            value. If an error that concerns every event (a `SetupError`) occurs after some were
+            sent, it is the outcome of each event that it stopped.
 
         Raises:
             SetupError: no table, no permission, nothing reachable; no event was recorded.
@@ -98,7 +98,7 @@ class Recorder:
     def record_stream(self, events: Iterable[Event]) -> Iterator[Outcome]:
         """As `record_many` for events of any number, 200 at a time.
 
-        It writes only while it is iterated: what is not asked for is not sent.
+        It writes only while it is iterated: an event whose outcome is not fetched may not be sent.
 
         Yields:
             One outcome for each event, in their order: a receipt, or the error of this event alone
@@ -106,8 +106,8 @@ class Recorder:
 
         Raises:
             SetupError: what concerns every event: no table, no permission, nothing reachable. If it
-                struck on the way, it is raised after the outcomes of all events that had been sent;
-                it is also the outcome of each event of their group that it stopped.
+            occurs after some were sent, it is raised after the outcomes of all those events; it
+            is also the outcome of each event of their group that it stopped.
         """
         feed = iter(events)
         with ThreadPoolExecutor(_SENDERS, "countledger-recorder") as pool:

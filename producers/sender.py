@@ -77,7 +77,7 @@ class AddressedEntry:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """Where a batch is: what is still to be sent, and what became of the rest.
+    """The state of a batch: the entries to be sent, and the outcomes of the others.
 
     Attributes:
         pending: by their number in the batch.
@@ -100,8 +100,8 @@ class Sender:
     Attributes:
         dynamo: a DynamoDB client whose SDK does not retry.
         table: the table `ledger`.
-        namespaces: tell spread and horizon.
-        clock: tells the time of every attempt.
+        namespaces: give spread and horizon.
+        clock: gives the time of every attempt.
         random: what the jitter is drawn from.
         backoff: how often an entry is sent, and how long between.
         clock_skew_ms: how far ahead of this clock an entry may be dated.
@@ -120,7 +120,7 @@ class Sender:
 
         Raises:
             IdempotencyKeyReused: its key was used with another delta.
-            KeyExpired, ClockSkew: it was made too long ago, or lies ahead.
+            KeyExpired, ClockSkew: it was made too long ago, or is dated ahead.
             Unacknowledged: no attempt was answered clearly, or one was not and a later one failed.
         """
         return run(self.sending(entry), self._perform)
@@ -278,7 +278,7 @@ class Sender:
 
 
 def sender_of(connection: Connection, namespaces: Namespaces) -> Sender:
-    """What brings entries to the ledger of a stack."""
+    """The sender of a stack's ledger."""
     return Sender(
         connection.dynamo("none"),
         connection.setting("ledger_table"),
@@ -293,7 +293,7 @@ def _give_up_batch(exhausted: Exhausted[BatchProgress]) -> BatchProgress:
 
 
 def _not_recorded(entry: Entry, exhausted: Exhausted[Any]) -> CountledgerError:
-    """The error of an entry: with the entry itself where sending it again is the thing to do."""
+    """The error of an entry; it carries the entry if the entry is to be sent again."""
     if not exhausted.maybe_applied and not isinstance(exhausted.error, Throttled):
         return exhausted.error
     return unacknowledged(entry, exhausted.error)

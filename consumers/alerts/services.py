@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from countledger.consumers.alerts.rule import Target
     from countledger.ledger.connection import Connection
 
+__all__ = ["Alerts", "ConnectedServices", "ServicePublisher", "Targets", "alerts_of"]
+
 
 @dataclass(frozen=True)
 class ConnectedServices:

@@ -70,7 +70,7 @@ def logged_row(logged: LoggedAlert) -> Row:
 
 
 def logged_document(logged: LoggedAlert) -> Row:
-    """An alert of the log for a program: the message, when it was told, why it was not taken."""
+    """An alert of the log for a program: the message, its time, and why it was refused."""
     return {
         **_message(logged.alert),
         "published_at": logged.published_at,

@@ -281,12 +281,12 @@ def apply(
 
 
 def _at(options: Options, evaluate_in: str | None) -> Options:
-    """The options, working in the region where a rule is evaluated: there it is kept."""
+    """The options for the region that evaluates the rule, which also stores it."""
     return options if evaluate_in is None else replace(options, region=evaluate_in)
 
 
 def _show_changed(options: Options, alerts: Alerts, rule: Rule, *, now: bool) -> None:
-    """A rule that was written, and what it tells at once."""
-    told = {"published now": alerts.initial_scan(rule)} if now else {}
-    document = {name.replace(" ", "_"): count for name, count in told.items()}
-    show(options, [{**rule_row(rule), **told}], {**rule_document(rule), **document})
+    """Show a rule that was written, and the alerts that were published at once."""
+    extra = {"published now": alerts.initial_scan(rule)} if now else {}
+    document = {name.replace(" ", "_"): count for name, count in extra.items()}
+    show(options, [{**rule_row(rule), **extra}], {**rule_document(rule), **document})

@@ -76,7 +76,7 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """Stand in front of every command."""
+    """Parse the options of all commands."""
 
 
 BAD_USAGE: Final = 2
@@ -86,9 +86,9 @@ BROKEN_PIPE: Final = 141
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and say what came of it."""
+    """Run one command and return its exit code."""
     try:
-        # Asked for with a return value, so that only this function turns errors into codes.
+        # The app returns its code, so that only this function turns errors into codes.
         code = app(args=list(arguments), prog_name="countledger", standalone_mode=False)
         sys.stdout.flush()
     except (OutputClosed, BrokenPipeError):
@@ -127,6 +127,6 @@ def _complain_of_usage(error: TyperException) -> int:
 
 
 def _drop_output() -> int:
-    """Whoever read the output is gone; keep the interpreter from trying to flush it again."""
+    """The reader of the output is gone: prevent another flush by the interpreter."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE

@@ -132,7 +132,7 @@ def _recover_progress(options: Options) -> int:
         return 0
     show_rows({"shard": shard} for shard in mended)
     if mended:
-        notice(f"{len(mended)} shard(s) go on; now run `countledger repair --all`")
+        notice(f"{len(mended)} shard(s) continue; now run `countledger repair --all`")
     else:
         notice("no stream shard has lost its progress")
     return 0

@@ -56,7 +56,7 @@ def pace_of(
     now_ms: int,
     least_ms: int = SPAN_MIN_MS,
 ) -> Pace | None:
-    """The pace that the progress of the stream's shards tells; None: too little is known. Pure.
+    """The pace of entries, from the progress of the stream's shards; None: too few data. Pure.
 
     Progress counts a shard from its beginning. Of those that began within the day all that they
     counted was made since the first of them began.
@@ -65,7 +65,7 @@ def pace_of(
         progress: of shards.
         begun_ms: when the first record was made that the stream still shows of a shard.
         now_ms: the time.
-        least_ms: what is told by less than that tells nothing of a day.
+        least_ms: a shorter span is too short for a rate per day.
     """
     whole = [one for one in progress if begun_ms.get(one.shard, 0) > now_ms - _SHOWN_WHOLE_MS]
     records = sum(one.records for one in whole)

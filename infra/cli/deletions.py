@@ -57,7 +57,7 @@ def delete(
     sequences are deleted by the first call. The exit code is 1 while anything is left to delete.
 
     Examples:
-      countledger delete likes:post-1                    [dim]asks for the name[/dim]
+      countledger delete likes:post-1                    [dim]prompts for the name[/dim]
       countledger delete likes:post-1 --yes likes:post-1
       countledger delete --namespace likes               [dim]can be interrupted[/dim]
       countledger delete likes:post-1 --cancel
@@ -84,7 +84,7 @@ def _confirm(names: list[str], namespace: str | None, yes: str | None) -> None:
             )
         what = f"{len(names)} counter(s)" if namespace is None else "all counters of the namespace"
         yes = typer.prompt(
-            f"This deletes {what}; it cannot be undone. Type {wanted!r} to go on", err=True
+            f"This deletes {what}; it cannot be undone. Type {wanted!r} to continue", err=True
         )
     if yes != wanted:
         raise BadUsage(f"{yes!r} is not {wanted!r}: nothing was deleted")

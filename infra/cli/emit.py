@@ -167,7 +167,7 @@ class Lines:
         return self._numbers.popleft()
 
     def report(self, number: int, error: CountledgerError) -> None:
-        """Tell the user of a line that was not recorded, and why."""
+        """Report a line that was not recorded, and the reason."""
         self.bad += 1
         notice(f"line {number}: {error}")
 

@@ -144,7 +144,7 @@ def require_engine() -> None:
 
 
 def export_lines(wanted: Mapping[str, str], current: Mapping[str, str]) -> Iterator[str]:
-    """What a shell must be told to work on a stack.
+    """The commands that make a shell work on a stack.
 
     Args:
         wanted: the variables to set.

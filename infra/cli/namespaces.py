@@ -60,9 +60,9 @@ def create(
         str | None, typer.Option(help="A sentence for people.", show_default=False)
     ] = None,
 ) -> None:
-    """Make a namespace with other settings than the defaults.
+    """Create a namespace with other settings than the defaults.
 
-    Making it again with the same settings is no error; with others it is refused.
+    A second call with the same settings is no error; with other settings it is refused.
 
     Examples:
       countledger namespace create likes --description "hearts on posts"

@@ -39,7 +39,7 @@ _EMPTY_CELL: Final = "-"
 
 
 class OutputClosed(Exception):
-    """Whoever read the output has gone.
+    """The reader of the output has gone.
 
     Typer would turn a BrokenPipeError into exit code 1, which means something else here.
     """
@@ -84,7 +84,7 @@ def show_json_line(document: object) -> None:
 
 
 def hand_over() -> None:
-    """Let whoever reads the output have all that was printed, now."""
+    """Flush the output."""
     try:
         sys.stdout.flush()
     except BrokenPipeError as error:
@@ -97,8 +97,8 @@ def show_text(text: str) -> None:
 
 
 def notice(text: str) -> None:
-    """Tell a person something that is not the result."""
-    print(text, file=sys.stderr)  # noqa: T201 - this is the terminal's dynamo
+    """Print a message that is not part of the result to stderr."""
+    print(text, file=sys.stderr)  # noqa: T201 - this is the terminal
 
 
 def _line(text: str, end: str = "\n") -> None:

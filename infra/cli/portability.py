@@ -188,7 +188,7 @@ class _Reading:
         return self._numbers.pop(0)
 
     def report(self, number: int, error: CountledgerError) -> None:
-        """Tell of a line that was not written, and why."""
+        """Report a line that was not written, and the reason."""
         self.bad += 1
         self.worst = max(self.worst, FINDINGS if isinstance(error, BadInput) else error.exit_code)
         notice(f"line {number}: {error}")

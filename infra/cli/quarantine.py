@@ -149,7 +149,7 @@ def discard(
     *,
     everything: Everything = False,
     source: Of = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not prompt for confirmation.")] = False,
     by: By = None,
 ) -> int:
     """Remove records without counting them. They stay readable for ninety days, with your name.
@@ -168,7 +168,7 @@ def discard(
 
 
 def _ask(number: int) -> None:
-    """Ask for confirmation.
+    """Prompt for confirmation.
 
     Raises:
         BadUsage: the input is not a terminal.

@@ -133,7 +133,7 @@ class _NamedRule(RuleText):
 
 
 class _AlertsFile(BaseModel):
-    """A settings file; other sections are not ours to judge."""
+    """A settings file; other sections are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -234,7 +234,7 @@ class ScheduleText(BaseModel):
 
 
 class _SchedulesFile(BaseModel):
-    """A settings file; other sections are not ours to judge."""
+    """A settings file; other sections are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 

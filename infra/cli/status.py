@@ -83,7 +83,7 @@ def _nothing(options: Options, name: str, reason: str) -> int:
 
 
 def _running_here(options: Options, name: str) -> Running | None:
-    """The stack of this machine, unless the options ask for another place."""
+    """The stack of this machine, unless the options name another one."""
     elsewhere = options.profile or options.region or options.endpoint_url
     if elsewhere or not engine_is_installed():
         return None
@@ -123,11 +123,11 @@ def show_facts(facts: Facts, found: Sequence[StatusFinding], running: Running | 
 
 def document(facts: Facts, found: Sequence[StatusFinding]) -> dict[str, Any]:
     """The same for programs; times are ISO 8601 as everywhere, ages and counts are numbers."""
-    told = _times(asdict(facts))
+    texts = _times(asdict(facts))
     return {
         "healthy": not found,
         "findings": [asdict(one) for one in found],
-        **told,
+        **texts,
     }
 
 

@@ -37,7 +37,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 
 def _by(default: object) -> str:
-    """How help tells a default that holds for one method alone."""
+    """The help text of a default that holds for one method only."""
     return f"[dim]By default {default}[/dim]"
 
 
@@ -199,7 +199,7 @@ def delete(
 
 
 def _ask(shown: StrictCounter) -> None:
-    """Ask for confirmation at the terminal.
+    """Prompt for confirmation at the terminal.
 
     Raises:
         BadUsage: stdin is not a terminal.

@@ -267,7 +267,7 @@ def parse_change(text: str) -> tuple[str, Amount]:
 
     Raises:
         BadUsage: there is no `=` in it.
-        BadDelta: what stands behind it is no number, or 0.
+        BadDelta: the text after `=` is not a number, or it is 0.
     """
     counter, equals, delta = text.rpartition("=")
     if not equals:
@@ -276,12 +276,12 @@ def parse_change(text: str) -> tuple[str, Amount]:
 
 
 def answer(outcome: StrictOutcome, asked: Row) -> ChangeAnswer:
-    """What is said of an outcome of all that was asked for together."""
+    """The answer to the outcome of several changes in one transaction."""
     refused = isinstance(outcome, BoundReached)
-    told = answer_to_change(outcome, outcome.asked if isinstance(outcome, BoundReached) else 0)
+    found = answer_to_change(outcome, outcome.asked if isinstance(outcome, BoundReached) else 0)
     dropped = {"counter", "delta", "value"} if not refused else set()
-    rest = {name: fact for name, fact in told.facts.items() if name not in dropped}
-    return replace(told, facts={"status": rest.pop("status"), **asked, **rest})
+    rest = {name: fact for name, fact in found.facts.items() if name not in dropped}
+    return replace(found, facts={"status": rest.pop("status"), **asked, **rest})
 
 
 def _identity(key: str, at: str | None) -> str | IdempotencyKey:

@@ -121,10 +121,10 @@ def follow(  # noqa: PLR0917 - what to watch, how, and for how long
     lasting_ms: int | None,
     clock: Clock,
 ) -> None:
-    """Look, show, wait; a look that fails is told, and the next one is due.
+    """Read, show, wait; report a read that fails, and go on with the next.
 
     Raises:
-        CountledgerError: what concerns every look: no table, no permission, a name that is none.
+        CountledgerError: what every read would raise: no table, no permission, an invalid name.
     """
     watching = WatchState()
     begun_ms = clock.now_ms()

@@ -1,4 +1,4 @@
-"""What a watcher of totals has seen: values, rates, what is new. Pure; the clock is handed in."""
+"""What a watcher of totals has seen: values, rates, what is new. Pure: callers give the time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class WatchState:
     _known: set[str] | None = None
 
     def look(self, totals: Mapping[str, Total], now_ms: int) -> list[WatchedCounter]:
-        """Take in totals; those that changed since the look before, at the first look all."""
+        """Add totals; return those that changed since the last call, at the first call all."""
         changed: list[WatchedCounter] = []
         for name, total in totals.items():
             before = self.seen.get(name)
@@ -64,9 +64,9 @@ class WatchState:
         return changed
 
     def hear(self, logged: Iterable[LoggedAlert]) -> list[LoggedAlert]:
-        """Take in the newest alerts of the log; those that are new, oldest first.
+        """Add the newest alerts of the log; return the new ones, oldest first.
 
-        What lies there at the first time is not.
+        Alerts that are in the log at the first call are not new.
         """
         found = list(logged)
         known = self._known

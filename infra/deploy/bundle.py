@@ -195,7 +195,7 @@ def pack(files: dict[str, bytes]) -> Bundle:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, wherever it is built: its modes count
+            entry.create_system = 3  # Unix, on any system: its modes count
             entry.external_attr = _MODE << 16
             archive.writestr(entry, files[name])
     return Bundle(buffer.getvalue(), unzipped_bytes, len(files))

@@ -150,7 +150,7 @@ def _leading_keys(request: dict[str, Any]) -> Iterator[tuple[str, dict[str, str]
 def patch_iam_batches_of_messages() -> None:
     """Who may send, publish, delete or hide a message may do so with ten at once.
 
-    MiniStack asks for actions that IAM does not know.
+    MiniStack requires actions that IAM does not know.
     """
     plain = iam_actions.extract_iam_action
 

@@ -114,7 +114,7 @@ class Pump:
             now_s: the clock that closes windows.
 
         Raises:
-            TemplateUnsupported: the settings ask for something that it cannot play.
+            TemplateUnsupported: the settings require a feature that it does not simulate.
         """
         if settings.record_age_s != -1:
             raise TemplateUnsupported("the pump knows no MaximumRecordAgeInSeconds but -1")

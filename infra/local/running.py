@@ -1,6 +1,6 @@
 """A local stack in the background: what its supervisor writes down, and its processes.
 
-Processes of ours are found and ended, and only of ours.
+Only processes of this project are found and ended.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _PAUSE_S: Final = 0.02
 
 
 def processes_under(home: Path) -> list[psutil.Process]:
-    """The processes of this user whose temporary directory is `home` or lies in it.
+    """The processes of this user whose temporary directory is `home` or inside it.
 
     That directory is made for one engine or one supervisor, and all its processes inherit it: they
     are found also when their parent was killed, and no recycled process id can be taken for one of

@@ -162,7 +162,7 @@ class LocalStack:
 
     def client(
         self, service: str, credentials: Credentials = ROOT, *, config: Config | None = None
-    ) -> Any:  # noqa: ANN401 - the caller knows which client it asks for
+    ) -> Any:  # noqa: ANN401 - the caller knows the type of the client
         """A client of the engine; by default as the root user."""
         # A proxy of the user's network has no way to our loopback.
         plain = Config(proxies={}, retries={"mode": "standard", "total_max_attempts": 3})

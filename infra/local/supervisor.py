@@ -1,7 +1,7 @@
 """The process behind `countledger up`: owns engine and pump until it is stopped.
 
-Run by `background.py`. It writes its state into its temporary directory, and tells that it is ready
-through a pipe whose end it inherits.
+Run by `background.py`. It writes its state into its temporary directory, and reports through an
+inherited pipe that it is ready.
 """
 
 import logging

@@ -96,8 +96,8 @@ class Importer:
     def outcomes(self, lines: Iterable[ExportLine]) -> Iterator[Outcome]:
         """Write the lines in their order, those of ledgers many at a time; one outcome for each.
 
-        One write unit for each counter of a ledger; what its making costs for a strict one. A line
-        of what an export could not read has an error, for nothing is imported of it.
+        One write unit for each counter of a ledger; creating a strict one costs as by hand. A line
+        for a counter that the export could not read results in an error.
         """
         waiting: list[CounterLine] = []
         for line in lines:

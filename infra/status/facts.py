@@ -166,7 +166,7 @@ class Facts:
     Attributes:
         at_ms: when it was gathered, ms since the epoch.
         stack: the stack; None: it could not be asked about.
-        unseen: what could not be looked at, and why.
+        unseen: what could not be read, and why.
     """
 
     at_ms: int

@@ -48,7 +48,7 @@ _ADVICE: Final = {
     ),
     "AlertDeadLetters": (
         "alerts that their bus or topic did not take",
-        "mend the target, then `countledger alert resend`",
+        "correct the target, then `countledger alert resend`",
     ),
     "CompactionFailures": (
         "counters that could not be compacted in several attempts",
@@ -93,7 +93,9 @@ def _findings(facts: Facts) -> Iterator[StatusFinding]:
     for schedule in facts.schedules:
         yield from _of_schedule(schedule, facts.at_ms)
     for what, why in facts.unseen.items():
-        yield StatusFinding(what, f"could not be looked at: {why}", "mend that, and look again")
+        yield StatusFinding(
+            what, f"could not be read: {why}", "correct that, then run status again"
+        )
 
 
 def _of_stack(stack: StackFact) -> Iterator[StatusFinding]:
@@ -152,7 +154,7 @@ def _of_quarantine(fact: QuarantinedFact) -> Iterator[StatusFinding]:
     oldest = show_duration(_whole_seconds(fact.oldest_ms))
     yield StatusFinding(
         f"quarantine of {fact.source}",
-        f"waiting for a person: {count}, the oldest for {oldest}",
+        f"action required: {count}, the oldest for {oldest}",
         f"`countledger quarantine list --source {fact.source}`, then resend or discard",
     )
 

@@ -108,7 +108,7 @@ class Gathering:
 
     def _stack(self) -> StackFact:
         name = self._connection.settings.stack_name
-        # Asked for first, since it knows what to say of a stack that is not there.
+        # First, because its error for a missing stack is the clearest.
         _ = self._connection.outputs
         with translated(f"DescribeStacks of {name!r}"):
             found: Any = self._connection.stacks().describe_stacks(StackName=name)["Stacks"][0]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Claim:
     """A value within a scope, and who has or wants it.
 
-    Two values are the same if their bytes are: whoever wants `Ann@x.org` and `ann@x.org` to be one
-    folds them first.
+    Two values are the same if their bytes are: to make `Ann@x.org` and `ann@x.org` one value,
+    fold the case first.
 
     Attributes:
         scope: within which the value is unique, as `user-email`: 1 to 255 bytes, no `#`.
@@ -48,7 +48,7 @@ class Claim:
     claim_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the parts of the claim."""
         check_value(self.scope, self.value)
         _check_text("owner", self.owner, OWNER_MAX_BYTES)
         if self.claim_id is not None:
@@ -56,7 +56,7 @@ class Claim:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The value as a combination, of one part maybe."""
+        """The parts of the value; a text is one part."""
         return parts_of(self.value)
 
     @property
@@ -74,7 +74,7 @@ class Taking:
         claim: what is claimed, and for whom.
         claim_id: the id that the claim gets.
         now_ms: when.
-        again: whether a claim that its owner has already is accepted as it is, not refused.
+        again: whether a claim that its owner has already is accepted unchanged, not refused.
     """
 
     table: str
@@ -108,7 +108,7 @@ class Taking:
         return Update(self.table, dict(self.claim.key), clauses, AnyOf(free, AllOf(*mine)))
 
     def done(self, found: Item | None) -> bool:
-        """Whether its owner has it, under the id that was asked for if there is one."""
+        """Whether the owner has the value, by the claim with the given id if one was given."""
         if found is None or owner_of(found) != self.claim.owner:
             return False
         return self.claim.claim_id in (None, id_of(found))
@@ -124,12 +124,12 @@ class Freeing:
 
     Attributes:
         table: the table `counters`.
-        claim: what is to be free, and who has it.
+        claim: the value to free, and its owner.
         claim_id: the id of the claim to delete.
         seen: whether the owner is known to have had that claim: the caller named it, or this call
             has read it. If not, the id is new and no claim has it, so the write is refused.
-        moved: whether its owner takes another value instead: then that one tells whether it was
-            done before, whoever has the old value since.
+        moved: whether the owner takes another value instead: then the new value's claim shows
+        whether it was done before, whoever has the old value since.
     """
 
     table: str
@@ -180,7 +180,7 @@ def owner_of(item: Item) -> str:
     """Who owns the value of a claim that is stored.
 
     Raises:
-        CorruptItem: it does not tell.
+        CorruptItem: the item has no owner.
         NewerFormat: a later release wrote it.
     """
     check_format(item)
@@ -208,7 +208,7 @@ def check_value(scope: object, value: object) -> None:
     if "#" in name:
         raise BadClaim(f"scope {shown(scope)} holds a '#', which is reserved")
     if not isinstance(value, str | tuple) or not 0 < len(parts_of(value)) <= TRANSACTION_ACTIONS:
-        raise BadClaim(f"value {shown(value)} is no text and no tuple of 1 to 100 texts")
+        raise BadClaim(f"value {shown(value)} is neither a text nor a tuple of 1 to 100 texts")
     for part in parts_of(value):
         _check_text("value", part, PARTITION_KEY_MAX_BYTES)
     size = len(keys.claim_key(name, parts_of(value))["counter"].encode())

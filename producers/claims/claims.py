@@ -66,10 +66,10 @@ class Claims:
             owner has already, with no new item among them, are written again as they are: True.
 
         Raises:
-            AlreadyClaimed: somebody else has one of the values, or the owner has it under another
+            AlreadyClaimed: another owner has one of the values, or the owner has it under another
                 id than the one that was given; the error names the owner.
             ItemInTheWay: an item of the app's own is not as its write expects.
-            BadClaim, BadItem: no such transaction can be.
+            BadClaim, BadItem: an argument breaks its rule.
             Unclear: no attempt got a clear answer; the same call again is safe.
             Throttled: every attempt was refused for now.
             WrongRegion: this is not the home region.
@@ -83,13 +83,13 @@ class Claims:
         return self._carry_out("to claim", claims, writes, prepare)
 
     def change(self, claim: Claim, to: str | tuple[str, ...], own: Sequence[OwnWrite] = ()) -> bool:
-        """Let an owner have another value instead: four write units, and two for each KB of items.
+        """Replace an owner's value by another: four write units, and two for each KB of items.
 
         One read unit more if the claim is given without its id.
 
         Args:
-            claim: what its owner has; with an id that very claim, else the one that is read.
-            to: the value that it is to have instead, within the same scope.
+            claim: what its owner has; with an id exactly that claim, else the one that is read.
+            to: the new value, within the same scope.
             own: what to write in the same transaction.
 
         Returns:
@@ -97,8 +97,8 @@ class Claims:
 
         Raises:
             NotClaimed: the owner does not have it, or has it by another claim than the one named.
-            AlreadyClaimed: somebody else has the new value; or the old one, and the owner does not
-                have the new one.
+            AlreadyClaimed: another owner has the new value; or has the old one, and the owner does
+            not have the new one.
             ItemInTheWay, BadClaim, BadItem, Unclear, Throttled, WrongRegion: as `take`.
         """
         taken = Claim(claim.scope, to, claim.owner)
@@ -121,7 +121,7 @@ class Claims:
         repeated (by a queue, or after a crash), give the claims that `find` answered with.
 
         Args:
-            claims: what to free, and who has it; with an id that very claim, else what is read.
+            claims: what to free, and its owner; with an id exactly that claim, else what is read.
             own: what to write in the same transaction.
 
         Returns:
@@ -129,9 +129,9 @@ class Claims:
             are claimed by now is left as it is.
 
         Raises:
-            AlreadyClaimed: somebody else has one of those that were given without an id, or a
-                claim of that id belongs to somebody else.
-            NotClaimed: nobody has one of them, and the rest is not done.
+            AlreadyClaimed: another owner has one of the values that were given without an id, or
+            a claim of that id belongs to another owner.
+            NotClaimed: one of the values has no owner; nothing is freed.
             ItemInTheWay, BadClaim, BadItem, Unclear, Throttled, WrongRegion: as `take`.
         """
         what = [*map(self._unseen, claims), *own]
@@ -147,11 +147,11 @@ class Claims:
     def find(self, scope: str, value: str | tuple[str, ...]) -> Claim | None:
         """The claim of a value, with its owner and its id, or None: one read unit.
 
-        Give it to `release` or `change`, which then free this very claim, however often and
+        Give it to `release` or `change`: they then free exactly this claim, however often and
         however late they are called.
 
         Raises:
-            BadClaim: it is no scope, or no value.
+            BadClaim: the scope or the value is not valid.
             CorruptItem: the claim cannot be read.
             WrongRegion: this is not the home region.
         """
@@ -162,7 +162,7 @@ class Claims:
         """Who has a value, or None: one read unit.
 
         Raises:
-            BadClaim: it is no scope, or no value.
+            BadClaim: the scope or the value is not valid.
             WrongRegion: this is not the home region.
         """
         item = self._item(scope, value)
@@ -188,7 +188,7 @@ class Claims:
         ]
 
     def _unseen(self, claim: Claim) -> Freeing:
-        """The deletion of a claim that nobody has: its id is new."""
+        """The deletion of a claim that cannot exist: its id is new."""
         new_id = self.context.new_id(self.context.clock.now_ms())
         return Freeing(self.context.table, claim, new_id, seen=False)
 
@@ -209,7 +209,7 @@ class Claims:
         writes: Sequence[OwnedWrite],
         prepare: Prepare,
     ) -> bool:
-        """Check what is to be written where, and carry it out.
+        """Check the writes, and carry them out.
 
         Args:
             verb: for messages.
@@ -224,7 +224,7 @@ class Claims:
         places = Counter(map(_shown_place, writes))
         twice, times = places.most_common(1)[0]
         if times > 1:
-            raise BadItem(f"two writes of one call are at the same item: {twice}")
+            raise BadItem(f"two writes of one call name the same item: {twice}")
         self._refuse_elsewhere()
         what = f"{verb} {claims[0].scope} {shown_value(claims[0].parts)} for {claims[0].owner!r}"
         return self.context.run(write_all(self.context, what, prepare))

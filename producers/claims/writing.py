@@ -1,4 +1,4 @@
-"""Writes that belong together: all of them or none, and a retry is told from a refusal."""
+"""Writes that belong together: all of them or none. A retry is recognized and is not refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from countledger.ledger.errors import Refused
     from countledger.producers.strict.context import MethodContext
 
-_ADVICE: Final = "call again with the same arguments: what was done already counts as done"
+_ADVICE: Final = "call again with the same arguments: writes that were applied are recognized"
 
 
 class OwnedWrite(Protocol):
@@ -116,7 +116,7 @@ def _send(writes: Sequence[OwnedWrite], token: str) -> Send:
 
 
 def _refuse(met: Sequence[Met]) -> None:
-    """Refuse for what is otherwise than this call would leave it; another owner first.
+    """Refuse for an item that is not as this call would leave it; another owner first.
 
     Writes of claims come before those of an app's own items, and a claim is refused for its owner.
 

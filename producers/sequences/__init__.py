@@ -6,6 +6,6 @@
     append          1 read, 1 write  no gaps: the number is the place of an app's item among others
 
 No number is ever given out twice, whatever fails. Draws of one sequence that follow each other (the
-first acknowledged before the second begins) give growing numbers; of those that overlap nothing is
-said, and numbers from blocks grow within one lease alone.
+first acknowledged before the second begins) give growing numbers. Draws that overlap have no
+promised order, and numbers from blocks grow only within one lease.
 """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from countledger.producers.sequences.collection import Collection
     from countledger.producers.strict.context import MethodContext
 
-_ADVICE: Final = "resume what this error carries: the item cannot be put twice"
+_ADVICE: Final = "resume the item with `sequences.resume(error.pending)`: it cannot be put twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class PendingAppend:
     """An item on its way into its collection.
 
     Attributes:
-        collection: where to.
+        collection: the collection.
         item: the app's own attributes.
-        tag: by which its own call, and whoever resumes it, knows it.
-        in_doubt: the number under which it may be there already; None: it surely is not.
+        tag: by which its own call, and a call that resumes it, recognizes the item.
+        in_doubt: the number under which it may have been put; None: it was not put.
     """
 
     collection: Collection
@@ -72,7 +72,7 @@ class PendingAppend:
 
 @dataclass(frozen=True, slots=True)
 class LookAt:
-    """The number in doubt is to be read; the highest number is another one."""
+    """The number in doubt must be read; the highest number is another one."""
 
     number: int
     highest: int
@@ -98,7 +98,7 @@ class Appending:
         return cls(context, pending, attempts)
 
     def resume(self) -> Numbered:
-        """Look whether an earlier call has put it after the number in doubt; else put it.
+        """Read whether an earlier call has put it after the number in doubt; else put it.
 
         Raises:
             As `carry_out`.
@@ -109,9 +109,9 @@ class Appending:
         """Put it.
 
         Raises:
-            Unnumbered: it may be there or not.
-            Throttled, Unreachable: it is not, and no attempt is left.
-            BadSequence, SequenceExhausted: the collection does not go on.
+            Unnumbered: the item may have been put or not.
+            Throttled, Unreachable: the item was not put, and no attempt is left.
+            BadSequence, SequenceExhausted: the collection has no next number.
         """
         return self.context.run(self._putting())
 
@@ -135,10 +135,10 @@ class Appending:
                                  lost number plus one is a guess: many may have been put since, and
                                  if that number was deleted meanwhile the guess would leave a gap
             throttle, conflict   not put: the highest number is read again
-            no answer            the same, and the number in doubt is read. The item there has this
-                                 call's tag: it is put. Another's: it is not, and never will be.
-                                 Nobody's: again for the same number; whichever request comes first,
-                                 the other one finds the number taken
+            no answer            the same, and the number in doubt is read. This call's tag: the
+                                 item is put. Another tag: it is not put and never will be. No
+                                 item: again for the same number; the second of the two requests
+                                 then finds the number taken
         """
         begin: AppendState = self.pending.collection.highest()
         return attempt(begin, self._request, self._interpret, self._give_up, self.attempts)
@@ -188,7 +188,7 @@ class Appending:
         return Again(self.pending.collection.highest(), verdict.error)
 
     def _after_highest(self, found: Item | None) -> Verdict[AppendState, Numbered]:
-        """The number to go for; unless the item has that one already."""
+        """The number to try; unless the item has that one already."""
         highest = self.pending.collection.number_of(found) if found else 0
         if found and self._is_mine(found):
             return Done(Numbered(highest, found))
@@ -201,8 +201,8 @@ class Appending:
         if found is None:
             raise Unnumbered(
                 f"number {state.number} of table {self.pending.collection.table!r} was deleted "
-                "before this call could see whether it was its own: look for your item, and append "
-                "it if it is gone",
+                "before this call could see whether it was its own: search for your item, and "
+                "append it if it does not exist",
                 replace(self.pending, in_doubt=None),
             )
         if self._is_mine(found):

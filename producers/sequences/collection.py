@@ -1,4 +1,4 @@
-"""Items that are numbered within their collection: where they lie, and how a number is written."""
+"""Items that are numbered within their collection: their keys, and how a number is written."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Collection:
         table: the table's name.
         partition: name and value of the partition key.
         sort: the name of the sort key.
-        prefix: what stands before the number; None: the sort key is a number.
-        digits: how many digits a number has behind the prefix.
-        tag: the attribute by which a call knows its own item after a lost answer (36 bytes).
+        prefix: the text before the number; None: the sort key is a number.
+        digits: how many digits a number has after the prefix.
+        tag: the attribute by which a call recognizes its own item after a lost answer (36 bytes).
 
     Raises:
         BadSequence, BadItem: naming the value and the rule that it breaks.
@@ -54,7 +54,7 @@ class Collection:
     tag: str = TAG_NAME
 
     def __post_init__(self) -> None:
-        """Refuse at birth."""
+        """Check the names and the bounds."""
         check_names("table", [self.table])
         _check_partition(self.partition)
         check_names("attribute", self.own_names)
@@ -79,7 +79,7 @@ class Collection:
         return {self.partition[0]: self.partition[1], self.sort: self._written(number)}
 
     def highest(self) -> Query:
-        """The read of the item with the highest number; whatever is acknowledged is seen."""
+        """The read of the item with the highest number; it sees every acknowledged write."""
         return Query(self.table, self._from(0), consistent=True, forward=False, page_size=1)
 
     def since(self, number: int) -> Query:
@@ -90,7 +90,7 @@ class Collection:
         """The number of an item.
 
         Raises:
-            BadSequence: its sort key is none.
+            BadSequence: its sort key is not a number of this collection.
         """
         written = item.get(self.sort)
         if self.prefix is None and isinstance(written, int):
@@ -100,7 +100,7 @@ class Collection:
             if re.fullmatch(rf"[0-9]{{{self.digits}}}", digits):
                 return int(digits)
         raise BadSequence(
-            f"{self.sort} = {shown(written)} in table {self.table!r} lies among the numbers of a "
+            f"{self.sort} = {shown(written)} in table {self.table!r} is among the numbers of a "
             "collection but is none: keep other items under another prefix or partition key"
         )
 
@@ -108,7 +108,7 @@ class Collection:
         """The write of an item under its number, if that is free.
 
         Raises:
-            SequenceExhausted: there is no such number.
+            SequenceExhausted: the number is above the last one.
         """
         if number > self.last:
             raise SequenceExhausted(

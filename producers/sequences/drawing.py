@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from countledger.ledger.attempts import Reply, Verdict
     from countledger.producers.strict.context import MethodContext
 
-_GAP: Final = (
-    "numbers may be lost, but none is given out twice: draw again, and leave the gap as it is"
-)
-_MADE: Final = "make it again: one that exists under that name is then your own, or somebody's"
+_GAP: Final = "numbers may be lost, but none is given out twice: draw again, and accept the gap"
+_MADE: Final = "create it again: if it exists by then, this call or another one has created it"
 
 
 def draw(context: MethodContext, sequence: str, size: int) -> range:
@@ -34,12 +32,12 @@ def draw(context: MethodContext, sequence: str, size: int) -> range:
     The answers mean:
 
         done                 the numbers up to the new value are this call's
-        condition failed     the sequence has not so many numbers left
+        condition failed     the sequence has fewer numbers left
         throttle, conflict   nothing was drawn: again
         no answer            again: the numbers that the lost request drew are never given out
 
     Raises:
-        SequenceExhausted: it has not so many left.
+        SequenceExhausted: it has fewer numbers left.
         Unclear: no attempt got a clear answer; numbers may be lost.
         Throttled: every attempt was refused.
     """
@@ -81,7 +79,7 @@ def make(context: MethodContext, sequence: str, first: int) -> None:
                                    deletion, makes another sequence
 
     Raises:
-        SequenceExists: somebody made or used one of that name before.
+        SequenceExists: a sequence of that name was created or used before.
     """
     now_ms = context.clock.now_ms()
 

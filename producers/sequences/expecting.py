@@ -33,16 +33,14 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.producers.strict.context import MethodContext
 
-# Among many that draw at once each round has one winner, so there are more rounds than elsewhere.
+# If many draw at the same time, one of them wins each round, so more rounds are needed here.
 CROWDED: Final = Backoff(attempts=24, base_ms=10, cap_ms=1_000)
-_GAP: Final = (
-    "one number may be lost, but none is given out twice: draw again, and leave the gap as it is"
-)
+_GAP: Final = "one number may be lost, but none is given out twice: draw again, and accept the gap"
 
 
 @dataclass(frozen=True, slots=True)
 class NumberAimedAt:
-    """The number that a draw goes for.
+    """The number that a draw tries to take.
 
     Attributes:
         last: the number before it.
@@ -59,7 +57,7 @@ class NumberAimedAt:
 
 @dataclass(frozen=True, slots=True)
 class ReadLast:
-    """The sequence is to be read; then a number is aimed at, after this one if there is one."""
+    """The sequence must be read; then the draw tries a number, after this one if it is given."""
 
     before: NumberAimedAt | None = None
 
@@ -97,8 +95,8 @@ class ExpectedDraw:
             throttle, conflict   nothing was drawn: again
             no answer            read: with this call's tag, the number is this call's; with the
                                  same last number, the same request again (it can be applied once);
-                                 else somebody drew meanwhile, nobody can tell who drew which
-                                 number, and this call goes on from there, maybe over a gap
+                                 else another draw was faster, and which draw took which number
+                                 is unknown: this call tries the next one, maybe after a gap
 
         Raises:
             SequenceExhausted: there is none.
@@ -106,7 +104,7 @@ class ExpectedDraw:
             Throttled: others were faster every time, or the service was busy.
         """
         begin: DrawState = ReadLast()
-        if known is not None and known != SEQUENCE_LAST:  # that nothing is left is not believed
+        if known is not None and known != SEQUENCE_LAST:  # else: the caller may be wrong
             begin = self._aim(known, None, None)
         what = f"a draw from sequence {self.sequence!r}"
 
@@ -159,7 +157,7 @@ class ExpectedDraw:
         return Done(aimed.last + 1)
 
     def _next(self, found: Item | None, before: NumberAimedAt | None) -> NumberAimedAt:
-        """The number after the last one of the sequence that was met."""
+        """The number after the last one of the sequence that was read."""
         if not found:
             return self._aim(0, None, before)
         incarnation = optional(found, "incarnation", str)
@@ -168,9 +166,9 @@ class ExpectedDraw:
     def _aim(
         self, last: int, incarnation: str | None, before: NumberAimedAt | None
     ) -> NumberAimedAt:
-        """Go for the number after the last one: under the same tag as long as that is the same.
+        """Try the number after the last one: with the same tag as long as the number is the same.
 
-        Where the caller knew the last number, the sequence was not read when it was aimed at.
+        If the caller gave the last number, the sequence was not read for the first try.
         """
         if last >= SEQUENCE_LAST:
             raise exhausted(self.sequence)

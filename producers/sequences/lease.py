@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Block:
-    """What one process has of a block, and the lock under which its threads draw from it."""
+    """The rest of a process's block, and the lock under which its threads draw from it."""
 
     left: Iterator[int] = field(default_factory=lambda: iter(()))
     lock: Lock = field(default_factory=Lock)

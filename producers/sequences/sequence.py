@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from countledger.ledger.attributes import Item
     from countledger.ledger.expressions import Condition
 
-# What tells the item of a sequence from that of a strict counter, whatever else reads it.
+# Distinguishes the item of a sequence from that of a strict counter, for every reader.
 METHOD: Final = "sequence"
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A sequence as it stands.
+    """The current state of a sequence.
 
     Attributes:
         sequence: its name.
-        last: the last number that was given out; one less than the first where none was.
+        last: the last number that was given out; one less than the first if none was.
         version: how often it was drawn from or made; 0 = never.
         updated_at: when that was, or None.
     """
@@ -88,12 +88,12 @@ def check_size(size: object) -> int:
 
 
 def plan_making(table: str, sequence: str, first: int, tag: str, now_ms: int) -> Put:
-    """The write that makes a sequence: one write unit."""
+    """The write that creates a sequence: one write unit."""
     item = {
         **keys.total_key(sequence),
         "method": METHOD,
         "total": first - 1,
-        "first": first,  # tells who reads the stream that nothing was drawn yet
+        "first": first,  # shows a reader of the stream that nothing was drawn yet
         "version": 1,
         "incarnation": tag,
         "tag": tag,
@@ -103,10 +103,10 @@ def plan_making(table: str, sequence: str, first: int, tag: str, now_ms: int) ->
 
 
 def plan_draw(table: str, sequence: str, size: int, new_id: str, now_ms: int) -> Update:
-    """The write that moves a sequence on, if it has so many numbers left: one write unit.
+    """The write that draws numbers, if the sequence has this many left: one write unit.
 
-    It makes the sequence where there is none, as an incarnation of that id; the first number is 1
-    then. It names no incarnation: whichever it meets, no other draw gets the same numbers of it.
+    It creates the sequence if none exists, as the incarnation of that id; then the first number is
+    1. It is not conditional on an incarnation: no other draw gets the same numbers of any of them.
     """
     has_numbers = Compare("total", "<=", SEQUENCE_LAST - size)
     return Update(
@@ -134,10 +134,10 @@ def plan_expected(
     new_id: str,
     now_ms: int,
 ) -> Update:
-    """The write that draws the number behind `last`, if that is still the last: one write unit.
+    """The write that draws the number after `last`, if that is still the last: one write unit.
 
-    The tag stays with the sequence until the next draw of this kind. It is made anew for each
-    number, so whoever finds its own knows that this very number is its own.
+    The tag stays with the sequence until the next draw of this kind. Each number gets a new tag,
+    so a call that finds its own tag knows that exactly this number is its own.
 
     Args:
         table: the table `counters`.
@@ -167,7 +167,7 @@ def plan_expected(
 
 
 def exhausted(sequence: str) -> SequenceExhausted:
-    """The error that says so."""
+    """The error of a sequence that has too few numbers left."""
     return SequenceExhausted(
-        f"sequence {sequence!r} has not so many numbers left: its last one is {SEQUENCE_LAST}"
+        f"sequence {sequence!r} has too few numbers left: its last number is {SEQUENCE_LAST}"
     )

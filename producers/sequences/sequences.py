@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 class Sequences:
     """The sequences of a stack. Safe to share between threads.
 
-    A sequence's namespace is of kind sequence, and is made so by its first use; a sequence needs no
-    making itself, unless it is to begin elsewhere than at 1. They live in the home region alone.
+    A sequence's namespace is of kind sequence; the first use creates it. A sequence itself must be
+    created only if its first number is not 1. Sequences are in the home region only.
 
     Attributes:
         context: clients, table, clock and randomness.
-        namespaces: tell which namespace is of kind sequence.
+        namespaces: show which namespace is of kind sequence.
         region: where this process works.
         home_region: where sequences live.
     """
@@ -56,15 +56,15 @@ class Sequences:
     home_region: str
 
     def create(self, sequence: str, *, first: int = 1) -> Sequence:
-        """Make a sequence that begins with a number of your own: one write unit, one read unit.
+        """Create a sequence with a first number of your choice: one write unit, one read unit.
 
         Args:
             sequence: its name, as that of a counter.
             first: the first number that it will give out, from 0.
 
         Raises:
-            SequenceExists: there is one of that name.
-            BadSequence: that is no number to begin with.
+            SequenceExists: a sequence of that name exists.
+            BadSequence: the first number is out of range.
             WrongKind: its namespace is of another kind.
             WrongRegion: this is not the home region.
         """
@@ -78,7 +78,7 @@ class Sequences:
         After a lost answer it draws again, so there may be a gap, and never a number twice.
 
         Raises:
-            SequenceExhausted: there is none.
+            SequenceExhausted: none is left.
             Unclear: no attempt got a clear answer; draw again.
             WrongKind, WrongRegion: as `create`.
         """
@@ -92,7 +92,7 @@ class Sequences:
             size: how many, up to a million.
 
         Raises:
-            BadSequence: the size is none.
+            BadSequence: the size is out of range.
             SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
         """
         check_size(size)
@@ -109,7 +109,7 @@ class Sequences:
             block: how many numbers to take at a time.
 
         Raises:
-            BadSequence: the block is none.
+            BadSequence: the block is out of range.
         """
         check_size(block)
         return Lease(partial(self.draw_block, keys.check_counter(sequence), block))
@@ -117,8 +117,8 @@ class Sequences:
     def draw_expected(self, sequence: str, *, known: int | None = None) -> int:
         """The next number, on condition that the last is the one seen: one read and one write unit.
 
-        After a lost answer it finds out whether the number is its own; only if somebody else drew
-        meanwhile there may be a gap. A write unit more for each time that others were faster.
+        After a lost answer it finds out whether the number is its own; a gap is possible only if
+        another draw came between. One write unit more each time that another draw is faster.
 
         Args:
             sequence: its name; one for each kind of things that are numbered.
@@ -126,7 +126,7 @@ class Sequences:
                 saves the read.
 
         Raises:
-            BadSequence: what is known is no number of a sequence.
+            BadSequence: `known` is out of range.
             Throttled: others were faster every time.
             SequenceExhausted, Unclear, WrongKind, WrongRegion: as `draw`.
         """
@@ -135,7 +135,7 @@ class Sequences:
         return ExpectedDraw.begin(self.context, self._usable(sequence)).draw(known)
 
     def show(self, sequence: str) -> Sequence:
-        """A sequence as it stands: one read unit.
+        """The current state of a sequence: one read unit.
 
         Raises:
             NamespaceUnknown: its namespace was never used.
@@ -147,10 +147,10 @@ class Sequences:
     def delete(self, sequence: str) -> None:
         """Delete a sequence: a read unit and a write unit.
 
-        The next draw begins at 1, or where it is made anew: numbers are given out a second time.
-        So end the leases of the sequence first: a process that holds a block goes on giving out
-        its numbers. The sequence is deleted that has the name when the call reads it; one that is
-        drawn from or made meanwhile under its name is left as it is.
+        The next draw begins at 1, or where the sequence is created again: numbers are given out a
+        second time. So end the leases of the sequence first: a process that holds a block goes on
+        giving out its numbers. The call deletes the sequence that it reads under this name; if that
+        sequence is drawn from or created again meanwhile, it is not deleted.
 
         Raises:
             NoSuchCounter: nothing was ever drawn from it, and it was not made.
@@ -158,7 +158,7 @@ class Sequences:
         """
         item = self._item(sequence)
         if item is None:
-            raise NoSuchCounter(f"there is no sequence {sequence!r}: nothing was drawn from it")
+            raise NoSuchCounter(f"sequence {sequence!r} does not exist (nothing was drawn from it)")
         is_one = Compare("method", "=", METHOD)
         incarnation = optional(item, "incarnation", str)
         same = (
@@ -170,7 +170,7 @@ class Sequences:
             key = keys.total_key(sequence)
             self.context.reads.delete(Delete(self.context.table, key, AllOf(is_one, same)))
         except ConditionFailed:
-            return  # by an attempt that got no answer, or by somebody else
+            return  # by an attempt that got no answer, or by another call
 
     def append(self, collection: Collection, item: Mapping[str, object]) -> Numbered:
         """Put an app's own item into its collection under the next number, without gaps.
@@ -184,17 +184,17 @@ class Sequences:
 
         Raises:
             BadItem: it cannot be stored, or sets what the call sets.
-            BadSequence: the highest key in the collection is no such number.
+            BadSequence: the highest key in the collection is not a number of it.
             SequenceExhausted: there is no number left.
             Throttled: others were faster every time; nothing was put.
-            Unnumbered: nobody can tell; `resume` what it carries.
+            Unnumbered: the item may have been put or not; `resume` the error's `pending`.
         """
         check_item(item, besides=collection.own_names)
         tag = self.context.new_id(self.context.clock.now_ms())
         return Appending.begin(self.context, PendingAppend(collection, dict(item), tag)).carry_out()
 
     def resume(self, pending: PendingAppend) -> Numbered:
-        """Go on with an item of which nobody could tell whether it was put; it is put once.
+        """Finish putting an item that may have been put or not; it is put once.
 
         As `append`, and a read unit for each 4 KB of what was put since. Any process may do it,
         again as well, but not two at the same time.

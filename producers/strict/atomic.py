@@ -1,7 +1,7 @@
 """Method `atomic`: ADD on condition of the headroom. One write unit, one round trip.
 
-Without an answer (500, time-out, reset) nothing can tell whether the change was applied, now or
-later. So the caller chooses: `prefer="under"` (the default) sends nothing more and returns
+Without an answer (500, time-out, reset) it is unknown whether the change was or will be applied.
+So the caller chooses: `prefer="under"` (the default) sends nothing more and returns
 `Unknown`: the change counts once or not at all. `prefer="over"` sends it again: it counts once or
 more often. The method remembers no keys, so they are refused.
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from countledger.producers.strict.outcome import Refusal, StrictOutcome
 
 _ADVICE: Final = (
-    "method atomic cannot tell whether the change counted: if you repeat it, it may count twice, "
+    "method atomic cannot know whether the change counted: if you repeat it, it may count twice, "
     "if not, it may be missing; compare with your own records, or take another method"
 )
 

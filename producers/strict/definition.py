@@ -75,7 +75,7 @@ class Choice:
         if value is None:
             return self.default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise BadSetting(f"{self.name} {value!r} is no int")
+            raise BadSetting(f"{self.name} {value!r} is not an int: give a whole number")
         if not self.low <= value <= self.high:
             raise BadSetting(
                 f"{self.name} {value} is not between {self.low} and {self.high}: {self.why}"
@@ -181,7 +181,7 @@ def define(
     try:
         chosen = Method(method)
     except ValueError:
-        raise BadSetting(f"method {method!r} is none of {', '.join(Method)}") from None
+        raise BadSetting(f"method {method!r} is invalid: give one of {', '.join(Method)}") from None
     if isinstance(bins, bool) or not 1 <= bins <= BINS_MAX:
         raise BadSetting(f"bins {bins!r} must be a number from 1 to {BINS_MAX}")
     if bins > 1 and chosen not in SPREADABLE:

@@ -54,7 +54,7 @@ _SPLITS: Final = 10
 _OPTIMISTIC: Final = frozenset({Method.OCC, Method.HISTORY})
 _TAKEN_ELSEWHERE: Final = (
     "the key was used within the last ten minutes: for this change, split over other bins, or for "
-    "another one; only method marker can tell which"
+    "another one; only method marker finds out which"
 )
 
 

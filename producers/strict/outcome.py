@@ -1,12 +1,12 @@
 """The outcomes of a change: values, not errors, because the caller has to handle each of them.
 
 Applied       the change is applied, by this call
-Duplicate     the change is applied; as far as the method can tell, by an earlier call
+Duplicate     the change is applied; as far as the method knows, by an earlier call
 BoundReached  rejected: no request of this call can still apply the change
 SetFull       rejected likewise: the set of keys is full
 Withdrawn     rejected likewise: the key was withdrawn for good
 Contended     rejected likewise: others were always faster, or the service was busy
-Unknown       the change may be applied or not, and the method cannot tell
+Unknown       the change may be applied or not, and the method cannot know
 
 For changes of several counters in one transaction, `counter` is all their names; in `BoundReached`
 it is the counter that refused.
@@ -115,7 +115,7 @@ class Contended:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The change may be applied or not; the method cannot tell.
+    """The change may be applied or not; the method cannot know.
 
     Attributes:
         counter: the counter's name.

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _ADVICE: Final = (
     "no attempt got a clear answer: repeat the change with the same key within ten minutes of the "
-    "first try, then it cannot count twice; later, nothing can tell whether it counted"
+    "first try, then it cannot count twice; later, whether it counted is unknown"
 )
 _WITHDRAW_ADVICE: Final = "no attempt to withdraw the change got a clear answer: withdraw it again"
 

@@ -198,7 +198,7 @@ def test_a_key_with_its_time_is_another_identity(command: Command, counter: str)
 @pytest.mark.parametrize(
     ("refusal", "told", "line"),
     [
-        ((500, "InternalServerError"), "unknown", "method atomic cannot tell"),
+        ((500, "InternalServerError"), "unknown", "method atomic cannot know"),
         ((400, "TransactionConflictException"), "contended", "let none of 8 attempts through"),
     ],
 )

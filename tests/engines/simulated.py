@@ -85,7 +85,7 @@ class NoClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractDoor(SimulatedClient):
+class ContractClient(SimulatedClient):
     """A client whose values pass through their stored form, as those of a client do.
 
     What an eventual read shows is up to date here, as on every engine.
@@ -176,7 +176,7 @@ def simulated_store() -> Iterator[Store]:
         there = connection.session.world
         nobody: Any = NoClient()
         process = OneAtATime(there, there.home, "contract")
-        return ContractDoor(
+        return ContractClient(
             client=nobody, meter=connection.meter, process=process, region=region or there.home
         )
 

@@ -28,7 +28,7 @@ from tests.simulation import threads
 from tests.simulation.buffer_operations import drawn, note, take_back
 from tests.simulation.event_account import Fate
 from tests.simulation.ledger_operations import draw_counter, draw_delta
-from tests.simulation.loop import SimulatedAsyncDoor, SimulatedLoop
+from tests.simulation.loop import SimulatedAsyncClient, SimulatedLoop
 from tests.simulation.product import Product
 from tests.simulation.shape import LEDGER
 from tests.simulation.sums import Wrong
@@ -84,7 +84,7 @@ class _OpenSender:
 
     async def __aenter__(self) -> AsyncSender:
         process, world = self._process, self._process.world
-        dynamo = SimulatedAsyncDoor(
+        dynamo = SimulatedAsyncClient(
             process=process, region=process.region, attempts=1, clock=process, random=world.random
         )
         namespaces = Product(process).namespaces

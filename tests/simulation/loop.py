@@ -193,7 +193,7 @@ class SimulatedLoop(BaseEventLoop):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedAsyncDoor(SimulatedClient):
+class SimulatedAsyncClient(SimulatedClient):
     """A client for the event loop: its writes are awaited."""
 
     async def put_async(self, write: Put) -> None:

@@ -28,6 +28,8 @@ _LONG_MODULES = {
     "ledger/keys.py": 370,
 }
 _FUNCTION_MAX_LINES = 70
+# The modules of the project that the public client may know, also at first use or for types.
+_CLIENT_MODULES = 15
 # Its parameters are the command's options, each with its help.
 _LONG_FUNCTIONS = {("infra/cli/emit.py", "emit")}
 _VAGUE = {"util", "utils", "common", "helper", "helpers", "misc", "base", "shared"}
@@ -74,6 +76,25 @@ def _imports(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module or "", node.level
+
+
+def test_the_client_imports_few_modules() -> None:
+    """One door for each capability; a door builds its parts from a connection to the stack."""
+    modules = set()
+    for node in ast.walk(ast.parse((_ROOT / "countledger/client.py").read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = _ROOT / node.module.replace(".", "/")
+            modules |= {
+                f"{node.module}.{one.name}"
+                if (inside / one.name).is_dir() or (inside / f"{one.name}.py").is_file()
+                else node.module
+                for one in node.names
+            }
+    project = {name for name in modules if name.split(".")[0] == "countledger"}
+
+    assert len(project) < _CLIENT_MODULES, sorted(project)
 
 
 def test_imports_run_one_way() -> None:

@@ -65,7 +65,7 @@ def _raised(to: int) -> Callable[[Rule], Rule]:
 
 
 @dataclass(frozen=True, slots=True)
-class SleepyDoor(MemoryClient):
+class SleepyClient(MemoryClient):
     """A client behind whose signature its process scanned still.
 
     Attributes:
@@ -98,7 +98,7 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
 ) -> None:
     """It would be effective before any evaluator could know it; so it gets another time first."""
     clock = ManualClock()
-    dynamo = SleepyDoor(clock=clock)
+    dynamo = SleepyClient(clock=clock)
     rules = Rules(dynamo, TABLE, REGION, clock)
     rules.create(RULE)
     dynamo.naps_ms.append(nap_ms)
@@ -119,7 +119,7 @@ def test_a_change_does_not_leave_after_its_process_stood_still(
 def test_a_change_that_never_leaves_in_time_is_refused_and_not_written() -> None:
     """Every try suspended."""
     clock = ManualClock()
-    dynamo = SleepyDoor(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
+    dynamo = SleepyClient(clock=clock, naps_ms=[ALERT_RULE_SEND_MS + 1] * 100)
     rules = Rules(dynamo, TABLE, REGION, clock)
 
     with pytest.raises(Throttled, match="suspended"):

@@ -71,12 +71,12 @@ def test_several_workers_delete_at_once() -> None:
     """Each waits until the other one deletes as well."""
     meeting = Barrier(2)
 
-    class MeetingDoor(RefusingClient):
+    class MeetingClient(RefusingClient):
         def delete(self, write: Delete) -> None:
             meeting.wait(5)
             RefusingClient.delete(self, write)
 
-    dynamo = MeetingDoor()
+    dynamo = MeetingClient()
     retirer = replace(_retirer(dynamo, Retire.DELETE, ManualClock()), workers=2)
 
     assert retirer.retire([TIMED, BARE], lambda: False)

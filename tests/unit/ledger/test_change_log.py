@@ -73,5 +73,5 @@ def test_each_prefix_is_asked_twice_at_most(spread: int) -> None:
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_below_one_is_refused(limit: int) -> None:
     """It asks for no entries; the message says what to give."""
-    with pytest.raises(BadSetting, match=r"limit .* is no number of entries"):
+    with pytest.raises(BadSetting, match=r"limit .* is not a number of entries"):
         newest_first(_dynamo([], 1), TABLE, COUNTER, 1, limit)

@@ -63,12 +63,12 @@ def test_a_namespace_is_stored_and_read_as_it_is(arguments: dict[str, Any]) -> N
         ({"name": "a:b"}, "namespace 'a:b'"),
         ({"name": "x" * 511}, "511 bytes"),
         ({"name": 5}, "namespace 5"),
-        ({"kind": "counter"}, "kind 'counter' is none of ledger, strict, sequence"),
-        ({"spread": 0}, r"spread 0 is none of \(1, 16, 256\)"),
-        ({"spread": 2}, "spread 2 is none"),
-        ({"spread": 16.0}, "spread 16.0 is none"),
-        ({"spread": True}, "spread True is none"),
-        ({"spread": "16"}, "spread '16' is none"),
+        ({"kind": "counter"}, "kind 'counter' is invalid: give one of ledger, strict, sequence"),
+        ({"spread": 0}, r"spread 0 is invalid: give one of \(1, 16, 256\)"),
+        ({"spread": 2}, "spread 2 is invalid"),
+        ({"spread": 16.0}, "spread 16.0 is invalid"),
+        ({"spread": True}, "spread True is invalid"),
+        ({"spread": "16"}, "spread '16' is invalid"),
         ({"horizon_ms": HORIZON_MIN_MS - 1}, "a horizon of 59999 ms is not between 1 min and"),
         ({"horizon_ms": HORIZON_MAX_MS + 1}, "is not between 1 min and 366 d"),
         ({"horizon_ms": 1.5 * HOUR_MS}, "horizon 5400000.0 is no whole number of milliseconds"),
@@ -123,7 +123,7 @@ def test_what_is_fixed_cannot_be_changed(other: dict[str, Any]) -> None:
     namespaces = _namespaces(MemoryClient())
     namespaces.create("likes", spread=16)
 
-    with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*you asked for kind"):
+    with pytest.raises(NamespaceConflict, match=r"spread 16, horizon 24 h.*the call gives kind"):
         namespaces.create("likes", **{"spread": 16, **other})
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 COALESCING = Buffering(coalesce=True, linger_ms=PATIENT_MS)
 
 
-class GatedDoor(MemoryClient):
+class GatedClient(MemoryClient):
     """A client that lets nothing through until it is opened."""
 
     gate = threading.Event()
@@ -62,10 +62,10 @@ class GatedDoor(MemoryClient):
 
 
 @pytest.fixture
-def gated() -> GatedDoor:
+def gated() -> GatedClient:
     """A client whose gate is shut."""
-    GatedDoor.gate = threading.Event()
-    return GatedDoor()
+    GatedClient.gate = threading.Event()
+    return GatedClient()
 
 
 def test_each_event_has_a_receipt_to_come() -> None:
@@ -242,7 +242,7 @@ def test_an_error_of_one_counter_is_no_other_counters() -> None:
     assert bad.done
 
 
-def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
+def test_a_full_buffer_refuses_or_waits(gated: GatedClient) -> None:
     """As chosen; once there is room the waiting one is taken, and nothing is lost."""
     producer = producer_on(gated, Buffering(max_entries=25, when_full="error"))
     for _ in range(25):
@@ -252,7 +252,7 @@ def test_a_full_buffer_refuses_or_waits(gated: GatedDoor) -> None:
     patient = producer_on(gated, Buffering(max_entries=25))
     adder = threading.Thread(target=lambda: [patient.add("a:c", 1) for _ in range(60)])
     adder.start()
-    GatedDoor.gate.set()
+    GatedClient.gate.set()
     adder.join(20)
     producer.close()
     patient.close()
@@ -321,7 +321,7 @@ def test_failures_that_nobody_asks_after_are_bounded() -> None:
     producer.close()
 
 
-def test_flush_and_close_end_in_time_and_hand_back_what_is_left(gated: GatedDoor) -> None:
+def test_flush_and_close_end_in_time_and_hand_back_what_is_left(gated: GatedClient) -> None:
     """What flush leaves is still sent; what close leaves comes back, entry by entry."""
     producer = producer_on(gated, Buffering(senders=1, linger_ms=PATIENT_MS))
     pendings = [producer.add("a:b", 1) for _ in range(30)]
@@ -332,12 +332,12 @@ def test_flush_and_close_end_in_time_and_hand_back_what_is_left(gated: GatedDoor
         producer.close(0)
     back = {failure.entry.id for failure in raised.value.failures if failure.entry}
     assert back == {pending.entry.id for pending in pendings if pending.entry}
-    GatedDoor.gate.set()
+    GatedClient.gate.set()
     with pytest.raises(ProducerClosed):
         producer.add("a:b", 1)
 
 
-def test_what_coalesced_and_was_not_sent_comes_back_as_entries(gated: GatedDoor) -> None:
+def test_what_coalesced_and_was_not_sent_comes_back_as_entries(gated: GatedClient) -> None:
     """Sum and number are in them, ready to be sent again."""
     producer = producer_on(gated, COALESCING)
     producer._buffer.queue.limit = 0
@@ -413,14 +413,14 @@ def test_record_many_has_sent_all_when_it_returns() -> None:
         assert len(entries_in(dynamo)) == 60
 
 
-def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedDoor) -> None:
+def test_an_event_that_is_not_taken_is_one_outcome(gated: GatedClient) -> None:
     """The others are taken, and nothing hides what became of them."""
     buffering = Buffering(max_entries=25, when_full="error", linger_ms=PATIENT_MS)
     producer = producer_on(gated, buffering)
 
     def events() -> Iterator[Event]:
         yield from [Event("a:b", 1)] * 30
-        GatedDoor.gate.set()
+        GatedClient.gate.set()
 
     outcomes = list(producer.record_stream(events()))
 
@@ -438,7 +438,7 @@ def test_events_that_a_closed_producer_does_not_take_are_outcomes_at_once() -> N
     assert [type(one) for one in outcomes] == [ProducerClosed] * 3
 
 
-def test_add_many_says_which_events_were_taken_where_it_fails(gated: GatedDoor) -> None:
+def test_add_many_says_which_events_were_taken_where_it_fails(gated: GatedClient) -> None:
     """The first ones, in their order."""
     buffering = Buffering(max_entries=60, when_full="error", linger_ms=PATIENT_MS)
     producer = producer_on(gated, buffering)
@@ -448,7 +448,7 @@ def test_add_many_says_which_events_were_taken_where_it_fails(gated: GatedDoor) 
     with pytest.raises(BadDelta):
         producer.add_many(Event("a:b", delta) for delta in (1, 2, 0))
 
-    GatedDoor.gate.set()
+    GatedClient.gate.set()
     producer.flush()
     assert [one.delta for one in raised.value.taken] == list(range(1, 61))
     assert sorted(map(str, entries_in(gated))) == sorted(map(str, range(1, 61)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingDoor(MemoryClient):
+class LeavingClient(MemoryClient):
     """A client whose clock is set before each request leaves.
 
     Attributes:
@@ -69,7 +69,7 @@ def test_an_entry_leaves_only_while_the_clock_allows_it(
     by_ms: int, refused: type[Exception] | None
 ) -> None:
     """Not too late, and not dated ahead either: another clock might merge what comes after it."""
-    dynamo = LeavingDoor()
+    dynamo = LeavingClient()
     sender = sender_on(dynamo, dynamo.clock)
     sender.send(_entry(1))
     dynamo.set_by_ms.append(by_ms)
@@ -88,7 +88,7 @@ def test_a_batch_leaves_without_the_entry_that_the_clock_does_not_allow(
     by_ms: int, refused: type[Exception] | None
 ) -> None:
     """The others are sent again at once."""
-    dynamo = LeavingDoor()
+    dynamo = LeavingClient()
     sender = sender_on(dynamo, dynamo.clock)
     sender.send(_entry(1))
     dynamo.set_by_ms.append(by_ms)

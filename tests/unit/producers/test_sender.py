@@ -122,7 +122,7 @@ def test_an_entry_without_clear_answer_comes_back_to_be_resent(error: Countledge
     dynamo = MemoryClient(faults=[Fault(error)] * 8)
     sender = sender_on(dynamo, clock)
 
-    with pytest.raises(Unacknowledged, match="resend this very entry") as caught:
+    with pytest.raises(Unacknowledged, match="resend exactly this entry") as caught:
         sender.send(_entry())
 
     assert len(dynamo.calls) == 8

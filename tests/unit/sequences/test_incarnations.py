@@ -123,13 +123,13 @@ def test_a_late_draw_by_expectation_leaves_no_gap_in_the_next_sequence(
 def test_a_draw_by_expectation_that_lands_before_its_retry_leaves_no_gap() -> None:
     """The retry carries the same tag, so it finds its own number."""
 
-    class LateDoor(RepeatingClient):
+    class LateClient(RepeatingClient):
         def update(self, write: Update) -> Item | None:
             if self.held:
                 assert self.land()
             return RepeatingClient.update(self, write)
 
-    dynamo = LateDoor()
+    dynamo = LateClient()
     sequences = _sequences(dynamo)
     sequences.draw_block(NAME, 5)
     dynamo.hold.append(None)

@@ -59,7 +59,7 @@ def test_what_is_quarantined_is_found_as_long_as_it_waits() -> None:
     ((_, many),) = told(quarantined=(replace(fact, waiting=100),))
 
     assert subject == "quarantine of ledger"
-    assert words.startswith("waiting for a person: 2, the oldest for 20 d")
+    assert words.startswith("action required: 2, the oldest for 20 d")
     assert "countledger quarantine list --source ledger" in words
     assert "100 or more" in many
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class StrictDoor(MemoryClient):
+class StrictClient(MemoryClient):
     """As the service, it refuses a batch that names an item twice."""
 
     def put_batch(self, table: str, items: Sequence[Item]) -> list[Item]:
@@ -64,7 +64,7 @@ class World:
     """One ledger, one clock, one quarantine."""
 
     clock: ManualClock = field(default_factory=ManualClock)
-    dynamo: StrictDoor = field(default_factory=StrictDoor)
+    dynamo: StrictClient = field(default_factory=StrictClient)
     quarantine: MemoryQuarantine = field(default_factory=MemoryQuarantine)
 
     @property

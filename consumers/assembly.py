@@ -1,0 +1,145 @@
+"""What reads, verifies and repairs totals, put together from a connection to a stack.
+
+Each function imports what it needs: a process that reads a total never loads what repairs one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.groups import Groups
+    from countledger.consumers.leftovers import Leftovers
+    from countledger.consumers.rankings import Rankings
+    from countledger.consumers.snapshot import SnapshotReader
+    from countledger.consumers.stream import LedgerStream
+    from countledger.consumers.totals import Listing, TotalsReader
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.exact import ExactReader
+    from countledger.ledger.namespace import Namespaces
+    from countledger.ledger.quarantine_record import QuarantinedRecord
+    from countledger.ledger.quarantine_service import QuarantineService, Redrive, RedriveAnswer
+
+__all__ = [
+    "Groups",
+    "LedgerStream",
+    "QuarantineService",
+    "Rankings",
+    "Redrive",
+    "TotalsReader",
+    "auditor_of",
+    "groups_of",
+    "leftovers_of",
+    "listing_of",
+    "names_of",
+    "quarantine_of",
+    "rankings_of",
+    "snapshots_of",
+    "stream_of",
+    "totals_of",
+]
+
+
+def totals_of(connection: Connection) -> TotalsReader:
+    """The reader of a stack's totals."""
+    from countledger.consumers.totals import TotalsReader
+
+    return TotalsReader(connection.dynamo("standard"), connection.setting("counters_table"))
+
+
+def names_of(connection: Connection, prefix: str) -> Iterator[str]:
+    """The counters that have a total and begin with a prefix, by a scan."""
+    from countledger.consumers.totals import counters_beginning
+
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return counters_beginning(dynamo, table, prefix)
+
+
+def listing_of(connection: Connection, namespaces: Namespaces) -> Listing:
+    """The listing of a namespace's counters."""
+    from countledger.consumers.totals import Listing
+
+    return Listing(totals_of(connection), namespaces)
+
+
+def snapshots_of(connection: Connection) -> SnapshotReader:
+    """The reader of many totals at one moment."""
+    from countledger.consumers.snapshot import SnapshotReader
+
+    return SnapshotReader(connection.dynamo("standard"), connection.setting("counters_table"))
+
+
+def stream_of(connection: Connection) -> LedgerStream:
+    """The stream of a stack's table `ledger`."""
+    from countledger.consumers.stream import LedgerStream
+
+    return LedgerStream(connection.streams(), connection.setting("ledger_stream_arn"))
+
+
+def groups_of(connection: Connection, namespaces: Namespaces) -> Groups:
+    """The groups of a stack."""
+    from countledger.consumers.groups import Groups
+
+    return Groups(totals_of(connection), namespaces)
+
+
+def leftovers_of(groups: Groups) -> Leftovers:
+    """What removes the items beside a deleted counter."""
+    from countledger.consumers.leftovers import Leftovers
+
+    return Leftovers(groups)
+
+
+def rankings_of(connection: Connection, namespaces: Namespaces) -> Rankings:
+    """The rankings of a stack."""
+    from countledger.consumers.rankings import Rankings
+
+    dynamo, table = connection.dynamo("standard"), connection.setting("counters_table")
+    return Rankings(dynamo, table, namespaces)
+
+
+def auditor_of(connection: Connection, exact: ExactReader, namespaces: Namespaces) -> Auditor:
+    """What verifies and repairs the totals of a stack."""
+    from countledger.consumers.auditor import Auditor
+    from countledger.consumers.verify import Verifier
+    from countledger.ledger.limits import late_write_ms
+
+    verifier = Verifier(
+        totals_of(connection),
+        exact,
+        stream_of(connection),
+        clock_skew_ms=connection.settings.clock_skew_ms,
+        late_ms=late_write_ms(connection.settings.clock_skew_ms),
+    )
+    return Auditor(verifier, namespaces, connection.region)
+
+
+def quarantine_of(
+    connection: Connection, auditor: Auditor, ingest: Callable[[], Redrive]
+) -> QuarantineService:
+    """The quarantine of a stack.
+
+    Args:
+        connection: to the stack.
+        auditor: repairs the counters of records of the ledger.
+        ingest: the redrive of records of Kinesis; it is made for each of them, because it needs an
+            extra that the others do not.
+    """
+    from countledger.consumers.redrive import RepairCounter, review_alert_log
+    from countledger.ledger.quarantine_record import QuarantineSource
+    from countledger.ledger.quarantine_service import QuarantineService
+    from countledger.ledger.quarantine_store import QuarantineStore, notices_of
+
+    def redrive_ingested(record: QuarantinedRecord, *, even_if_counted: bool) -> RedriveAnswer:
+        return ingest()(record, even_if_counted=even_if_counted)
+
+    redrives: dict[QuarantineSource, Redrive] = {
+        QuarantineSource.LEDGER: RepairCounter(auditor),
+        QuarantineSource.COUNTERS: review_alert_log,
+        QuarantineSource.KINESIS: redrive_ingested,
+    }
+    store = QuarantineStore(connection.dynamo("standard"), connection.setting("counters_table"))
+    return QuarantineService(store, redrives, lambda: notices_of(connection))

@@ -1,0 +1,75 @@
+"""What writes counters, put together from a connection to a stack.
+
+Each function imports what it needs: a process that records never loads strict counters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from countledger.ledger.connection import Connection
+    from countledger.ledger.namespace import Namespaces
+    from countledger.producers.claims.claims import Claims
+    from countledger.producers.recorder import Recorder
+    from countledger.producers.sequences.sequences import Sequences
+    from countledger.producers.strict.context import MethodContext
+    from countledger.producers.strict.counters import StrictCounters
+
+__all__ = [
+    "Claims",
+    "Recorder",
+    "Sequences",
+    "StrictCounters",
+    "claims_of",
+    "recorder_of",
+    "sequences_of",
+    "strict_of",
+]
+
+
+def recorder_of(connection: Connection, namespaces: Namespaces) -> Recorder:
+    """What records events of a stack, each with its own request."""
+    from countledger.producers.recorder import Recorder
+    from countledger.producers.sender import sender_of
+
+    return Recorder(sender_of(connection, namespaces), connection.region)
+
+
+def strict_of(connection: Connection, namespaces: Namespaces) -> StrictCounters:
+    """The strict counters of a stack."""
+    from countledger.producers.strict.counters import StrictCounters
+
+    home_region = connection.setting("home_region")
+    return StrictCounters(
+        _context_of(connection), namespaces, region=connection.region, home_region=home_region
+    )
+
+
+def sequences_of(connection: Connection, namespaces: Namespaces) -> Sequences:
+    """The sequences of a stack."""
+    from countledger.producers.sequences.sequences import Sequences
+
+    home_region = connection.setting("home_region")
+    return Sequences(
+        _context_of(connection), namespaces, region=connection.region, home_region=home_region
+    )
+
+
+def claims_of(connection: Connection) -> Claims:
+    """The claims of a stack."""
+    from countledger.producers.claims.claims import Claims
+
+    home_region = connection.setting("home_region")
+    return Claims(_context_of(connection), region=connection.region, home_region=home_region)
+
+
+def _context_of(connection: Connection) -> MethodContext:
+    from countledger.producers.strict.context import MethodContext
+
+    return MethodContext(
+        dynamo=connection.dynamo("none"),
+        reads=connection.dynamo("standard"),
+        table=connection.setting("counters_table"),
+        clock_skew_ms=connection.settings.clock_skew_ms,
+    )
