@@ -67,7 +67,7 @@ _SILENCES_MAX: Final = 2
 _LOGGED_REASON_MAX_CHARACTERS: Final = 200
 
 
-class _NotTaken(CountledgerError):
+class AlertsNotTaken(CountledgerError):
     """The target did not take these alerts; `final`: no other attempt can help."""
 
     def __init__(self, failed: list[FailedAlert], *, final: bool = False) -> None:
@@ -148,9 +148,9 @@ class ServicePublisher:
             failed = [FailedAlert(alert, str(error), silent) for alert in alerts]
             # A missing bus or permission stays missing.
             final = isinstance(error, SetupError) and not isinstance(error, Unreachable)
-            raise _NotTaken(failed, final=final) from error
+            raise AlertsNotTaken(failed, final=final) from error
         if failed:
-            raise _NotTaken(failed)
+            raise AlertsNotTaken(failed)
 
     def _send_to_bus(self, alerts: Sequence[Alert]) -> list[FailedAlert]:
         entries: Any = [bus_entry(alert, self.bus) for alert in alerts]
@@ -194,7 +194,7 @@ def _interpret(reply: Reply[_Batch]) -> Verdict[_Batch, list[FailedAlert]]:
     error = reply.answer
     if error is None:
         return Done([])
-    if not isinstance(error, _NotTaken):
+    if not isinstance(error, AlertsNotTaken):
         raise error
     silences = reply.state.silences + error.silent
     if error.final or silences == _SILENCES_MAX:
@@ -203,7 +203,7 @@ def _interpret(reply: Reply[_Batch]) -> Verdict[_Batch, list[FailedAlert]]:
 
 
 def _failed(exhausted: Exhausted[_Batch]) -> list[FailedAlert]:
-    if not isinstance(exhausted.error, _NotTaken):
+    if not isinstance(exhausted.error, AlertsNotTaken):
         raise exhausted.error
     return exhausted.error.failed
 

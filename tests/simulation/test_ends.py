@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from countledger.ledger.attempts import Steps
     from countledger.ledger.entry import Entry
     from countledger.producers.buffer.errors import Failure
     from countledger.producers.buffer.producer import BufferedProducer
@@ -43,10 +44,10 @@ class SlowSender(Sender):
 
     takes_ms: int = 0
 
-    def send_batch(self, entries: Sequence[Entry]) -> list[Outcome]:
+    def sending_batch(self, entries: Sequence[Entry]) -> Steps[list[Outcome]]:
         """As the product's, later."""
         self.clock.sleep_ms(self.takes_ms)
-        return Sender.send_batch(self, entries)
+        return (yield from Sender.sending_batch(self, entries))
 
 
 def _open(

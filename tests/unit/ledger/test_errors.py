@@ -12,6 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 import countledger
+from countledger.consumers.alerts.alert import FailedAlert
+from countledger.consumers.alerts.delivery import AlertsNotTaken
 from countledger.ledger.entry import Entry
 from countledger.ledger.errors import (
     AlreadyClaimed,
@@ -24,6 +26,7 @@ from countledger.ledger.errors import (
     Unnumbered,
 )
 from countledger.producers.buffer.errors import Failure, NotRecorded
+from tests.unit.alerts.test_message import ALERT
 
 ENTRY = Entry(
     counter="pages:views", id="k1#a", delta=1, at_ms=1_700_000_000_000, origin="eu-west-1"
@@ -38,6 +41,7 @@ MADE: dict[type[CountledgerError], CountledgerError] = {
     ConditionFailed: ConditionFailed(ITEM),
     TransactionCancelled: TransactionCancelled((Reason("ConditionalCheckFailed", ITEM),)),
     NotRecorded: NotRecorded((Failure(ENTRY, Unacknowledged("no answer", ENTRY)),)),
+    AlertsNotTaken: AlertsNotTaken([FailedAlert(ALERT, "no such bus")], final=True),
 }
 
 
