@@ -93,7 +93,7 @@ def test_a_sequence_ends_at_the_last_number(
     with pytest.raises(SequenceExhausted):
         sequences.draw_block(sequence, 2)
     assert draw(sequences, sequence) == SEQUENCE_LAST
-    with pytest.raises(SequenceExhausted, match=f"last one is {SEQUENCE_LAST}"):
+    with pytest.raises(SequenceExhausted, match=f"last number is {SEQUENCE_LAST}"):
         draw(sequences, sequence)
     assert sequences.show(sequence).last == SEQUENCE_LAST
 
