@@ -160,7 +160,7 @@ def test_what_cloudformation_refuses_is_said(deploy: Deploy) -> None:
         (["--tag", "=x"], "'=x' is not KEY=VALUE"),
         (["--parameter", "A=1", "--parameter", "A=2"], "gives 'A' twice"),
         (["--parameter", "Colour=red"], "the template has no parameter 'Colour'"),
-        (["--bucket", "no-such-bucket-of-ours"], "there is no bucket"),
+        (["--bucket", "no-such-bucket-of-ours"], "does not exist: create it first"),
     ],
     ids=str,
 )

@@ -60,7 +60,7 @@ def test_a_group_is_made_shown_ranked_and_deleted(command: Command, name: str) -
     assert deleted.json == {"group": name, "deleted": True, "members": 1}
     assert gone.code == 2
     assert gone.err.count("\n") == 1
-    assert "no group" in gone.err
+    assert "does not exist" in gone.err
 
 
 def test_a_namespace_is_ranked_by_the_deployed_materializer(command: Command, name: str) -> None:

@@ -171,7 +171,7 @@ def test_up_serves_a_shell_until_down(process: Process) -> None:
     down_again = process("down", "--stack-name", name, "--json")
 
     assert {line.split()[0] for line in up.out.splitlines()} == {"unset", "export"}
-    assert "data live as long as it runs" in up.err
+    assert "data is kept in memory and lost" in up.err
     assert "does not know of it yet" in seen
     assert "does not know of it yet" not in up.err
     assert json.loads(emitted.stdout)["delta"] == -5

@@ -323,7 +323,7 @@ REFUSED_USE = [
     (["set", "{counter}", "--lower", "9", "--upper", "1"], "leave no headroom for any change"),
     (["set", "{counter}", "--lower", "9", "--upper", "9", "--force"], "leave no headroom"),
     (["set", "{counter}"], "nothing to set"),
-    (["delete", "{counter}"], "say --yes"),
+    (["delete", "{counter}"], "give --yes"),
     (["show", "{counter}-2"], "does not exist"),
     (["change", "{counter}-2", "1"], "does not exist"),
     (["delete", "{counter}-2", "--yes"], "does not exist"),
@@ -393,7 +393,7 @@ def test_elsewhere_than_home_it_is_refused_with_the_reason(command: Command, cou
     elsewhere = Command({**command.environment, "COUNTLEDGER_HOME_REGION": "eu-central-1"})
 
     for arguments in (["change", counter, "1"], ["show", counter], ["delete", counter, "--yes"]):
-        refused(elsewhere, arguments, counter, "live in the home region eu-central-1 alone")
+        refused(elsewhere, arguments, counter, "work only in the home region eu-central-1")
 
 
 def items_like(stack: LocalStack, namespace: str) -> list[dict[str, Any]]:
