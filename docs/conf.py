@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[1]
 _API_PAGE = "api"
-_CLIENT = _ROOT / "countledger" / "client.py"
 _DOCUMENTED = ("class", "exception", "function", "method", "property", "module")
 _INLINE_CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 _LOADED = re.compile(
@@ -61,22 +60,34 @@ html_show_sourcelink = False
 
 def _classes_behind_the_client() -> Iterator[str]:
     """The class of each property of `CountLedger`, as `module.Class`."""
-    tree = ast.parse(_CLIENT.read_text())
-    modules = {
-        alias.name: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
-    for node in ast.walk(tree):
+    imported = _imported_names("countledger.client")
+    for node in ast.walk(ast.parse(_source("countledger.client"))):
         if (
             isinstance(node, ast.FunctionDef)
             and not node.name.startswith("_")
             and isinstance(node.returns, ast.Name)
-            and (modules.get(node.returns.id) or "").startswith("countledger.")
             and node.returns.id not in countledger.__all__
         ):
-            yield f"{modules[node.returns.id]}.{node.returns.id}"
+            name = node.returns.id
+            module = imported.get(name, "")
+            if module.endswith(".assembly"):  # imports the type for type checkers only
+                module = _imported_names(module)[name]
+            if module.startswith("countledger."):
+                yield f"{module}.{name}"
+
+
+def _imported_names(module: str) -> dict[str, str]:
+    """The names that a module imports from other modules, with the module of each."""
+    return {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(_source(module)))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+
+
+def _source(module: str) -> str:
+    return (_ROOT / Path(*module.split("."))).with_suffix(".py").read_text()
 
 
 def _reference() -> Iterator[str]:
