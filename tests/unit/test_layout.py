@@ -190,6 +190,19 @@ def test_no_text_names_a_place_on_somebodys_machine() -> None:
     assert found == []
 
 
+def test_no_merge_conflict_is_left() -> None:
+    """Each line that git writes around the two sides."""
+    markers = ("<" * 7, "|" * 7, ">" * 7)
+    lines = (
+        f"{_name(path)}: {line}"
+        for path in _FILES
+        for line in path.read_bytes().decode(errors="replace").splitlines()
+        if line.startswith(markers)
+    )
+
+    assert list(lines) == []
+
+
 def test_no_placeholder_is_left() -> None:
     """Work that is not done stands in the list of work, not in the code."""
     marks = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X{3}|HA" + r"CK)\b")
