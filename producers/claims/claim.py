@@ -129,7 +129,7 @@ class Freeing:
         seen: whether the owner is known to have had that claim: the caller named it, or this call
             has read it. If not, the id is new and no claim has it, so the write is refused.
         moved: whether the owner takes another value instead: then the new value's claim shows
-        whether it was done before, whoever has the old value since.
+        whether it was done before, even if another owner has taken the old value since.
     """
 
     table: str

@@ -168,7 +168,7 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured")
-    parser.add_argument("--page", action="store_true", help="write docs/performance.md anew")
+    parser.add_argument("--page", action="store_true", help="write docs/performance.md again")
     parser.add_argument("--only-start", action="store_true", help="only what a start costs")
     parser.add_argument("--no-engine", action="store_true", help="only what is measured in rounds")
     chosen = parser.parse_args()

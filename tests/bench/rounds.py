@@ -1,6 +1,6 @@
 """Rounds of measurements: what two ways cost is compared within a round, never across.
 
-Every way runs in a fresh process, once in each round, in an order that is drawn anew. What is told
+Every way runs in a fresh process, once in each round, in an order that is drawn again. What is told
 is the median of the rounds: of the cost, and of its ratio to the first way's cost in its round.
 """
 

@@ -20,7 +20,7 @@ def raw() -> Any:  # noqa: ANN401 - as it was kept
 
 
 def test_the_page_has_the_tables_of_the_run_beside_it(raw: Any) -> None:  # noqa: ANN401
-    """After a change of prices or ways, `make bench ARGS=--page` writes them anew."""
+    """After a change of prices or ways, `make bench ARGS=--page` writes them again."""
     text = PAGE.read_text()
 
     assert text == with_tables(text, raw)

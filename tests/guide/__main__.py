@@ -1,4 +1,4 @@
-"""`make docs`: write the tables of the documents, and the schema of the alerts' message, anew."""
+"""`make docs`: write the tables of the documents, and the schema of the alerts' message, again."""
 
 from tests.guide import promises
 from tests.guide.message import SCHEMA, schema_text

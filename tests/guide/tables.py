@@ -1,6 +1,6 @@
 """The tables of the documents, made from what the tests expect; here those of docs/strict.md.
 
-Each stands between two marks; `make docs` writes it there anew.
+Each stands between two marks; `make docs` writes it there again.
 """
 
 from __future__ import annotations

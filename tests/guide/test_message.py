@@ -17,7 +17,7 @@ RULE = Rule(name="r", counter="a", threshold=5, direction=Direction.RISING, eval
 
 
 def test_the_schema_is_that_of_the_product() -> None:
-    """After a change of the message, `make docs` writes it anew; is the change one readers bear?"""
+    """After a change of the message, `make docs` writes it again. Can readers handle the change?"""
     assert SCHEMA.read_text() == schema_text()
 
 

@@ -14,7 +14,7 @@ from tests.guide.tables import GUIDE, tables, with_tables
 
 
 def test_the_guide_has_the_tables_as_they_should_be() -> None:
-    """After a change of what is expected, `make docs` writes them anew."""
+    """After a change of what is expected, `make docs` writes them again."""
     text = GUIDE.read_text()
 
     assert text == with_tables(text)

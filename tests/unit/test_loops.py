@@ -48,7 +48,7 @@ ALLOWED: Final[dict[str, dict[str, str]]] = {
         "consumers/snapshot.py": "read",
         "ledger/exact.py": "read",
     },
-    "optimism: reads, decides anew and writes another request; an error of a request ends it": {
+    "optimism: reads, decides again and writes another request; an error of a request ends it": {
         "compaction/schedules.py": "_trigger",
         "consumers/alerts/evaluator.py": "_finish",
         "consumers/total_writer.py": "_apply",
